@@ -1,1 +1,1 @@
-"""How Nestor is put together and run: one service per process, all in one process, and the command line."""
+"""Assembles and runs Nestor: one service per process or all in one process, and the command line."""

@@ -1,6 +1,6 @@
-"""What is generated from code: the pages of every setting and every problem type, and Grafana's boards.
+"""Generates files from code: the pages of all settings and all problem types, and Grafana's boards.
 
-``python -m deploy.docs`` writes them; ``--check`` fails where one is out of date.
+``python -m deploy.docs`` writes them; ``--check`` fails if one is out of date.
 """
 
 import argparse
@@ -106,7 +106,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the pages, or with ``--check`` say which are out of date; returns the exit status."""
+    """Write the pages, or with ``--check`` print which are out of date. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m deploy.docs", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a page is out of date")
     options = parser.parse_args(argv)

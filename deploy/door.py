@@ -1,7 +1,7 @@
-"""A way in to one address for those who share no network with it: bytes are passed on, connection for connection.
+"""A one-way TCP proxy between two container networks: it forwards each connection to one fixed address.
 
-Two containers on one network reach each other both ways. Through a door between two networks only one side can open a
-connection. ``python -m deploy.door 0.0.0.0:8000 sandbox_inside:8000``.
+Two containers on one network can open connections in both directions. Through this proxy only one side can open a
+connection. Example: ``python -m deploy.door 0.0.0.0:8000 sandbox_inside:8000``.
 """
 
 import argparse
@@ -17,9 +17,9 @@ _BITE: Final = 65_536
 
 @contextlib.asynccontextmanager
 async def door(host: str, port: int, to_host: str, to_port: int) -> AsyncIterator[int]:
-    """Pass connections on until the end of the context; gives the port, of which 0 takes a free one.
+    """Forward connections until the context ends. Yields the port it listens on; port 0 takes a free one.
 
-    A connection is closed at once where nobody answers at the other address.
+    A connection is closed at once if the target address does not answer.
 
     Raises:
         OSError: the port is taken.
@@ -28,7 +28,7 @@ async def door(host: str, port: int, to_host: str, to_port: int) -> AsyncIterato
     async def through(reader: StreamReader, writer: StreamWriter) -> None:
         with contextlib.closing(writer), contextlib.suppress(OSError):
             to_reader, to_writer = await asyncio.open_connection(to_host, to_port)
-            with contextlib.closing(to_writer), contextlib.suppress(ExceptionGroup):  # a side that breaks off ends both
+            with contextlib.closing(to_writer), contextlib.suppress(ExceptionGroup):  # if one side fails, both end
                 async with asyncio.TaskGroup() as both:
                     both.create_task(_pass_on(reader, to_writer))
                     both.create_task(_pass_on(to_reader, writer))
@@ -39,7 +39,7 @@ async def door(host: str, port: int, to_host: str, to_port: int) -> AsyncIterato
 
 
 async def _pass_on(reader: StreamReader, writer: StreamWriter) -> None:
-    """One direction, its end included: the other may have something left to say."""
+    """Forward one direction and its end of stream. The other direction may still be sending."""
     while data := await reader.read(_BITE):
         writer.write(data)
         await writer.drain()
@@ -57,7 +57,7 @@ async def _serve(listen: str, to: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Parse the command line and pass on until a signal."""
+    """Parse the command line and forward connections until a signal arrives."""
     parser = argparse.ArgumentParser(prog="python -m deploy.door", description="Pass connections on to one address.")
     parser.add_argument("listen", metavar="HOST:PORT", help="where to listen")
     parser.add_argument("to", metavar="HOST:PORT", help="whom to pass on to")

@@ -1,4 +1,4 @@
-"""Plans, runs and answers drawn for a terminal. Where output is not a terminal, the same as plain lines."""
+"""Draws plans, runs and answers for a terminal. If the output is not a terminal, it writes the same as plain lines."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ _STATUS_STYLE = {
     RunStatus.IN_DOUBT: "bold yellow",
     RunStatus.NO_PLAN: "bold yellow",
 }
-_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they make a line read as another one: Unicode TR 36
+_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they reorder what a line shows: Unicode TR 36
 _STEERING = {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS) if chr(code) not in "\n\t"}
 _EVIDENCE = {
     "replanned": "so it was planned anew:",
@@ -51,17 +51,17 @@ _MAX_READ_CHARS = 500
 
 
 def visible(text: str) -> str:
-    """The text without what would steer the terminal: much of it was written by services and documents."""
+    """The text without terminal control characters: much of it comes from services and documents."""
     return text.translate(_STEERING)
 
 
 def plain(text: str, style: str = "") -> Text:
-    """A piece of output from a text of any origin."""
+    """Text from any source, made safe to print."""
     return Text(visible(text), style)
 
 
 def show_value(value: Value) -> str:
-    """A value as it is written in a call: JSON for literals, ``var1.items[0].id`` for references."""
+    """A value as it appears in a call: JSON for literals, ``var1.items[0].id`` for references."""
     if isinstance(value, LiteralValue):
         return _cut(json.dumps(value.value, ensure_ascii=False), 60)
     if isinstance(value, Reference):
@@ -82,7 +82,7 @@ def show_call(step: Step) -> str:
 
 
 def plan_table(plan: Plan, stages: Sequence[Sequence[str]], records: dict[str, StepRecord], running: set[str]) -> Table:
-    """The plan, each call with its outcome below it; a bar on the left joins calls that can run at the same time."""
+    """The plan, each call with its outcome below it. A bar on the left joins calls that can run at the same time."""
     table = Table.grid(padding=(0, 1))
     for _ in range(3):
         table.add_column(overflow="fold")
@@ -97,7 +97,7 @@ def plan_table(plan: Plan, stages: Sequence[Sequence[str]], records: dict[str, S
 
 
 def candidate_table(run: Run) -> Table:
-    """The APIs a run was planned with, and why each of them: what found it, its signals, and for which clause."""
+    """The APIs a run was planned with, and for each what found it, its scores, and the clause it was found for."""
     table = Table("score", "by", "meaning", "words", "API", "for", box=None)
     for found in run.candidates:
         signals = [
@@ -124,7 +124,7 @@ def _below(step_id: str, records: dict[str, StepRecord], running: set[str]) -> l
 
 
 def outcome_line(record: StepRecord) -> Text:
-    """What became of a step, and what is worth knowing about how."""
+    """A step's outcome, with notes on attempts, pages, schema violations and recovery."""
     line = _outcome(record.outcome, record.duration_ms)
     notes = [
         f"{record.attempts} attempts" if record.attempts > 1 else "",
@@ -152,7 +152,7 @@ def _outcome(outcome: StepOutcome, duration_ms: float | None = None) -> Text:
 
 
 def _item_lines(record: StepRecord) -> list[Text]:
-    """The items of a `foreach` that did not succeed, and how many did."""
+    """The items of a `foreach` that did not succeed, and the number that did."""
     others = [item for item in record.items if not isinstance(item.outcome, Succeeded)]
     if not others:
         return []
@@ -170,7 +170,7 @@ def _cut(text: str, length: int) -> str:
 
 
 def run_drawing(run: Run, records: dict[str, StepRecord], running: set[str]) -> Group:
-    """The run's plan with what its calls did, below the plans that it follows and what those brought to light."""
+    """The run's plan with the outcomes of its calls, below the earlier plans and the calls that made them fail."""
     parts: list[RenderableType] = []
     for earlier in run.evidence:
         if earlier.plan is not None:
@@ -183,27 +183,27 @@ def run_drawing(run: Run, records: dict[str, StepRecord], running: set[str]) -> 
 
 
 def _evidence_lines(what: EvidenceRound) -> list[Text]:
-    """What calls brought to light, and what came of it."""
+    """The calls that did not help in this round, and what the planner did next."""
     lines = [plain(f"↺ {attempt_text(attempt)}", "yellow") for attempt in what.attempts]
     return [*lines, Text(f"  {_EVIDENCE[what.outcome]}", "yellow")]
 
 
 def attempt_text(attempt: Attempt) -> str:
-    """A call that did not help, in a line."""
+    """A call that did not help, in one line."""
     said = f": {attempt.reason}" if attempt.reason else ""
     outcome = attempt.outcome.replace("_", " ")
     return _cut(f"{written_call(attempt.api, attempt.arguments)} {outcome}{said}", 160)
 
 
 def draw_run(console: Console, run: Run) -> None:
-    """The whole run: plan with outcomes, then the answer or what stands in its way."""
+    """Draw the whole run: the plan with outcomes, then the answer or the reason there is none."""
     if run.plan is not None:
         console.print(run_drawing(run, {record.step: record for record in run.steps}, set()))
     draw_conclusion(console, run)
 
 
 def draw_conclusion(console: Console, run: Run) -> None:
-    """The answer, or the questions, diagnostics or reason there are instead."""
+    """Draw the answer, or the questions, diagnostics or reason if there is none."""
     _draw_answer(console, run)
     if run.questions:
         _draw_questions(console, run)
@@ -212,7 +212,7 @@ def draw_conclusion(console: Console, run: Run) -> None:
         console.print(plain(f"! {where}: {diagnostic.message}" if where else f"! {diagnostic.message}", "yellow"))
     unsure = "" if run.status is RunStatus.FAILED else run.unsure  # there is no answer to doubt
     for remark in filter(None, (unsure, run.untold)):
-        if not run.answer.values and remark not in run.reason:  # else it is said already
+        if not run.answer.values and remark not in run.reason:  # otherwise the output has it already
             console.print(plain(remark, "yellow"))
     drawn = {record.outcome.message for record in run.steps if isinstance(record.outcome, Failed)}
     if run.reason and run.reason not in drawn:
@@ -241,7 +241,7 @@ def _draw_answer(console: Console, run: Run) -> None:
 
 
 def _draw_refusing(console: Console, run: Run) -> None:
-    """Which providers answered 401, and where to look."""
+    """Name the providers that answered 401, and what to do about it."""
     failed = {one.step: one for one in run.steps if isinstance(one.outcome, Failed) and one.outcome.status == 401}
     steps = run.plan.steps if run.plan is not None else ()
     refusing = [(step.api.partition(".")[0], failed[step.id].secrets) for step in steps if step.id in failed]
@@ -264,7 +264,7 @@ def _draw_questions(console: Console, run: Run) -> None:
 
 
 def _not_said_already(run: Run) -> Iterator[Diagnostic]:
-    """The diagnostics that neither the requests to be approved nor the questions say better."""
+    """The diagnostics that the requests to approve and the questions do not already cover."""
     is_shown = run.approval is not None or bool(run.previews)
     asked = {(question.step, question.argument) for question in run.questions}
     for one in run.diagnostics:
@@ -293,7 +293,7 @@ def _draw_approval(console: Console, run: Run) -> None:
 
 
 def draw_requests(console: Console, run: Run) -> None:
-    """What is to be approved: the requests, the values in them that reads gave, and the digest of it all."""
+    """Draw what needs approval: the requests, the values in them that reads returned, and the digest of both."""
     draw_previews(console, run.previews)
     if run.reads:
         console.print(Text("Values in them that were read:", "bold"))
@@ -308,7 +308,7 @@ def draw_requests(console: Console, run: Run) -> None:
 
 
 def draw_previews(console: Console, previews: Iterable[RequestPreview]) -> None:
-    """Requests as they would go out; names in braces stand for what only the run can tell."""
+    """Draw requests as they would be sent. Names in braces stand for values known only during the run."""
     for preview in previews:
         each = f" for each item of {preview.foreach}" if preview.foreach else ""
         if preview.item is not None:
@@ -322,7 +322,7 @@ def draw_previews(console: Console, previews: Iterable[RequestPreview]) -> None:
 
 
 def draw_request(console: Console, request: RequestRecord) -> None:
-    """A request, its secrets masked."""
+    """Draw a request with its secrets masked."""
     lines = [f"{request.method} {request.url}", *(f"{name}: {value}" for name, value in request.headers.items())]
     if request.body is not None:
         lines += _body(request.body)
@@ -344,7 +344,7 @@ def _draw_doubts(console: Console, run_id: str, doubts: Iterable[DoubtfulCall]) 
 
 
 def draw_doubt(console: Console, run_id: str, doubt: DoubtfulCall) -> None:
-    """A call in doubt, and how it is settled."""
+    """Draw a call in doubt, and the command that settles it."""
     item = f", item {doubt.item}" if doubt.item is not None else ""
     console.print(plain(f"{doubt.step}{item}  {doubt.api}: {doubt.message}", "bold"))
     if doubt.request is not None:

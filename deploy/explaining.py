@@ -1,4 +1,4 @@
-"""Why this plan: the planners that were asked, what a language model was shown and answered, for a terminal."""
+"""Explains a plan on a terminal: the planners that were asked, and a language model's prompts and answers."""
 
 from rich.console import Console
 from rich.panel import Panel
@@ -9,7 +9,7 @@ from services.contracts.trace import LookUp, ModelAttempt, PlannerAsked, Planner
 
 
 def draw_explanation(console: Console, run: Run) -> None:
-    """Write how a run was planned."""
+    """Print how a run was planned."""
     for asked in run.planners:
         console.print(plain(_asked_line(asked), "bold" if asked.stood else "dim"))
     for lookup in run.lookups:

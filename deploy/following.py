@@ -1,4 +1,4 @@
-"""Runs shown while they happen: drawn anew on a terminal, a line for each event elsewhere."""
+"""Shows runs while they happen: redrawn in place on a terminal, one line per event elsewhere."""
 
 from rich.console import Console
 from rich.live import Live
@@ -12,7 +12,7 @@ from services.contracts.run import Run
 
 
 class RunDrawing:
-    """Follows a run's events: on a terminal outcomes appear as they come, elsewhere all is written at the end."""
+    """Follows a run's events. On a terminal it redraws with each event; elsewhere it writes everything at the end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -22,7 +22,7 @@ class RunDrawing:
         self._running: set[str] = set()
 
     def show(self, event: SolveEvent) -> None:
-        """Take one event. A run that goes on after it had stopped, or with another plan, is planned once more."""
+        """Take one event. A run that resumes, or continues with another plan, sends `RunPlanned` again."""
         if isinstance(event, RunPlanned):
             self._run = event.run
             self._records, self._running = {record.step: record for record in event.run.steps}, set()
@@ -40,7 +40,7 @@ class RunDrawing:
             self._live.update(run_drawing(self._run, self._records, self._running))
 
     def finish(self, run: Run) -> None:
-        """Draw how it ended, or what it waits for."""
+        """Draw how the run ended, or what it waits for."""
         if self._live is None:
             draw_run(self._console, run)
             return
@@ -50,7 +50,7 @@ class RunDrawing:
         draw_conclusion(self._console, run)
 
     def stop(self) -> None:
-        """Leave the terminal as it is."""
+        """Stop redrawing; what is on the terminal stays."""
         if self._live is not None:
             self._live.stop()
             self._live = None

@@ -1,7 +1,7 @@
 """A person logs in to an authorization server, in a browser here (RFC 8252, 7636) or on any device (RFC 8628).
 
-An authorization server is a stranger's, and may lie, hang or redirect. Its answers are read by the executor's own
-transport and parser; what comes back to the loopback address counts only with the state that was sent.
+An authorization server is not trusted: it may lie, hang or redirect. Its answers are read with the executor's own
+transport and parser. A request to the loopback address is accepted only with the state that was sent.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ from executor_svc.secret_store import Client
 from services.contracts.api import SecurityRequirement
 
 ANSWER_S: Final = 30.0
-"""How long an authorization server may take for an answer."""
+"""Seconds that an authorization server may take to answer."""
 PERSON_S: Final = 600.0
-"""How long a person may take to log in."""
+"""Seconds that a person may take to log in."""
 _CALLBACK: Final = "/callback"
 _DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 _INTERVAL_S: Final = 5.0
@@ -46,12 +46,20 @@ T = TypeVar("T")
 
 
 class LoginFailed(Exception):
-    """Nobody is logged in. The message says why, without any value."""
+    """The login failed. The message says why and contains no secret value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where an authorization server is reached. ``issuer``: what it calls itself, where it has said so."""
+    """The URLs of an authorization server.
+
+    Attributes:
+        token: the token endpoint.
+        authorization: the authorization endpoint, if known.
+        device: the device authorization endpoint, if known.
+        issuer: the server's issuer identifier, if its discovery document gives one.
+        offline: whether the server supports the scope ``offline_access``.
+    """
 
     token: URL
     authorization: URL | None = None
@@ -62,17 +70,17 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked for, as which client, who proves itself with its secret if it has one."""
+    """The scopes to ask for, and the client that asks. A client with a secret authenticates with it."""
 
     client: Client = field(repr=False)
     scopes: tuple[str, ...]
 
 
 async def find_endpoints(transport: Transport, requirement: SecurityRequirement, server: URL) -> Endpoints:
-    """Where to log in, as the API's document says, or the discovery document that it names.
+    """The endpoints given by the API's document, or by the discovery document that it names.
 
     Raises:
-        LoginFailed: there is nowhere to.
+        LoginFailed: there is no token endpoint, or the discovery document cannot be read.
     """
     named: dict[str, JsonValue] = {
         "token_endpoint": requirement.token_url,
@@ -101,17 +109,17 @@ async def find_endpoints(transport: Transport, requirement: SecurityRequirement,
 async def log_in_here(
     transport: Transport, endpoints: Endpoints, asked: Asked, show: Callable[[str], None], port: int = 0
 ) -> Issued:
-    """The authorization code flow with PKCE: ``show`` is given the address to open in a browser.
+    """Run the authorization code flow with PKCE.
 
     Args:
-        transport: asks the token endpoint.
+        transport: sends the request to the token endpoint.
         endpoints: of the authorization server.
-        asked: what for, and as which client.
-        show: given the address to open in a browser of this machine.
-        port: of the loopback address the answer comes back to; 0: any.
+        asked: the scopes and the client.
+        show: called with the address to open in a browser on this machine.
+        port: of the loopback address that receives the answer; 0 takes a free one.
 
     Raises:
-        LoginFailed: nobody logged in in time, it was refused, or what came back cannot be trusted.
+        LoginFailed: nobody logged in in time, the server refused, or the answer cannot be trusted.
     """
     if endpoints.authorization is None:
         raise LoginFailed("the document names no authorization endpoint")
@@ -142,10 +150,10 @@ async def log_in_here(
 async def log_in_elsewhere(
     transport: Transport, endpoints: Endpoints, asked: Asked, show: Callable[[str, str], None]
 ) -> Issued:
-    """The device flow: ``show`` is given an address to open on any device, and the code to type there.
+    """Run the device flow. ``show`` is called with an address to open on any device, and the code to type there.
 
     Raises:
-        LoginFailed: nobody logged in in time, it was refused, or the server's answers make no sense.
+        LoginFailed: nobody logged in in time, the server refused, or its answers are invalid.
     """
     if endpoints.device is None:
         raise LoginFailed("the document names no endpoint for devices")
@@ -196,7 +204,7 @@ def _read(reply: Reply, asked: Asked) -> Issued:
 
 
 async def _heard(answer: Awaitable[T]) -> T:
-    """What somebody answered. Raises LoginFailed."""
+    """Await an answer; transport and credential errors become LoginFailed."""
     try:
         return await answer
     except CredentialUnavailable as error:
@@ -206,7 +214,7 @@ async def _heard(answer: Awaitable[T]) -> T:
 
 
 def _code(answer: Mapping[str, str], state: str, issuer: str | None) -> str:
-    """The code in a callback. Raises LoginFailed where it is not the answer to what was asked."""
+    """The code in a callback. Raises LoginFailed if the callback does not belong to this request."""
     if not hmac.compare_digest(answer.get("state", "").encode(), state.encode()):
         raise LoginFailed("the answer came with another state than was sent: somebody else may have made it up")
     if issuer is not None and answer.get("iss", issuer) != issuer:
@@ -219,7 +227,7 @@ def _code(answer: Mapping[str, str], state: str, issuer: str | None) -> str:
 
 
 def plain_word(text: str) -> str:
-    """A stranger's error code, fit for a terminal."""
+    """An untrusted error code, cut and filtered so that it is safe to print."""
     return "".join(char for char in text[:60] if char.isascii() and (char.isalnum() or char in "_-. "))
 
 
@@ -232,11 +240,11 @@ def _soon() -> float:
 
 
 class _Callback:
-    """A server on the loopback address, up within ``async with``, which waits for one request.
+    """A server on the loopback address that waits for one request. It runs within ``async with``.
 
     Attributes:
-        address: what the authorization server is to send the browser to.
-        answer: the parameters that came with it.
+        address: the redirect URI for the authorization server.
+        answer: the query parameters of the request.
     """
 
     address: str

@@ -1,7 +1,6 @@
 """Nestor in one process: the same five apps as in containers, with in-process transports between them.
 
-The sandbox, when wanted, is not one of them: it plays a customer's service, so it is served on a real socket and
-reached over real HTTP.
+The sandbox is not one of them. It plays a customer's service, so it is served on a real socket and called over HTTP.
 """
 
 import asyncio
@@ -51,7 +50,7 @@ from services.signing import kept_key
 from services.telemetry import Together, configure_logging
 
 SANDBOX_POLICY = ("sandbox.analyzeText", "sandbox.fitLine", "sandbox.createQrCode")
-"""What an operator who knows the sandbox allows: its POSTs that only compute."""
+"""The sandbox's POSTs that need no approval, because they only compute."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +59,11 @@ class SandboxAccess:
 
     settings: SandboxSettings
     secrets: str
-    """JSON of the executor's secrets by name; each may be sent to the sandbox's address only."""
+    """JSON of the executor's secrets by name. Each may be sent to the sandbox's address only."""
 
 
 def sandbox_access(host: str, provider: str = "sandbox") -> SandboxAccess:
-    """Fresh credentials for a sandbox at ``host`` (``name:port``), known to it and to the executor and nobody else."""
+    """Random credentials for a sandbox at ``host`` (``name:port``). Only the sandbox and the executor get them."""
     key, password, bearer, client = (secrets.token_urlsafe(24) for _ in range(4))
     settings = SandboxSettings(
         public_url=f"http://{host}",
@@ -85,7 +84,7 @@ def sandbox_access(host: str, provider: str = "sandbox") -> SandboxAccess:
 
 @dataclass(frozen=True)
 class OneboxSettings:
-    """What one process needs to know; everything else comes from the services' own environment variables."""
+    """Settings of the single process. All others come from the services' own environment variables."""
 
     data_dir: Path
     executor_secrets: str | None = None
@@ -93,9 +92,9 @@ class OneboxSettings:
     policy_allow: tuple[str, ...] = ()
     """Mutating APIs that need no approval, as patterns."""
     operator_token: SecretStr | None = None
-    """Taken from a principal of the operator's beside those that the gateway's own settings name."""
+    """Token of one more operator principal, besides those in the gateway's own settings."""
     readiness: dict[str, ReadinessCheck] = field(default_factory=dict)
-    """What else must be the case before `/readyz` says so, by name."""
+    """Further checks that `/readyz` requires, by name."""
 
 
 def _database(settings: OneboxSettings, name: str) -> str:
@@ -103,7 +102,7 @@ def _database(settings: OneboxSettings, name: str) -> str:
 
 
 def _secrets_file(named: Path | None, data_dir: Path) -> Path:
-    """Where `nestor secrets set` writes, made where it is not there yet, so that the executor can look at it."""
+    """The file that `nestor secrets set` writes. It is created if missing, so that the executor can watch it."""
     file = named or data_dir.absolute() / "secrets" / DEFAULT_FILE.name
     if not file.exists():
         change_file(file, {})
@@ -111,9 +110,9 @@ def _secrets_file(named: Path | None, data_dir: Path) -> Path:
 
 
 def create_onebox(settings: OneboxSettings) -> FastAPI:
-    """The gateway's app, with the four services living inside it, each with an SQLite file in ``data_dir``."""
+    """The gateway's app with the four services inside it. Those that store data have an SQLite file in ``data_dir``."""
     executor = ExecutorSettings()
-    # Nobody but this process reaches the four: they ask for no token, whatever containers on this machine are told.
+    # Only this process can reach the four services. They ask for no token, even if the environment sets one.
     inside: dict[str, Any] = {"service_token": None}
     proof_key = kept_key(settings.data_dir.absolute() / "secrets" / "proof.key")
     secrets_file = _secrets_file(executor.secrets_file, settings.data_dir)
@@ -126,11 +125,11 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
     }
     if settings.executor_secrets is not None:
         given["secrets"] = SecretStr(settings.executor_secrets)
-    SecretStore.load(secrets_file, executor.secrets)  # said here, in a line, and not where a thread starts it
+    SecretStore.load(secrets_file, executor.secrets)  # fails here with a one-line error, not later inside a thread
     retriever = RetrieverSettings(database_url=_database(settings, "retriever"), **inside)
     demos = DemoSettings(database_url=_database(settings, "demos"), **inside)
     planner = PlannerSettings(proof_key=proof_key, **inside)
-    # One process needs each model once, however many services read with it.
+    # Services that use the same encoder share one loaded model.
     encoders = {name: load_encoder(name, threads=os.cpu_count() or 1) for name in {retriever.encoder, demos.encoder}}
     peers = {
         "retriever_svc": create_retriever_svc(retriever, encoder=encoders[retriever.encoder]),
@@ -166,19 +165,19 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
 
 @dataclass(frozen=True)
 class World:
-    """Nestor and the sandbox, both up."""
+    """Addresses of a running Nestor and its sandbox."""
 
     gateway_url: str
     sandbox_url: str
     token: str | None = field(default=None, repr=False)
-    """What the gateway wants to be shown; None where it takes anybody."""
+    """Token for the gateway; None if the gateway asks for none."""
 
 
 @contextmanager
 def world(data_dir: Path, *, host: str = "127.0.0.1", port: int = 0, sandbox_port: int = 0) -> Iterator[World]:
-    """Nestor in one process and a sandbox beside it, on real sockets; port 0 takes a free one.
+    """Run Nestor in one process with a sandbox beside it, on real sockets. Port 0 takes a free one.
 
-    The sandbox's APIs and demonstrations are imported when this yields.
+    When this yields, the sandbox's APIs and demos are imported.
     """
     bound = listen("127.0.0.1", sandbox_port)
     sandbox_host = address(bound)
@@ -205,20 +204,20 @@ def world(data_dir: Path, *, host: str = "127.0.0.1", port: int = 0, sandbox_por
 
 
 def _own_token() -> SecretStr | None:
-    """A token for this process alone, to import the sandbox for everyone; None where the gateway asks for none."""
+    """A token with which this process imports the sandbox for all tenants; None if the gateway asks for none."""
     settings = GatewaySettings()
     return SecretStr(secrets.token_urlsafe(24)) if settings.asks_for_tokens else None
 
 
 async def teach_sandbox(world: World) -> ImportReport:
-    """Import the sandbox's document and demonstrations, the way any customer's would be."""
+    """Import the sandbox's document and demos, the same way as a customer's."""
     async with open_http(world.sandbox_url) as sandbox:
         document = (await sandbox.get("/openapi.json")).raise_for_status().text
     gateway = GatewayClient(open_http(world.gateway_url), world.token)
     try:
         request = ImportRequest(document=document, provider="sandbox")
         report = await _imported(gateway, request)
-        if not report.applied:  # it listens on another port than last time: this process knows that it is the same
+        if not report.applied:  # its port differs from last time: confirm, it is the same sandbox
             report = await _imported(gateway, request.model_copy(update={"confirm": report.change_hash}))
         await gateway.import_demos(ImportDemosRequest(demos=tuple(shipped_demos())), shared=True)
         return report
@@ -233,19 +232,19 @@ async def _imported(gateway: GatewayClient, request: ImportRequest) -> ImportRep
 
 
 def shipped_demos() -> Iterator[Demo]:
-    """The demonstrations that come with Nestor, all of them about the sandbox."""
+    """The demos that ship with Nestor, all for the sandbox."""
     text = (importlib.resources.files("demo_svc") / "data" / "sandbox_demos.jsonl").read_text(encoding="utf-8")
     return (Demo.model_validate_json(line) for line in text.splitlines() if line.strip())
 
 
 def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | None, llm: bool = False) -> None:
-    """Serve until a signal. With a sandbox port, the sandbox too, its APIs and demonstrations imported.
+    """Serve until a signal arrives. With a sandbox port, also serve the sandbox and import its APIs and demos.
 
-    With ``llm``, the language model plans, served by a process beside this one.
+    With ``llm``, the language model plans; a separate process serves it.
 
     Raises:
         LlmError: the model's server does not start.
-        OpenToAnybody: other machines could use it, and none has to show a token.
+        OpenToAnybody: other machines could use the gateway without a token.
     """
     settings = GatewaySettings()
     raise_file_limit()

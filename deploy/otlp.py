@@ -1,8 +1,8 @@
-"""Sends spans to a collector (OTLP over HTTP), beside the requests and never in their way.
+"""Sends spans to a collector (OTLP over HTTP) without delaying requests.
 
-Spans wait in a bounded queue; a thread sends them. Where the collector is slow or down the queue fills, and what comes
-then is dropped and counted (``nestor_spans_total``). The collector is not trusted: nothing of its answers is read but
-status and headers, it can neither redirect nor set cookies, and the end of the process waits for it for seconds only.
+Spans wait in a bounded queue; a thread sends them. If the collector is slow or down, the queue fills, and new spans
+are dropped and counted (``nestor_spans_total``). The collector is not trusted: only the status and headers of its
+answers are read, it can neither redirect nor set cookies, and the process waits at most a few seconds for it at exit.
 """
 
 import io
@@ -24,11 +24,11 @@ from services.tracing import SPANS
 
 _QUEUE: Final = 2048
 _LAST_S: Final = 3.0
-"""Seconds that the end of the process waits for the last spans to be taken."""
+"""Seconds that the process waits at exit for the last spans to be sent."""
 
 
 class Exporting:
-    """The tracers of this process's services, whose spans are sent until it is closed.
+    """The tracers of this process's services. Their spans are sent until `close`.
 
     Raises:
         ValueError: one of OpenTelemetry's environment variables cannot be used.
@@ -39,7 +39,7 @@ class Exporting:
         self._tracers: dict[str, Tracer] = {}
 
     def tracer(self, service: str) -> Tracer:
-        """The tracer of a service; each has a name of its own in traces, also where all are one process."""
+        """The tracer of a service. Each service has its own name in traces, even if all share one process."""
         if service not in self._tracers:
             named = {"service.namespace": "nestor", "service.name": service, "service.version": version()}
             provider = TracerProvider(resource=Resource.create(named), shutdown_on_exit=False)
@@ -48,14 +48,14 @@ class Exporting:
         return self._tracers[service]
 
     def close(self) -> None:
-        """Send what is waiting, for as long as ``_LAST_S``."""
+        """Send the waiting spans; give up after ``_LAST_S``."""
         closing = threading.Thread(target=self._processor.shutdown, daemon=True)
         closing.start()
         closing.join(_LAST_S)
 
 
 class _Counting(SpanExporter):
-    """Counts what becomes of spans that are sent, and how many have left the queue."""
+    """Counts exported and failed spans, and tells the queue how many have left it."""
 
     def __init__(self, exporter: OTLPSpanExporter, queue: "_Waiting") -> None:
         self._exporter, self._queue = exporter, queue
@@ -71,18 +71,18 @@ class _Counting(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         self._exporter.shutdown()
 
 
 class _Waiting:
-    """How many spans wait, of as many as may."""
+    """Counts the waiting spans, up to a maximum."""
 
     def __init__(self, room: int) -> None:
         self._room, self._waiting, self._lock = room, 0, threading.Lock()
 
     def came(self) -> bool:
-        """Whether there is room for one more, which takes it."""
+        """Reserve a place for one span. Returns False if there is no room."""
         with self._lock:
             if self._waiting >= self._room:
                 return False
@@ -90,13 +90,13 @@ class _Waiting:
             return True
 
     def left(self, count: int) -> None:
-        """So many are sent."""
+        """Free the places of ``count`` spans."""
         with self._lock:
             self._waiting -= count
 
 
 class _Bounded(BatchSpanProcessor):
-    """Refuses and counts what finds no room, where the SDK's own would throw away what came first and count nothing."""
+    """Drops and counts new spans when the queue is full. The SDK's own processor drops the oldest and counts none."""
 
     def __init__(self, exporter: OTLPSpanExporter) -> None:
         room = int(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE") or _QUEUE)
@@ -104,7 +104,7 @@ class _Bounded(BatchSpanProcessor):
         super().__init__(_Counting(exporter, self._queue), max_queue_size=room)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Have an ended span sent, if it is one of a trace that is."""
+        """Queue an ended span if its trace is sampled."""
         if not span.get_span_context().trace_flags.sampled:
             return
         if self._queue.came():
@@ -114,10 +114,10 @@ class _Bounded(BatchSpanProcessor):
 
 
 class _HeadersOnly(HTTPAdapter):
-    """Reads no body of an answer, however long or slow it would be."""
+    """Never reads the body of an answer, which could be long or slow."""
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
-        """Send, and hang up once the headers are there. Raises TooManyRedirects where they lead elsewhere."""
+        """Send, and close the connection after the headers. Raises TooManyRedirects for a redirect."""
         response = super().send(request, *args, **{**kwargs, "stream": True})
         response.close()
         response.raw = io.BytesIO()
@@ -128,7 +128,7 @@ class _HeadersOnly(HTTPAdapter):
 
 def _session() -> requests.Session:
     session = requests.Session()
-    session.trust_env = False  # a collector is named exactly: no proxy, and no login of somebody's .netrc
+    session.trust_env = False  # use exactly the configured address: no proxy, no login from .netrc
     for scheme in ("http://", "https://"):
         session.mount(scheme, _HeadersOnly())
     return session

@@ -27,7 +27,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     options = parser.parse_args(argv)
-    # Only the chosen service is imported: a container pays for what it runs.
+    # Import only the chosen service, so that a container loads no other code.
     app = importlib.import_module(f"{options.service}.main").create_app()
     try:
         refuse_to_be_open(app, options.host)
@@ -35,30 +35,30 @@ def main(argv: list[str] | None = None) -> None:
         parser.exit(2, f"{parser.prog}: {error}\n")
     keep_what_is_loaded()
     hand_over_soon()
-    settings = getattr(app.state, "settings", None)  # the sandbox, a customer's service, has none of the chassis
+    settings = getattr(app.state, "settings", None)  # the sandbox plays a customer's service and has no settings
     configure_logging(level=getattr(settings, "log_level", "INFO"), json=getattr(settings, "log_json", True))
     raise_file_limit()
     server = uvicorn.Server(BoundedConfig(app, host=options.host, port=options.port, timeout_graceful_shutdown=15))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with sending_traces(), contextlib.suppress(KeyboardInterrupt):  # signals are raised once more after an orderly end
+    with sending_traces(), contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal again after shutdown
         server.run()
     if not server.started:
         sys.exit(STARTUP_FAILURE)
 
 
 def keep_what_is_loaded() -> None:
-    """Take everything loaded so far out of the garbage collector's sight: it lives as long as the process.
+    """Exclude all objects loaded so far from garbage collection: they live as long as the process.
 
-    Otherwise every full collection goes through it, which stops all runs for 50 to 150 ms (measured on the executor).
+    Otherwise every full collection scans them, which stops all runs for 50 to 150 ms (measured on the executor).
     """
     gc.collect()
     gc.freeze()
 
 
 def hand_over_soon() -> None:
-    """Let a thread keep the interpreter lock for 1 ms while others want it; Python's default is five times that.
+    """Let a thread hold the interpreter lock for 1 ms while others want it; Python's default is 5 ms.
 
-    An event loop that shares its process with computations waits so long each time that it wakes.
+    An event loop that shares its process with computing threads waits up to that long each time it wakes.
     """
     sys.setswitchinterval(0.001)
 

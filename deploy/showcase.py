@@ -1,4 +1,4 @@
-"""``nestor demo``: the whole thing once, in front of your eyes."""
+"""``nestor demo``: starts everything, solves a few example sentences, and shows plans and answers."""
 
 import asyncio
 import tempfile

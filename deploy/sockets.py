@@ -1,4 +1,4 @@
-"""Serving an app on a real socket from inside a process that has other things to do."""
+"""Serves an app on a real socket from a thread of the current process."""
 
 import contextlib
 import ipaddress
@@ -15,11 +15,11 @@ from services.settings import InternalSettings
 
 
 class OpenToAnybody(Exception):
-    """A service that asks nobody who they are was to listen beyond loopback."""
+    """A service without authentication was told to listen on more than loopback."""
 
 
 def refuse_to_be_open(app: FastAPI, host: str) -> None:
-    """Raise OpenToAnybody where this app would take requests from other machines without asking for a token."""
+    """Raise OpenToAnybody if this app would accept requests from other machines without a token."""
     settings = getattr(app.state, "settings", None)
     if getattr(settings, "takes_anybody", False) and not _is_loopback(host):
         if isinstance(settings, InternalSettings):
@@ -44,7 +44,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class EmbeddedServer(uvicorn.Server):
-    """A uvicorn server that leaves signals to whoever started it."""
+    """A uvicorn server that leaves signal handling to the calling process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -65,13 +65,13 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(bound: socket.socket) -> str:
-    """Where it is bound, as ``host:port``."""
+    """The address a socket is bound to, as ``host:port``."""
     host, port = bound.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that was free a moment ago. Somebody else may have it by now: better keep the socket of :func:`listen`."""
+    """A port that was free a moment ago. Another process may take it; prefer to keep the socket of :func:`listen`."""
     with listen(host, 0) as bound:
         port: int = bound.getsockname()[1]
         return port
@@ -79,7 +79,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 @contextlib.contextmanager
 def refusing(host: str = "127.0.0.1") -> Iterator[str]:
-    """A base URL where connections are refused: its port is held, so that nobody comes to listen there meanwhile."""
+    """A base URL where connections are refused. The port stays bound, so no other process can listen on it."""
     with listen(host, 0) as bound:
         yield f"http://{address(bound)}"
 
@@ -88,13 +88,13 @@ def refusing(host: str = "127.0.0.1") -> Iterator[str]:
 def serving(
     app: ASGIApp, host: str = "127.0.0.1", port: int = 0, *, bound: socket.socket | None = None
 ) -> Iterator[str]:
-    """Serve ``app`` in a thread with an event loop of its own; yields its base URL once it answers.
+    """Serve ``app`` in a thread with its own event loop. Yields its base URL once it answers.
 
     Args:
         app: what to serve.
         host: where to listen.
         port: 0 takes a free one.
-        bound: a socket of :func:`listen` that takes the place of both, where the address must be known before.
+        bound: a socket of :func:`listen`, used instead of host and port if the address must be known first.
 
     Raises:
         RuntimeError: the app did not start; its log says why.

@@ -1,4 +1,4 @@
-"""Whether this process sends traces, and where to: OpenTelemetry's own environment variables say so."""
+"""Decides from OpenTelemetry's environment variables whether this process sends traces, and where to."""
 
 import os
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ _log = get_logger(__name__)
 
 @contextmanager
 def sending_traces() -> Iterator[None]:
-    """Make spans and send them until the end of the context, where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says where to.
+    """Create and send spans until the context ends, if ``OTEL_EXPORTER_OTLP_ENDPOINT`` is set.
 
-    Whatever keeps that from working is logged, and the process goes on without traces.
+    If that fails, the reason is logged and the process runs without traces.
     """
     if not _wanted():
         yield
         return
     try:
-        from deploy.otlp import Exporting  # OpenTelemetry's SDK, which is installed for this alone
+        from deploy.otlp import Exporting  # imports OpenTelemetry's SDK, an optional dependency
 
         exporting = Exporting()
     except ImportError:

@@ -1,4 +1,7 @@
-"""``nestor``: the command line. All but ``serve``, ``demo``, ``twin``, ``eval`` and ``train`` ask a running gateway."""
+"""``nestor``: the command line. Most commands call a running gateway.
+
+``serve``, ``demo``, ``twin``, ``eval`` and ``train`` do not.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -50,7 +53,7 @@ def serve(
     ] = False,
 ) -> None:
     """Run all of Nestor in one process, on SQLite."""
-    from deploy.onebox import serve_onebox  # the services are imported by those who serve only
+    from deploy.onebox import serve_onebox  # imports all services, so only when serving
     from deploy.sockets import OpenToAnybody
 
     try:
@@ -67,7 +70,7 @@ def serve(
 
 @app.command()
 def demo() -> None:
-    """Start everything with the sandbox, solve some sentences, show how, and stop."""
+    """Start everything with the sandbox, solve some sentences, show plans and answers, and stop."""
     from deploy.showcase import show
 
     raise typer.Exit(show(Console()))
@@ -97,7 +100,7 @@ def eval_retrieve(
 
     Prints recall, all-needed-found and nDCG at each k in percent, and the latency of the shipped method's search.
     """
-    from evals.commands import measure_retrieval  # the engine and the encoder are loaded by those who measure only
+    from evals.commands import measure_retrieval  # loads the engine and the encoder
 
     raise typer.Exit(
         measure_retrieval(data, split, limit, k or [5, 10], method or [], name_provider, encoder, cache, as_json=json)
@@ -115,8 +118,8 @@ def eval_absence(
 ) -> None:
     """Measure whether the retriever notices that nothing fits.
 
-    Requests are asked of the catalogue with and without the vendor they need; where the data gives each its own list of
-    tools, of that. Prints the AUROC of the best API's likelihood, and how many of either kind get an empty list.
+    Each request is searched in the catalogue with and without the vendor it needs; if the data gives it its own list of
+    tools, in that list. Prints the AUROC of the best API's likelihood, and how many of each kind get an empty list.
     """
     from evals.commands import measure_refusals
 
@@ -143,6 +146,6 @@ app.add_typer(llm, name="llm")
 
 
 def main() -> None:
-    """Entry point of the ``nestor`` command. Logs go to standard error: what is printed is the answer."""
+    """Entry point of the ``nestor`` command. Logs go to standard error, results to standard output."""
     configure_logging(level="WARNING", json=False)
     app()

@@ -1,4 +1,4 @@
-"""``python -m deploy.cli``: the command line where there is no ``nestor`` on the path, as in a container."""
+"""``python -m deploy.cli``: the command line if ``nestor`` is not on the path, for example in a container."""
 
 from deploy.cli import main
 

@@ -1,4 +1,4 @@
-"""``nestor keys`` and ``nestor audit``: who may use the gateway, and who did what."""
+"""``nestor keys`` and ``nestor audit``: API keys of the gateway, and the audit log."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ def create_key(
     days: Annotated[int, typer.Option(min=0, max=3_650, help="Days until it expires; 0: never.")] = 90,
     json: Json = False,
 ) -> None:
-    """Make a key and print it, this once. To rotate one, make another of the same name, then revoke the first."""
+    """Make a key and print it, only this once. To rotate one, make another of the same name, then revoke the first."""
     try:
         asked = KeyRequest(name=name, tenant=tenant, roles=frozenset(role), expires_in_days=days or None)
     except ValueError:
@@ -40,7 +40,7 @@ def create_key(
 
 @keys.command("list")
 def list_keys(tenant: Tenant = None, limit: Limit = 20, cursor: Cursor = None, json: Json = False) -> None:
-    """List keys, newest first, also those that are expired or revoked."""
+    """List keys, newest first, including expired and revoked ones."""
     page = ask(lambda g: g.keys(tenant=tenant, limit=limit, cursor=cursor))
     if json:
         typer.echo(page.model_dump_json(indent=2))

@@ -1,4 +1,4 @@
-"""``nestor secrets bind``: where in a request a credential may stand, and for whom. Its value stays as it is."""
+"""``nestor secrets bind``: restricts where in a request a credential is sent, and for which tenants."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -37,9 +37,9 @@ def bind_secret(
     every_tenant: Annotated[bool, typer.Option("--every-tenant", help="Calls of all tenants present it.")] = False,
     file: File = DEFAULT_FILE,
 ) -> None:
-    """Say where in a request a credential may stand, or for whom, without setting its value again.
+    """Set where in a request a credential is sent, or for which tenants, without setting its value again.
 
-    A key is presented there and nowhere else, whatever a document says that is imported later.
+    A key is sent only there, even if a document that is imported later says otherwise.
     """
     entry = entries_of(file).get(name)
     if not isinstance(entry, dict):
@@ -58,14 +58,14 @@ def bind_secret(
 def in_places(
     header: str | None, query: str | None, cookie: str | None, path: str | None, body: str | None
 ) -> dict[Location, str | None]:
-    """The places that options may name."""
+    """The names given by the options, by place."""
     names = (header, query, cookie, path, body)
     places = (Location.HEADER, Location.QUERY, Location.COOKIE, Location.PATH, Location.BODY)
     return dict(zip(places, names, strict=True))
 
 
 def given_place(places: Mapping[Location, str | None], scheme: SecretKind | None = None) -> Entry:
-    """What an entry says of the place that was given; nothing where none was. Exits where several were."""
+    """The fields of an entry for the given place; empty if none is given. Exits if several are given."""
     given = [(place.value, at) for place, at in places.items() if at]
     if len(given) + (scheme is not None) > 1:
         raise typer.BadParameter("say one place: --header, --query, --cookie, --path, --body or --scheme")
@@ -75,7 +75,7 @@ def given_place(places: Mapping[Location, str | None], scheme: SecretKind | None
 
 
 def declared_place(needed: NeededSecret | None) -> Entry:
-    """What an entry says of the place where the imported operations want a pasted value."""
+    """The fields of an entry for the place where the imported operations expect the value."""
     if needed is None or needed.kind is SecretKind.OTHER:
         return {}
     if needed.kind is not SecretKind.API_KEY:
@@ -87,9 +87,9 @@ def declared_place(needed: NeededSecret | None) -> Entry:
 
 
 def chosen_place(name: str, given: Entry, there: Secret | None, needed: NeededSecret | None) -> Entry:
-    """The place of an entry that is set: as said, as the entry that is replaced says, or as the operations want it.
+    """The place of an entry to set: the given one, else that of the replaced entry, else what the operations declare.
 
-    A document that is imported later moves no credential: where it wants another place than the entry has, this exits.
+    A later import never moves a credential: if its document declares another place than the entry has, this exits.
     """
     wanted = given or declared_place(needed)
     before: Entry = {}
@@ -109,18 +109,18 @@ def chosen_place(name: str, given: Entry, there: Secret | None, needed: NeededSe
 
 
 def for_tenants(tenants: list[str] | None) -> Entry:
-    """What an entry says of its tenants."""
+    """The fields of an entry for its tenants."""
     return {"tenants": list[JsonValue](tenants)} if tenants else {}
 
 
 def place_of_entry(entry: Entry) -> str:
-    """Where a credential stands, for people."""
+    """The place of a credential, in words."""
     place = _place(entry)
     return str(entry.get("scheme", "no place")) if place is None else said_place(*place)
 
 
 def place_of_secret(secret: Secret) -> str:
-    """The same of a secret in the file; a login and the like have only one place."""
+    """The place of a secret in the file, in words. Kinds such as a login have only one place."""
     if not isinstance(secret, Token):
         return "as its kind"
     if secret.place is not None:

@@ -18,10 +18,11 @@ def eval_bodies(
 ) -> None:
     """Measure how often the body of a writing operation is built from a request that says all it needs.
 
-    Each operation drawn is asked for in its own words with every required value named (`title "Spring sale", price
-    12.5`), among its nearest siblings. Counted is whether the proved plan calls it alone and holds every value where
-    it belongs. Operations whose body no sentence can say (a file, an object without declared fields) are listed apart.
+    For each sampled operation a request is made from its own words, with every required value (`title "Spring sale",
+    price 12.5`); the candidates are its nearest siblings. It counts as right if the proved plan calls only this
+    operation and has every value in its place. Operations whose body no sentence can describe (a file, an object
+    without declared fields) are listed separately.
     """
-    from evals.bodies.command import print_bodies  # services are loaded by those who measure only
+    from evals.bodies.command import print_bodies  # loads the services
 
     raise typer.Exit(print_bodies(documents, sample, seed, planner, verbose=verbose, as_json=json))

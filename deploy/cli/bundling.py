@@ -1,6 +1,6 @@
-"""Documents that are spread over several files of a folder or archive become one, here, before anything is sent.
+"""Merges a document that is split over several files of a folder or archive into one, before it is sent.
 
-Only files of that very folder or archive are read: no other host, no path that leads out of it, no link that does.
+Only files inside that folder or archive are read: no other host, no path and no link that leads out of it.
 """
 
 import posixpath
@@ -24,17 +24,17 @@ MAX_FILES = 200
 MAX_BYTES = 20_000_000
 MAX_ARCHIVED = 10_000
 _PLACE = "x-nestor-files"
-"""Where the other files stand in the document that is sent."""
+"""The key of the other files in the merged document."""
 _ELSEWHERE = re.compile(r"\$ref[\"']?\s*:\s*[\"']?([^\"'#\s,}]+)")
 _DOCUMENT = re.compile(r"^[\s{]*[\"']?(?:openapi|swagger)[\"']?\s*:", re.MULTILINE)
 _NO_PATHS = re.compile(r"[\"']?paths[\"']?\s*:\s*\{\s*\}")
 
 Read = Callable[[str], str | None]
-"""The text of a file by its path in the folder, with slashes; None where there is no such file."""
+"""Returns the text of a file by its path in the folder, with slashes; None if there is no such file."""
 
 
 class Unreadable(Exception):
-    """A document that cannot be read; the message says why."""
+    """A document cannot be read; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Folder:
     root: Path
 
     def read(self, path: str) -> str | None:
-        """The text of a file in it. Raises Unreadable where it is too large, and UnicodeDecodeError."""
+        """The text of a file in it. Raises Unreadable if it is too large, and UnicodeDecodeError."""
         file = self.root / path
         if not file.is_file() or not file.resolve().is_relative_to(self.root.resolve()):
             return None
@@ -60,10 +60,10 @@ class Archive:
     file: Path
 
     def paths(self) -> list[str]:
-        """Its files, but for links and for those whose paths lead out of it.
+        """The paths of its files, without links and without paths that lead out of it.
 
         Raises:
-            Unreadable: it is damaged, or has too many files.
+            Unreadable: the archive is damaged, or has too many files.
         """
         try:
             with zipfile.ZipFile(self.file) as archive:
@@ -75,13 +75,13 @@ class Archive:
         return sorted({i.filename for i in infos if not i.is_dir() and not _is_link(i) and is_inside(i.filename)})
 
     def read(self, path: str) -> str | None:
-        """The text of a file in it. Raises Unreadable where it is too large or damaged, and UnicodeDecodeError."""
+        """The text of a file in it. Raises Unreadable if it is too large or damaged, and UnicodeDecodeError."""
         try:
             with zipfile.ZipFile(self.file) as archive:
                 info = archive.getinfo(path)
                 if _is_link(info):
                     return None
-                with archive.open(info) as content:  # what it says of its size may be wrong
+                with archive.open(info) as content:  # the declared size may be wrong
                     found = content.read(MAX_FILE_BYTES + 1)
         except KeyError:
             return None
@@ -98,21 +98,21 @@ def is_inside(path: str) -> bool:
 
 
 def bundle(text: str, path: str, read: Read) -> str:
-    """The document with the files that it refers to put in; the same text where it refers to none that is there.
+    """Insert the files that a document refers to. Returns the same text if it refers to no existing file.
 
     Args:
         text: of the document.
-        path: its own, in the folder.
-        read: reads the others.
+        path: of the document in the folder.
+        read: reads the other files.
 
     Raises:
-        Unreadable: they are too many, or too large together.
+        Unreadable: there are too many files, or they are too large together.
     """
     if not _ELSEWHERE.search(text):
         return text
     try:
         root = read_document(text, Limits())
-    except InvalidDocument:  # told where it is imported
+    except InvalidDocument:  # the import reports it
         return text
     bundler = _Bundler(path, read)
     rewritten = bundler.rewrite(root, path)
@@ -122,7 +122,11 @@ def bundle(text: str, path: str, read: Read) -> str:
 
 
 def parts_of_others(texts: Iterable[tuple[str, str]]) -> set[str]:
-    """Of files by path and text, those that others refer to and that are no documents with operations themselves."""
+    """The paths of files that other files refer to and that have no operations themselves.
+
+    Args:
+        texts: pairs of a path and the file's text.
+    """
     referred, parts = set[str](), set[str]()
     for path, text in texts:
         for match in _ELSEWHERE.finditer(text):
@@ -133,7 +137,7 @@ def parts_of_others(texts: Iterable[tuple[str, str]]) -> set[str]:
 
 
 class _Bundler:
-    """Reads what is referred to, each file once, and turns references into such within one document."""
+    """Reads each referenced file once, and rewrites references so that they point into the merged document."""
 
     def __init__(self, path: str, read: Read) -> None:
         self._path = path
@@ -143,7 +147,7 @@ class _Bundler:
         self.files = dict[str, JsonValue]()
 
     def rewrite(self, value: JsonValue, here: str) -> JsonValue:
-        """The value, which stands in the file ``here``, with its references rewritten."""
+        """A value of the file ``here`` with its references rewritten."""
         if isinstance(value, list):
             return [self.rewrite(item, here) for item in value]
         if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""``nestor apis`` and ``nestor demos``: what Nestor can call, and what it learns from."""
+"""``nestor apis`` and ``nestor demos``: the API catalogue, and the demos that planners learn from."""
 
 from pathlib import Path
 from typing import Annotated
@@ -57,7 +57,7 @@ def search_apis(
 
 
 def said(found_by: FoundBy | None) -> str:
-    """Why an API was found, in words."""
+    """What found an API, in words."""
     return (found_by or "").replace("_", " ")
 
 
@@ -113,7 +113,7 @@ def list_demos(
 def add_demo(
     run_id: Annotated[str, typer.Argument(help="A run that was confirmed.", metavar="RUN")], shared: Shared = False
 ) -> None:
-    """Make a confirmed run a demonstration. Rejecting the run removes it again."""
+    """Turn a confirmed run into a demonstration. Rejecting the run removes it again."""
     demo = ask(lambda g: g.demonstrate(run_id, shared=shared))
     typer.echo(f"{demo.id} added")
 
@@ -129,7 +129,7 @@ def import_demos(
 
 
 def read_demos(file: Path) -> ImportDemosRequest:
-    """Read a file of JSON lines. Exits with the line's number where one is not a demo."""
+    """Read a file of JSON lines. Exits with the line's number if a line is not a demo."""
     found = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         if line.strip():

@@ -1,4 +1,4 @@
-"""``nestor apis set`` and ``nestor apis unset``: values that each call of a provider sends, set once."""
+"""``nestor apis set`` and ``nestor apis unset``: fixed values that every call of a provider sends."""
 
 from typing import Annotated
 
@@ -20,10 +20,10 @@ def set_constants(
         typer.Argument(metavar="NAME=VALUE...", help="A parameter of the provider's operations and its value."),
     ],
 ) -> None:
-    """Set values that are sent in every call which takes them, such as an account's id or a version.
+    """Set values that are sent in every call that takes them, such as an account's id or a version.
 
-    Nobody is asked for them any more; a request that names another value gets that one. They are no secrets: see
-    `nestor secrets set` for keys and tokens.
+    Nestor no longer asks for them; a request that names another value gets that one. They are not secret: for keys
+    and tokens use `nestor secrets set`.
     """
     given: dict[str, str | None] = {}
     for text in values:
@@ -37,7 +37,7 @@ def set_constants(
 def unset_constants(
     provider: Provider, names: Annotated[list[str], typer.Argument(metavar="NAME...", help="What to forget.")]
 ) -> None:
-    """Remove values that `nestor apis set` has set."""
+    """Remove values that were set with `nestor apis set`."""
     _change(provider, dict.fromkeys(names))
 
 

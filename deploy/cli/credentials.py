@@ -1,4 +1,4 @@
-"""``nestor secrets``: the credentials that calls present, in a file that the executor reads.
+"""``nestor secrets``: the credentials that calls send, in a file that the executor reads.
 
 Values are read from a prompt or from standard input, never from the command line, and never printed.
 """
@@ -77,9 +77,9 @@ def set_secret(
 ) -> None:
     """Set a credential.
 
-    The value is asked for without showing it, or read from standard input. It will be sent to the hosts that are
-    named, and nowhere else; by default these are the hosts of the provider's APIs, as they were imported. A key also
-    keeps the place in a request where these APIs want it.
+    The value is read from a prompt that does not show it, or from standard input. It is sent only to the named hosts;
+    by default these are the hosts of the provider's APIs as imported. For a key, the place in the request where these
+    APIs expect it is stored too.
     """
     needed = _needed(name)
     there = entries_of(file).get(name)
@@ -115,7 +115,7 @@ def list_secrets(
     provider: Annotated[str | None, typer.Argument(help="What this provider's APIs ask for, too.")] = None,
     file: File = DEFAULT_FILE,
 ) -> None:
-    """List credentials: those in the file, or those that a provider's APIs ask for. Never their values."""
+    """List the credentials in the file, or those that a provider's APIs ask for. Values are never shown."""
     console = Console()
     if provider is not None:
         table = Table("secret", "kind", "operations", "sent to", "", box=None)
@@ -146,7 +146,7 @@ def list_secrets(
 
 
 def _warn(what: str, names: list[str], option: str) -> None:
-    """Say what ought to be looked at, and the command that mends it."""
+    """Print a warning, and the command that fixes it."""
     if names:
         shown = ", ".join(sorted(names)[:_MOST_SHOWN])
         typer.echo(visible(f"warning: {what}: {shown}. To restrict one: nestor secrets bind NAME {option}"), err=True)
@@ -154,9 +154,9 @@ def _warn(what: str, names: list[str], option: str) -> None:
 
 @secrets.command("test")
 def test_secret(name: Name) -> None:
-    """Have the executor present a credential, in a harmless call where the provider has one, and say what came of it.
+    """Let the executor try a credential, in a harmless call if the provider has one, and print the result.
 
-    Of OAuth2 a token is fetched. The exit status is 0 where the credential works as far as that tells.
+    For OAuth2 it fetches a token. Exits 0 if this found no problem with the credential.
     """
     came = ask(lambda g: g.try_secret(name))
     typer.echo(visible(f"{name}: {came.outcome}. {came.message}"))
@@ -178,7 +178,7 @@ def remove_secret(name: Name, file: File = DEFAULT_FILE) -> None:
 def show_changes(
     name: Annotated[str | None, typer.Argument(help="Only this one's.")] = None, file: File = DEFAULT_FILE
 ) -> None:
-    """Show who set, bound and removed credentials with these commands, newest first. What was edited by hand is not."""
+    """Show who set, bound and removed credentials with these commands, newest first. Edits by hand are not listed."""
     table = Table("when", "who", "what", "credential", "for", "place", "tenants", box=None)
     for one in reversed([one for one in told_changes(file) if name in (None, one.secret)]):
         when = one.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
@@ -189,7 +189,7 @@ def show_changes(
 
 
 def said(one: NeededSecret) -> str:
-    """The kind of a credential in words, and where it travels."""
+    """The kind of a credential and its place in a request, in words."""
     if one.kind is SecretKind.API_KEY:
         places = {
             Location.QUERY: "the query",
@@ -215,7 +215,7 @@ def said(one: NeededSecret) -> str:
 
 
 def is_whole_header(one: NeededSecret) -> bool:
-    """Whether a key is all of the `Authorization` header, where services want different words before it."""
+    """Whether a key is the whole `Authorization` header; services expect different words before the key."""
     is_header = one.location in (None, Location.HEADER)
     return one.kind is SecretKind.API_KEY and is_header and (one.parameter or "").lower() == "authorization"
 
@@ -235,12 +235,12 @@ def command_for(one: NeededSecret) -> str:
 
 
 async def missing_secrets(client: GatewayClient, providers: Sequence[str]) -> list[NeededSecret]:
-    """The credentials that these providers' APIs ask for and that are not configured."""
+    """The credentials that these providers' APIs need and that are not configured."""
     return [one for p in providers for one in (await client.secrets(p)).secrets if not one.configured]
 
 
 def print_missing(console: Console, missing: Sequence[NeededSecret]) -> None:
-    """How to set the credentials that are missing, if any."""
+    """Print how to set the missing credentials, if any."""
     if not missing:
         return
     console.print("Credentials that are missing (where an operation takes one or another, one is enough):")
@@ -253,7 +253,7 @@ def print_missing(console: Console, missing: Sequence[NeededSecret]) -> None:
 
 
 def _needed(name: str) -> NeededSecret | None:
-    """What the catalogue knows of a credential; None where it does not know it, or nobody can be asked."""
+    """What the catalogue knows about a credential; None if it does not know it, or the gateway does not answer."""
     provider = name.partition(".")[0]
     if "." not in name:
         raise typer.BadParameter("a secret is called PROVIDER.SCHEME")
@@ -279,7 +279,7 @@ def _needed(name: str) -> NeededSecret | None:
 def _client(
     name: str, client_id: str, token_url: str | None, needed: NeededSecret | None, hosts: list[str], *, asked: bool
 ) -> dict[str, JsonValue]:
-    """What an entry says of an OAuth2 client. ``asked``: whether its hosts may get another, the token endpoint's."""
+    """The entry of an OAuth2 client. ``asked``: whether the token endpoint's host may be added to its hosts."""
     where = _url(token_url or (needed.token_url if needed is not None else None))
     if token_url is not None and where is None:
         raise typer.BadParameter(visible(f"{token_url} is no http or https URL"), param_hint="--token-url")
@@ -297,7 +297,7 @@ def _known_url(before: Secret | None) -> str | None:
 
 
 def _url(text: str | None) -> URL | None:
-    """An http or https URL; None where it is none."""
+    """The text as an http or https URL; None if it is not one."""
     try:
         url = URL(text or "")
         return url if url.scheme in ("http", "https") and url.host else None
@@ -306,7 +306,7 @@ def _url(text: str | None) -> URL | None:
 
 
 def _agreed(name: str, token_host: str) -> list[str]:
-    """The host that the document says tokens come from, if whoever sits here agrees; nobody there disagrees."""
+    """The token endpoint's host from the document, if the user agrees. Without a terminal this exits."""
     question = f"The document says that tokens come from {token_host}. May {name} be sent there, too?"
     if not sys.stdin.isatty():
         raise typer.BadParameter(visible(f"{question} Say so with --host, for every host."))

@@ -1,8 +1,8 @@
-"""``nestor import --auth``: how calls authenticate where a document does not say it.
+"""``nestor import --auth``: how calls authenticate if a document does not declare it.
 
-It is written into the document before that is sent, as its author would have written it. So everything else works as
-with a document that says it: what is missing is named, `nestor secrets set` knows the place, and a later import without
-it is a change that somebody has to accept.
+The scheme is written into the document before it is sent. So everything else works as if the document declared it:
+missing credentials are listed, `nestor secrets set` knows the place, and a later import without ``--auth`` is a change
+that a person has to accept.
 """
 
 import re
@@ -35,7 +35,7 @@ class Auth:
 
 
 def parse_auth(text: str | None) -> Auth | None:
-    """What the option says. Exits where it says nothing that is understood."""
+    """Parse the option. Exits if it is invalid."""
     if text is None:
         return None
     form, _, rest = text.partition("=")
@@ -49,16 +49,16 @@ def parse_auth(text: str | None) -> Auth | None:
 
 
 def with_auth(text: str, auth: Auth | None) -> str:
-    """The document whose operations present this credential where they declare none; the same text without one.
+    """Add the scheme to all operations that declare no security. Without ``auth``, returns the same text.
 
     Raises:
-        Unreadable: it is no OpenAPI document, or each of its operations declares how it is called.
+        Unreadable: it is not an OpenAPI document, or each of its operations declares its security already.
     """
     if auth is None:
         return text
     try:
         root = read_document(text, Limits())
-    except InvalidDocument:  # told where it is imported
+    except InvalidDocument:  # the import reports it
         return text
     if not isinstance(root, dict) or not {"openapi", "swagger"} & root.keys():
         raise Unreadable("--auth is for OpenAPI documents, and this is none")
@@ -72,7 +72,7 @@ def with_auth(text: str, auth: Auth | None) -> str:
 
 
 def _ask(root: dict[str, JsonValue], name: str) -> int:
-    """Let operations ask for the scheme that ask for nothing; how many these are."""
+    """Add the scheme to operations without security. Returns the number of operations changed."""
     common, asked = root.get("security"), 0
     paths = root.get("paths")
     for item in paths.values() if isinstance(paths, dict) else ():
@@ -86,7 +86,7 @@ def _ask(root: dict[str, JsonValue], name: str) -> int:
 
 
 def _name(root: Mapping[str, JsonValue], wanted: str) -> str:
-    """A name that no scheme of the document has."""
+    """A name that no scheme of the document uses yet."""
     components = root.get("components")
     holders = (components if isinstance(components, dict) else {}, root)
     taken = {name for holder, key in zip(holders, _PLACES, strict=True) for name in _object(dict(holder), key)}
@@ -97,7 +97,7 @@ def _name(root: Mapping[str, JsonValue], wanted: str) -> str:
 
 
 def _object(holder: dict[str, JsonValue], key: str) -> dict[str, JsonValue]:
-    """The object at a key, put there where there is none."""
+    """The object at a key; an empty one is added if there is none."""
     found = holder.get(key)
     if not isinstance(found, dict):
         found = holder[key] = {}

@@ -1,4 +1,4 @@
-"""``nestor apis doctor``: which share of a provider's operations can be planned, called and authenticated."""
+"""``nestor apis doctor``: the share of a provider's operations that can be planned, called and authenticated."""
 
 import asyncio
 from collections import Counter
@@ -22,20 +22,20 @@ from services.contracts.api import Api, ImportedDocument, Location, NeededSecret
 _AT_ONCE = 8
 _PAGE = 100
 _FEW, _MOST = 3, 0.5
-"""A parameter that at least so many operations, and this share of them, need may be one of the account."""
+"""A parameter that at least this number and this share of operations need may be fixed for the account."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """How far the operations of a provider get; each stage counts what passed the one before.
+    """How many operations of a provider pass each stage. A stage counts only those that passed the one before.
 
     Attributes:
-        operations: in the document, those that were not imported among them.
-        planned: what can be planned.
-        called: of those, what has a server that can be called.
-        authenticated: of those, what needs no credential that is missing.
-        obstacles: what stands in the way, the most frequent first within each stage.
-        private: hosts that the executor calls only where its settings allow them.
+        operations: operations in the document, including those not imported.
+        planned: those that can be planned.
+        called: of those, the ones with a server that can be called.
+        authenticated: of those, the ones that need no missing credential.
+        obstacles: the reasons why operations fail, most frequent first within each stage.
+        private: hosts that the executor calls only if its settings allow them.
     """
 
     operations: int
@@ -47,7 +47,7 @@ class Diagnosis:
 
 
 def diagnose(apis: Sequence[Api], document: ImportedDocument | None, configured: Collection[str]) -> Diagnosis:
-    """What becomes of a provider's APIs where these secrets are configured."""
+    """Diagnose a provider's APIs, given the names of the configured secrets."""
     skipped = [(one.operation, f"not imported: {one.reason}") for one in document.skipped] if document else []
     total = document.skipped_total if document else 0
     if unnamed := total - len(skipped):
@@ -69,7 +69,7 @@ def diagnose(apis: Sequence[Api], document: ImportedDocument | None, configured:
 
 
 def missing_for(api: Api, configured: Collection[str]) -> str:
-    """The secrets that a call of it lacks, as ``a and b, or c``; empty where it lacks none."""
+    """The secrets that a call of the API lacks, as ``a and b, or c``; empty if it lacks none."""
     lacking = [[r.secret for r in alternative if r.secret not in configured] for alternative in api.security]
     if not lacking or not all(lacking):
         return ""
@@ -77,7 +77,7 @@ def missing_for(api: Api, configured: Collection[str]) -> str:
 
 
 def examine(provider: Annotated[str, typer.Argument(help="The provider's name.")]) -> None:
-    """Print which share of a provider's operations can be planned, called and authenticated, and what is in the way."""
+    """Print the share of a provider's operations that can be planned, called and authenticated, and the obstacles."""
     apis, document, secrets = run(_gathered(provider))
     if not apis:
         raise typer.BadParameter(f"the catalogue has no APIs of {provider}")
@@ -103,7 +103,7 @@ def examine(provider: Annotated[str, typer.Argument(help="The provider's name.")
 
 
 def told_constants(provider: str, apis: Sequence[Api], document: ImportedDocument | None) -> list[str]:
-    """What was set for the provider and how many operations send it; then what most operations ask for anew."""
+    """Lines on the provider's constants and how many operations send them, then on parameters that most need."""
     sent, asked = Counter[str](), Counter[str]()
     for api in apis:
         sent.update({one.wire_name.lower() for one in api.parameters if one.constant is not None})
@@ -118,7 +118,7 @@ def told_constants(provider: str, apis: Sequence[Api], document: ImportedDocumen
 
 
 def _may_be_of_account(api: Api, parameter: Parameter) -> bool:
-    """Whether a parameter may be the same in all calls: not in the body, nor what tells the very thing a path is of."""
+    """Whether a parameter may be the same in all calls. Body fields and the id at a path's end cannot."""
     if parameter.location is Location.PATH:
         return not api.path.rstrip("/").endswith(f"{{{parameter.wire_name}}}")
     return parameter.location is not Location.BODY

@@ -1,4 +1,4 @@
-"""What all commands do: reach the gateway, follow a run to its end, and turn problems into exit statuses."""
+"""Shared by all commands: calls the gateway, follows a run to its end, and turns problems into exit statuses."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ UNDER_WAY: Final = frozenset({RunStatus.PLANNING, RunStatus.RUNNING})
 SOLVED: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
 _PASSING: Final = (ServiceUnavailable, DeadlineExceeded, Overloaded, NotReady)
 _PAUSES_S: Final = (0.2, 0.5, 1, 2, *[5] * 6)
-"""Between attempts to reach a gateway again; about half a minute in all, which a restart takes at most."""
+"""Pauses between attempts to reconnect to a gateway; about half a minute in total, enough for a restart."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Limit = Annotated[int, typer.Option(min=1, max=100, help="How many to show.")]
@@ -52,7 +52,7 @@ async def gateway() -> AsyncIterator[GatewayClient]:
 
 
 def ask(question: Callable[[GatewayClient], Awaitable[T]]) -> T:
-    """Ask the gateway one thing. Exits where there is a problem."""
+    """Call the gateway once. Exits if there is a problem."""
 
     async def asked() -> T:
         async with gateway() as client:
@@ -62,7 +62,7 @@ def ask(question: Callable[[GatewayClient], Awaitable[T]]) -> T:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end; a problem becomes a line on standard error and an exit status."""
+    """Run a coroutine. A problem becomes a line on standard error and an exit status."""
     try:
         return asyncio.run(work)
     except ServiceError as error:
@@ -74,10 +74,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def follow(client: GatewayClient, run_id: str, show: Callable[[RunEvent], None]) -> Run:
-    """Follow a run until it ends or waits for somebody, over as many connections as it takes.
+    """Follow a run until it ends or waits for a person. Reconnects if the connection breaks.
 
     Raises:
-        ServiceError: there is no such run, or the gateway stayed away.
+        ServiceError: there is no such run, or the gateway stayed unreachable.
     """
     seen, pauses = 0, iter(_PAUSES_S)
     try:
@@ -102,5 +102,5 @@ async def follow(client: GatewayClient, run_id: str, show: Callable[[RunEvent], 
 
 
 def leave(status: RunStatus) -> typer.Exit:
-    """The end of a command that is about what became of a run."""
+    """The exit status for a run's status."""
     return typer.Exit(0 if status in SOLVED else EXIT_PROBLEM)

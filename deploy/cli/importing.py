@@ -1,7 +1,7 @@
-"""``nestor import``: one document with its report, or many with a progress bar; changes are shown before they are made.
+"""``nestor import``: one document with its report, or many with a progress bar. Changes are shown before they are made.
 
-Whatever was imported is pinned by the hash of its text. So a bulk import that was interrupted is begun again: what is
-in the catalogue already is not even sent.
+An imported document is pinned by the hash of its text. So an interrupted bulk import can be run again: documents that
+are in the catalogue already are not sent.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from services.contracts.api import (
 from services.errors import DeadlineExceeded, ServiceError, ServiceUnavailable
 
 _AT_ONCE = 2
-"""Documents under way at a time: while one is embedded the next one is read."""
+"""Documents imported concurrently: while one is embedded, the next one is read."""
 _PAGE = 1_000
 _NOBODY = "Nobody is there to ask: look at the changes at a terminal, or say --yes."
 _REFUSED: Final = {
@@ -45,22 +45,22 @@ _REFUSED: Final = {
     "server": "--server is to be an http or https URL",
     "provider": "--provider is to be of a-z, 0-9, - and _, at most 100 of them, the first a letter or digit",
 }
-"""What is wrong with a request, by its field, where the command line is what gave it."""
+"""Error messages for invalid fields of a request that come from the command line."""
 
 Events = Callable[[ImportProgress], None]
 
 
 @dataclass(frozen=True)
 class Wish:
-    """How to import whatever is imported.
+    """The options of an import, the same for all its documents.
 
     Attributes:
-        server: in place of the documents'; None: theirs.
-        tenants: whose the APIs are to be; none: everyone's; None: whoever's they were.
-        yes: whether changes go live without a question.
-        accept_changes: whether sensitive ones do, too.
-        dry_run: whether nothing is to be changed.
-        auth: how calls authenticate where the documents do not say it.
+        server: base URL that replaces the documents'; None keeps theirs.
+        tenants: tenants that own the APIs; empty: everyone; None: as before.
+        yes: whether changes are applied without asking.
+        accept_changes: whether sensitive changes are applied, too.
+        dry_run: whether to change nothing.
+        auth: how calls authenticate if the documents do not declare it.
     """
 
     server: str | None
@@ -92,14 +92,14 @@ def import_apis(
 ) -> None:
     """Import API descriptions.
 
-    A newer version of a provider's document updates its APIs and removes the ones that are gone; what would become of
-    APIs that are there is shown, and asked, first. Where calls of an API would go to another host, change something
-    instead of reading or the reverse, or present another credential, --yes is not enough: see --accept-changes. A
-    document that cannot be imported changes nothing.
+    A newer version of a provider's document updates its APIs and removes the ones that are gone; changes to existing
+    APIs are shown first and need your consent. If calls of an API would go to another host, change something instead of
+    reading or the reverse, or send another credential, --yes is not enough: see --accept-changes. A document that
+    cannot be imported changes nothing.
 
-    A single document's provider is called after its vendor and title, several after their files and folders. Files of
-    one folder or archive that refer to each other are imported as one document. An import of many
-    that was interrupted goes on where it was: documents that are in the catalogue already are not sent again.
+    The provider of a single document is named after its vendor and title; with several documents, after their files and
+    folders. Files of one folder or archive that refer to each other are imported as one document. To resume an
+    interrupted import, run it again: documents that are in the catalogue already are not sent again.
     """
     found = find_sources(sources, provider)
     tenants = () if everyone else tuple(tenant) if tenant else None
@@ -124,7 +124,7 @@ async def import_document(request: ImportRequest, console: Console) -> ImportRep
 
 
 async def imported_documents(client: GatewayClient) -> AsyncIterator[ImportedDocument]:
-    """Every document that is in the catalogue."""
+    """All documents in the catalogue."""
     offset, total = 0, 1
     while offset < total:
         page = await client.documents(limit=_PAGE, offset=offset)
@@ -160,7 +160,7 @@ async def _missing(providers: list[str]) -> list[NeededSecret]:
 
 
 def _accept(console: Console, changes: list[ImportChange], report: ImportReport, wish: Wish) -> None:
-    """Go on where the changes are accepted; ``Exit`` and ``Abort`` end the command."""
+    """Return if the changes are accepted; otherwise raise ``Exit`` or ``Abort``."""
     if wish.accept_changes:
         return
     if wish.yes:
@@ -174,7 +174,7 @@ def _accept(console: Console, changes: list[ImportChange], report: ImportReport,
 
 
 def _ask(console: Console, changes: list[ImportChange], provider: str) -> None:
-    """Go on only when somebody says so; without anybody there, ``Abort`` ends the command."""
+    """Return if the person agrees, raise ``Exit`` if not. Without a person, the prompt raises ``Abort``."""
     question = f"Change the APIs of {provider} like this? (y: yes, n: no, a: show all of it)"
     while (answer := typer.prompt(question, default="n").strip().lower()) == "a":
         show_changes(console, changes, None)
@@ -241,7 +241,7 @@ def _import_many(sources: list[Source], wish: Wish) -> None:
 
 
 def _review(console: Console, tally: Tally, wish: Wish) -> None:
-    """Show the documents that were held back, one after the other, and import those that are accepted."""
+    """Show the documents that were held back, one by one, and import those that are accepted."""
     for outcome in list(tally.held):
         assert outcome.report is not None
         _print_heading(console, outcome)
@@ -265,17 +265,17 @@ def _print_heading(console: Console, outcome: Outcome) -> None:
 
 
 class _Bulk:
-    """Imports many documents, some at a time, and keeps account."""
+    """Imports many documents, several concurrently, and records the outcomes."""
 
     def __init__(self, wish: Wish, tally: Tally) -> None:
         self._wish = wish
         self._tally = tally
 
     async def run(self, sources: list[Source], console: Console) -> None:
-        """Import all that are not in the catalogue already.
+        """Import all documents that are not in the catalogue already.
 
         Raises:
-            ServiceUnavailable: the gateway is away; what was imported until then stays so.
+            ServiceUnavailable: the gateway is unreachable. Documents imported before that stay imported.
         """
         async with gateway() as client:
             self._pins = {document.provider: document async for document in imported_documents(client)}
@@ -322,7 +322,7 @@ class _Bulk:
             progress.remove_task(task)
 
     def _is_there(self, source: Source, text: str) -> bool:
-        if self._wish.tenants is not None:  # a pin tells no other tenants: whether it is the same, only an import does
+        if self._wish.tenants is not None:  # a pin does not hold the tenants, so import again
             return False
         pin = self._pins.get(source.provider or "")
         digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -1,4 +1,4 @@
-"""The secrets file as the command line keeps it: what goes into an entry, and where it may be sent."""
+"""Reads and writes the secrets file for the command line: an entry's value, and the hosts it may be sent to."""
 
 import sys
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ Hosts = Annotated[
 
 
 def entries_of(file: Path) -> dict[str, JsonValue]:
-    """The entries by name, unchecked. Exits where the file cannot be read."""
+    """The entries by name, not validated. Exits if the file cannot be read."""
     try:
         return load_file(file) if file.exists() else {}
     except SecretsUnreadable as error:
@@ -35,9 +35,9 @@ def entries_of(file: Path) -> dict[str, JsonValue]:
 
 
 def hosts_of(name: str, given: Sequence[str] | None, file: Path, needed: NeededSecret | None) -> list[str]:
-    """Where a secret may be sent: as said, as the entry that is replaced says, or where the APIs are served.
+    """The hosts a secret may be sent to: the given ones, else those of the replaced entry, else those of the APIs.
 
-    A document that is imported later never widens this: what a person once agreed to stays.
+    A later import never adds hosts: the set that a person agreed to stays.
     """
     there = entries_of(file).get(name)
     before = there.get("hosts") if isinstance(there, dict) else None
@@ -49,13 +49,13 @@ def hosts_of(name: str, given: Sequence[str] | None, file: Path, needed: NeededS
 
 
 def host_of(url: URL) -> str:
-    """A URL's host as an entry names it."""
+    """A URL's host in the form that entries use."""
     host = url.host_subcomponent or ""
     return host if (url.scheme, url.port) == ("https", 443) else f"{host}:{url.port}"
 
 
 def ask_value(name: str, hosts: Sequence[str], what: str) -> str:
-    """The value, from a prompt that does not show it, or from standard input."""
+    """Read the value from a prompt that does not show it, or from standard input."""
     if not sys.stdin.isatty():
         typer.echo(visible(f"{name} will be sent to {', '.join(hosts)} alone."), err=True)
         return sys.stdin.read().strip("\r\n")
@@ -64,7 +64,7 @@ def ask_value(name: str, hosts: Sequence[str], what: str) -> str:
 
 
 def checked(name: str, entry: JsonValue) -> Secret:
-    """The secret of an entry. Exits where it is none."""
+    """The secret of an entry. Exits if the entry is invalid."""
     try:
         return parse({name: entry}, "the entry")[name]
     except SecretsUnreadable as error:
@@ -72,7 +72,7 @@ def checked(name: str, entry: JsonValue) -> Secret:
 
 
 def keep(name: str, entry: dict[str, JsonValue], file: Path, action: Changed) -> None:
-    """Put an entry in the file, and say so; who did it, stands beside the file. Exits where it cannot be."""
+    """Write an entry to the file, record who did it in the history file, and print it. Exits if that fails."""
     checked(name, entry)
     try:
         tell_change(file, action, name, entry)

@@ -1,4 +1,4 @@
-"""``nestor llm``: the language model that plans, on this machine. Needs ``make llm``, and says so."""
+"""``nestor llm``: prepares and serves the language model on this machine. Without ``make llm`` it exits and says so."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ def install(
     kind: _Kind = "Q8_0",
     folder: Annotated[Path, typer.Option(help="Where the models are kept.", file_okay=False)] = Path("var/llm"),
 ) -> None:
-    """Fetch the base model, merge the adapter into it. Where nothing changed, nothing is done."""
+    """Download the base model and merge the adapter into it. If nothing changed, nothing is done."""
     with told():
         from deploy.llm.install import install, registered_adapter, shipped_registry
 
@@ -40,7 +40,7 @@ def install(
 def fetch(
     folder: Annotated[Path, typer.Option(help="Where the models are kept.", file_okay=False)] = Path("var/llm"),
 ) -> None:
-    """Fetch the base model alone, to finetune it; prints where it is."""
+    """Download only the base model, to finetune it, and print its path."""
     with told(needs_llm=False):
         from deploy.llm.install import fetch_base
 
@@ -58,7 +58,7 @@ def convert(
         bool, typer.Option("--lora", help="Write the adapter alone, for llama.cpp to add to the base as it loads it.")
     ] = False,
 ) -> None:
-    """Make one GGUF file of a base model and an adapter that `peft` saved."""
+    """Merge a base model and an adapter that `peft` saved into one GGUF file."""
     with told():
         from deploy.llm.adapter import read_adapter
         from deploy.llm.gguf_files import write_lora, write_merged
@@ -83,7 +83,7 @@ def serve() -> None:
 
 @contextmanager
 def told(needs_llm: bool = True) -> Iterator[None]:
-    """Turn what is wrong with the model's files, its libraries or its server into a line and an exit status."""
+    """Turn errors of the model's files, its libraries or its server into one line and an exit status."""
     if needs_llm and (missing := [name for name in ("gguf", "xllamacpp") if find_spec(name) is None]):
         typer.echo(f"{' and '.join(missing)} must be installed for this: make llm", err=True)
         raise typer.Exit(1)

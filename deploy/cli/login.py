@@ -1,4 +1,4 @@
-"""``nestor login``: a person lets Nestor call a provider's APIs in their name."""
+"""``nestor login``: a person authorizes Nestor to call a provider's APIs on their behalf."""
 
 import asyncio
 import time
@@ -48,12 +48,12 @@ def login(
     host: Hosts = None,
     file: File = DEFAULT_FILE,
 ) -> None:
-    """Log in to a provider with OAuth2 or OpenID Connect, and keep what renews the access.
+    """Log in to a provider with OAuth2 or OpenID Connect, and store the tokens.
 
-    Register `http://127.0.0.1:PORT/callback` with the provider if it asks for a callback address, and say the same
+    Register `http://127.0.0.1:PORT/callback` with the provider if it asks for a callback address, and give the same
     `--port` here.
     """
-    from deploy.logins import LoginFailed  # by those who log in only: the rest needs the gateway's client of HTTP alone
+    from deploy.logins import LoginFailed  # imported here: it loads the executor's HTTP client
 
     needed = _choice(provider, scheme)
     if not (needed.token_url or needed.openid_url):
@@ -82,14 +82,14 @@ def login(
 
 @dataclass(frozen=True, slots=True)
 class _Person:
-    """Who logs in, and what they are shown and asked.
+    """The dialogue with the person who logs in.
 
     Attributes:
         hosts: where the tokens are sent.
-        elsewhere: they log in on another device, with a code.
-        browser: open theirs.
-        trusting: do not ask whether the hosts are right, unless an unknown one is to get the client's secret.
-        secret: whether the client has one.
+        elsewhere: whether the person logs in on another device, with a code.
+        browser: whether to open a browser.
+        trusting: do not ask whether the hosts are right, unless an unknown host would get the client's secret.
+        secret: whether the client has a secret.
     """
 
     hosts: Sequence[str]
@@ -99,25 +99,25 @@ class _Person:
     secret: bool
 
     def agree(self, endpoints: "Endpoints") -> None:
-        """Go on only where the person says that the hosts are right."""
+        """Show the hosts and ask whether they are right. Exits if not."""
         where = endpoints.device if self.elsewhere or endpoints.authorization is None else endpoints.authorization
         typer.echo(
             visible(f"You log in at {where.host if where else '?'}; tokens come from {host_of(endpoints.token)}.")
         )
         typer.echo(visible(f"They are sent to {', '.join(self.hosts)} alone."))
-        unknown = self.secret and host_of(endpoints.token) not in self.hosts  # a document names it, nobody else
+        unknown = self.secret and host_of(endpoints.token) not in self.hosts  # only the document names it
         if (unknown or not self.trusting) and not typer.confirm("Are these the right hosts?"):
             raise typer.Exit(EXIT_PROBLEM)
 
     def show(self, address: str) -> None:
-        """Where to log in, on this machine."""
+        """Print the address to log in at on this machine, and open it."""
         typer.echo(visible(f"Open this address in a browser of this machine:\n\n  {address}\n"))
         if self.browser:
             with suppress(webbrowser.Error):
                 webbrowser.open(address)
 
     def show_code(self, address: str, code: str) -> None:
-        """Where to log in, on any device, and with what."""
+        """Print the address to log in at on any device, and the code."""
         typer.echo(visible(f"Open {address} on any device, and type: {code}"))
 
 
@@ -129,7 +129,7 @@ async def _logged_in(
     private: Sequence[str],
     port: int,
 ) -> tuple["Endpoints", tuple[str, ...], "Issued"]:
-    """Where it was logged in, the scopes that were asked for, and the tokens. Raises LoginFailed."""
+    """Log in. Returns the endpoints, the requested scopes and the tokens. Raises LoginFailed."""
     from deploy.logins import Asked, find_endpoints, log_in_elsewhere, log_in_here
     from executor_svc.adapters.http.transport import open_transport
 
@@ -147,7 +147,7 @@ async def _logged_in(
 
 
 def _application(client_id: str, secret: JsonValue, hosts: Sequence[str], known: Client | None) -> dict[str, JsonValue]:
-    """The entry of the application before anybody has logged in with it."""
+    """The application's entry before the login."""
     entry: dict[str, JsonValue] = {"hosts": list(hosts), "client_id": client_id}
     entry |= {"tenants": list[JsonValue](known.tenants)} if known and known.tenants else {}
     entry |= {"client_secret": secret} if secret else {}
@@ -158,7 +158,7 @@ def _application(client_id: str, secret: JsonValue, hosts: Sequence[str], known:
 def _gained(
     entry: dict[str, JsonValue], endpoints: "Endpoints", scopes: Sequence[str], issued: "Issued"
 ) -> dict[str, JsonValue]:
-    """What a login adds to an entry."""
+    """The fields that a login adds to an entry."""
     hosts = entry["hosts"] if isinstance(entry["hosts"], list) else []
     given: dict[str, JsonValue] = {
         "hosts": list(dict.fromkeys([*map(str, hosts), host_of(endpoints.token)])),

@@ -1,4 +1,4 @@
-"""``nestor operations``: processes, their leases, hosts in trouble, model servers, and what tenants use."""
+"""``nestor operations``: processes and their leases, failing hosts, model servers, and the tenants' quotas."""
 
 from collections.abc import Mapping
 
@@ -12,9 +12,9 @@ from services.contracts.operations import Allowance, ExecutorStatus, PlannerStat
 
 
 def operations(json: Json = False) -> None:
-    """Show the processes, what each owns, hosts to which calls fail, language models' servers, and tenants' quotas.
+    """Show the processes and their runs, hosts to which calls fail, language models' servers, and tenants' quotas.
 
-    For the operator's administrators; those of other tenants are shown their own quotas alone.
+    For the operator's administrators; those of other tenants see only their own quotas.
     """
     found = ask(lambda g: g.operations())
     if json:

@@ -66,15 +66,15 @@ def eval_plan(
     """Measure plans: the right calls, arguments and references, and whether they run.
 
     Prints Seal-Tools' tool and parameter scores, NESTFUL's sequence match and pass rate, and reference scores, in
-    percent; docs/planning-results.md says what each does and does not mean. Plans are run against a stand-in.
-    PREDICTIONS holds both solutions, what a language model wrote, the compiler's findings and the counts.
+    percent; docs/planning-results.md explains each. Plans are run against a stand-in. PREDICTIONS holds both solutions,
+    what a language model wrote, the compiler's findings and the counts.
 
-    With REQUESTS_OUT the prompts for a language model are written to a file; once a batch of any server has answered
-    them, RESPONSES_IN measures the answers. With both, what they leave open (a turn to repair a plan) is written.
+    REQUESTS_OUT writes the prompts for a language model to a file. Once a batch of any server has answered them,
+    RESPONSES_IN measures the answers. With both, the prompts that are still open (to repair a plan) are written.
 
-    `--planner served` asks the model that is configured (NESTOR_PLANNER_SERVED_URL), or starts the one of `make llm`.
+    `--planner served` uses the configured model (NESTOR_PLANNER_SERVED_URL), or starts the one of `make llm`.
     """
-    from evals.planning.command import Measurement, measure_planning  # services are loaded by those who measure only
+    from evals.planning.command import Measurement, measure_planning  # loads the services
     from evals.planning.offers import Source
 
     wanted = Measurement(
@@ -104,7 +104,7 @@ def _needs_model(offline: bool, planner: str | None) -> bool:
 
 @contextmanager
 def _shipped_model() -> Iterator[None]:
-    """Serves the model that ships, where no other is configured."""
+    """Serve the model that ships."""
     from deploy.llm.keeper import planning_model
 
     with told(), planning_model():

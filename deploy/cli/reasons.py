@@ -1,4 +1,4 @@
-"""What an import says of many operations, said once each with how often."""
+"""Groups equal messages about many operations, with their counts."""
 
 import re
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ _OPERATION = re.compile(r"([A-Z]{3,7} \S+): ")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Operations of which the same is said.
+    """Operations with the same message.
 
     Attributes:
-        reason: what is said; its particulars are left out where there are several.
-        times: how often.
-        first: the first operation; empty where none is named.
+        reason: the message; names and numbers are left out if they differ.
+        times: number of operations.
+        first: the first operation; empty if none is named.
     """
 
     reason: str
@@ -29,7 +29,7 @@ class Group:
 
 
 def grouped(said: Iterable[tuple[str, str]]) -> list[Group]:
-    """Pairs of an operation and what is said of it, grouped without names and numbers, the most frequent first."""
+    """Group pairs of an operation and its message, ignoring names and numbers in messages; most frequent first."""
     found = dict[str, list[tuple[str, str]]]()
     for operation, reason in said:
         found.setdefault(general(reason), []).append((operation, reason))
@@ -42,11 +42,11 @@ def grouped(said: Iterable[tuple[str, str]]) -> list[Group]:
 
 
 def general(reason: str) -> str:
-    """A reason without its particulars."""
+    """A message without its quoted names and numbers."""
     return _PARTICULARS.sub("…", reason)
 
 
 def told(note: str) -> tuple[str, str]:
-    """The operation that a note begins with, if any, and the rest of it."""
+    """Split a note into the operation that it begins with, if any, and the rest."""
     match = _OPERATION.match(note)
     return (match[1], note[match.end() :]) if match else ("", note)

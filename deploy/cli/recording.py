@@ -1,4 +1,4 @@
-"""Reads what a running Nestor knows, as a folder to train on: its catalogue, confirmed runs, its demonstrations."""
+"""Exports a running Nestor's catalogue, confirmed runs and demos as a folder to train on."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ No run is confirmed, and only confirmed runs are exported.
 
 
 def record(out: Path, console: Console) -> tuple[int, int]:
-    """Write ``tools.jsonl`` and ``instances.jsonl``; returns how many APIs and requests.
+    """Write ``tools.jsonl`` and ``instances.jsonl``. Returns the numbers of APIs and of requests.
 
-    The requests are those of confirmed runs, of one asked often the last, then the task-level demonstrations that are
-    not among them. Where no run is confirmed, ``console`` is told how to confirm one.
+    The requests are those of confirmed runs, plus the task-level demos for other requests. If a request has several
+    confirmed runs, the latest counts. If no run is confirmed, a hint on how to confirm one goes to ``console``.
     """
-    from evals.recording import instance_row, tool_row, write_folder  # evals stay out of the services' images
+    from evals.recording import instance_row, tool_row, write_folder  # the services' images have no evals
 
     apis, confirmed, demos = run(_collect(console))
     if not confirmed:

@@ -1,4 +1,4 @@
-"""``nestor runs rerun`` and ``nestor runs compare``: a plan is run again; two runs are held side by side."""
+"""``nestor runs rerun`` runs a plan again; ``nestor runs compare`` compares two runs."""
 
 import json as json_codec
 from typing import Annotated, Any
@@ -37,9 +37,9 @@ def rerun(
     mutations: Annotated[Decision, typer.Option(help="What to do with calls that may change state.")] = Decision.ASK,
     json: Json = False,
 ) -> None:
-    """Run the plan of a run again, from a step on, with other inputs. The run itself stays as it is.
+    """Run the plan of a run again, from a step on or with other inputs. The original run does not change.
 
-    Says which calls are made again and which values stand. Exits as `solve` does.
+    Shows which calls are made again and which values are reused. Exits as `solve` does.
     """
     options = {"dry_run": dry_run, "deadline_ms": int(deadline * 1000), "mutations": mutations}
     given = {"from": from_step, "inputs": _inputs(inputs or []), "reuse": not no_reuse, "options": options}
@@ -78,7 +78,7 @@ async def _rerun(run_id: str, request: RerunRequest, *, quiet: bool) -> Run:
 
 
 def _draw(accepted: Run) -> None:
-    """What is made again, and what is not."""
+    """Print the calls that are made again, and those that are reused."""
     console = Console()
     for one in accepted.resent:
         parts = [f"again   {one.step} {one.api}", "changes something" if one.mutating else "reads"]
@@ -96,7 +96,7 @@ def compare_runs(
     other: Annotated[str, typer.Argument(help="The run to compare it with.", metavar="OTHER")],
     json: Json = False,
 ) -> None:
-    """Say where two runs part first: in the plan, a request, a response or its value. Exits with 1 where they do."""
+    """Show the first difference of two runs: in the plan, a request, a response or its value. Exits 1 if so."""
     found = ask(lambda g: g.compare(run_id, other))
     parts = found.divergence
     if json:

@@ -1,4 +1,4 @@
-"""Changes of APIs drawn for a person who is to accept them."""
+"""Shows changes of APIs to the person who has to accept them."""
 
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -11,15 +11,15 @@ from services.changes import SameChange, grouped
 from services.contracts.api import ImportChange, ImportReport
 
 FEW = 10
-"""Changes of a kind that are shown where nobody asked for all of them."""
+"""Changes of each kind that are shown unless the person asks for all."""
 
 _CONTEXT = 50
 
 
 def show_changes(console: Console, changes: Sequence[ImportChange], limit: int | None) -> None:
-    """Print what would change, equal changes of many operations once, then what would be removed and added.
+    """Print what would change, then what would be removed and added. Equal changes of many operations are shown once.
 
-    ``limit``: how many of each; None: all.
+    ``limit``: how many of each to show; None: all.
     """
     found = grouped(changes)
     for group in found.groups[:limit]:
@@ -37,7 +37,7 @@ def show_changes(console: Console, changes: Sequence[ImportChange], limit: int |
 
 
 def show_sensitive(console: Console, report: ImportReport) -> None:
-    """Print where calls would go elsewhere, do something else, or present another credential."""
+    """Print sensitive changes: calls would go to another host, have another effect, or send another credential."""
     for change in report.sensitive:
         line = f"! {change.api}: {change.what} {change.before} becomes {change.after}"
         console.print(Text(revealed(line), "bold red"), soft_wrap=True)
@@ -46,7 +46,7 @@ def show_sensitive(console: Console, report: ImportReport) -> None:
 
 
 def show_affected(console: Console, report: ImportReport) -> None:
-    """Print which demonstrations and waiting runs call an API that would change or go; those that break first."""
+    """Print the demos and waiting runs that use an API that would change or be removed, broken ones first."""
     names = {"demo": "demonstration", "run": "waiting run"}
     for one in report.affected:
         sign, style = ("!", "bold red") if one.breaks else ("~", "")
@@ -66,7 +66,7 @@ def _lines(group: SameChange, limit: int | None) -> Iterator[Text]:
 
 
 def _sides(group: SameChange) -> Iterator[Text]:
-    """The old text and the new one; what differs is marked, and of what agrees only its surroundings are shown."""
+    """The old and the new text. The difference is marked; of the equal parts only the context is shown."""
     start, end = _agreement(group.before or "", group.after or "")
     for sign, text, style in (("-", group.before, "red"), ("+", group.after, "green")):
         if text is not None:
@@ -87,7 +87,7 @@ def _side(sign: str, text: str, start: int, end: int, style: str) -> Text:
 
 
 def _agreement(one: str, other: str) -> tuple[int, int]:
-    """How many characters agree at the start, and how many more at the end."""
+    """The lengths of the common prefix and of the common suffix."""
     shorter = min(len(one), len(other))
     start = next((i for i in range(shorter) if one[i] != other[i]), shorter)
     end = next((i for i in range(shorter - start) if one[-1 - i] != other[-1 - i]), shorter - start)
@@ -95,6 +95,6 @@ def _agreement(one: str, other: str) -> tuple[int, int]:
 
 
 def revealed(text: str) -> str:
-    """The text with every character written out that a terminal would not show: instructions hide in those."""
+    """The text with invisible characters written as escapes, because they can hide instructions."""
     shown = (f"\\u{{{ord(c):x}}}" if unicodedata.category(c) in ("Cf", "Co", "Cn", "Cs") else c for c in text)
     return visible("".join(shown))

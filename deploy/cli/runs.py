@@ -1,4 +1,4 @@
-"""``nestor runs``: what was asked and what became of it; approving, cancelling, settling, confirming."""
+"""``nestor runs``: lists and shows runs; approves, cancels, resolves and confirms them."""
 
 import sys
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ Step = Annotated[str, typer.Argument(help="The step, e.g. `var2`.", metavar="STE
 
 
 class Finding(StrEnum):
-    """What a person found out about a call in doubt."""
+    """A person's decision on a call in doubt."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -86,7 +86,7 @@ def list_runs(
 
 
 def _asked(line: RunSummary) -> Text:
-    """The request, and below it why there is no answer."""
+    """The request, and below it the reason if there is no answer."""
     return Text("\n").join(plain(text[:80]) for text in (line.query, line.trouble) if text)
 
 
@@ -119,9 +119,9 @@ def show_run(
 
 @runs.command("watch")
 def watch_run(run_id: RunId, json: Json = False) -> None:
-    """Follow a run until it ends or waits for somebody; a connection that breaks is made again.
+    """Follow a run until it ends or waits for a person. Reconnects if the connection breaks.
 
-    On a terminal the plan is drawn; elsewhere each event is a line, with `--json` a JSON one. Exits as `solve` does.
+    On a terminal the plan is drawn; elsewhere each event is one line, with `--json` a JSON object. Exits as `solve`.
     """
     raise leave(run(_watch(run_id, json=json)).status)
 
@@ -153,10 +153,10 @@ def approve_run(
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for the run.")] = False,
     json: Json = False,
 ) -> None:
-    """Approve the requests a run waits with, and run its plan.
+    """Approve the requests of a waiting run, and run its plan.
 
-    They are shown, with the values that reads gave for them and their digest; on a terminal you are asked. Where other
-    requests would go out by now, nothing is sent: the command says so, or the run waits again with the new ones.
+    The requests, the values that reads gave for them, and their digest are shown; on a terminal you are asked. If the
+    requests have changed since, nothing is sent: the command says so, or the run waits again with the new ones.
     """
     waiting = ask(lambda g: g.run(run_id))
     if waiting.plan is None:
@@ -181,9 +181,9 @@ def approve_run(
 def cancel_run(
     run_ids: Annotated[list[str], typer.Argument(help="The runs' ids.", metavar="RUN...")], json: Json = False
 ) -> None:
-    """End runs. Nothing further is sent; calls in flight are waited for.
+    """Cancel runs. Nothing further is sent; calls in flight are waited for.
 
-    Where one cannot be ended, the command says so, ends the others, and exits 1.
+    If a run cannot be cancelled, the command says so, cancels the others, and exits 1.
     """
     problem = 0
     for run_id in run_ids:
@@ -199,7 +199,7 @@ def cancel_run(
 
 @runs.command("confirm")
 def confirm_run(run_id: RunId, reason: Reason = "", json: Json = False) -> None:
-    """Say that a run's outcome is what was wanted: it may be learnt from.
+    """Mark a run's outcome as right, so that it may be used for learning.
 
     `nestor train record` and `nestor train data --runs` take confirmed runs only, and so does `nestor demos add`.
     """
@@ -208,7 +208,7 @@ def confirm_run(run_id: RunId, reason: Reason = "", json: Json = False) -> None:
 
 @runs.command("reject")
 def reject_run(run_id: RunId, reason: Reason = "", json: Json = False) -> None:
-    """Say that a run's outcome is not what was wanted. The last word on a run counts."""
+    """Mark a run's outcome as wrong. The latest verdict on a run counts."""
     _judge(run_id, Verdict.REJECTED, reason, json=json)
 
 
@@ -223,7 +223,7 @@ def _judge(run_id: str, verdict: Verdict, reason: str, *, json: bool) -> None:
 
 @runs.command("doubts")
 def list_doubts(json: Json = False) -> None:
-    """List every call of which nobody knows whether it took effect, with its request and how to settle it."""
+    """List all calls in doubt: it is unknown whether they took effect. Shows each request and how to resolve it."""
     found = run(_doubts())
     if json:
         lines = [{"run": run_id, **doubt.model_dump(mode="json")} for run_id, doubt in found]
@@ -268,9 +268,9 @@ def resolve_call(
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for the run.")] = False,
     json: Json = False,
 ) -> None:
-    """Say what became of a call in doubt. With the last one of a run settled, the run goes on and is followed.
+    """Resolve a call in doubt. After the last one of a run is resolved, the run continues and is followed.
 
-    Exits 0 where the call is settled, whatever becomes of the run.
+    Exits 0 if the call is resolved, whatever the run's outcome.
 
     Example: `nestor runs resolve 0197... var2 --outcome succeeded --value '{"id": "bkg_17"}'`
     """

@@ -1,4 +1,4 @@
-"""``nestor solve``: a request in words, followed to its answer."""
+"""``nestor solve``: sends a request in words and follows the run to its answer."""
 
 import asyncio
 import sys
@@ -20,7 +20,7 @@ from services.contracts.solve import SolveOptions, SolveRequest
 from services.errors import DeadlineExceeded
 
 _GRACE_S = 10.0
-"""The gateway keeps the deadline itself; what is waited for beyond it is its word about that."""
+"""Seconds to wait beyond the deadline for the gateway's own message, because the gateway enforces the deadline."""
 
 IdempotencyKey = Annotated[str | None, typer.Option(help="The same key with the same request gives the same run.")]
 Backend = Annotated[str | None, typer.Option(help="This planner alone: compact, served or demonstrated.")]
@@ -63,9 +63,9 @@ def solve(
 ) -> None:
     """Solve a request in words.
 
-    On a terminal the plan is drawn and each call's outcome appears as it comes. A connection that breaks is made
-    again; a run goes on without it. Exits 0 where the request was solved (with `--dry-run` planned, with `--no-wait`
-    accepted), 1 where it was not, 3 where no gateway answers.
+    On a terminal the plan is drawn and each call's outcome appears as it comes. A broken connection is restored; the
+    run continues without it. Exits 0 if the request was solved (with `--dry-run` planned, with `--no-wait` accepted),
+    1 if it was not, 3 if no gateway answers.
 
     Example: `nestor solve "Which public holidays does Portugal have in June 2027?"`
     """
@@ -96,7 +96,7 @@ def solve(
 
 
 def _ended(request: SolveRequest, key: str | None, *, json: bool, explain: bool) -> Run:
-    """The run at its end, shown: as JSON, or drawn and, where it waits for an approval, approved by the person."""
+    """Run to the end and show the run as JSON or drawn. If drawn and it needs an approval, ask the person for it."""
     solved = run(_solve(request, key, quiet=json))
     if json:
         typer.echo(solved.model_dump_json(indent=2))
@@ -163,7 +163,7 @@ async def drawn(client: GatewayClient, run_id: str) -> Run:
 
 
 async def approve(waiting: Run, *, on_behalf_of: str = "", wait: bool = True, quiet: bool = False) -> Run:
-    """Approve exactly the plan and the requests of a run and, unless told otherwise, follow it to its end."""
+    """Approve exactly the plan and the requests of a run. Unless ``wait`` is false, follow it to its end."""
     assert waiting.plan is not None, "a run that waits for an approval has a plan"
     digest = waiting.digest or None
     async with gateway() as client:

@@ -1,4 +1,4 @@
-"""Where documents to import come from, and how their providers are called where nobody says."""
+"""Finds the documents to import, and derives provider names if none are given."""
 
 import glob
 import hashlib
@@ -29,11 +29,11 @@ class Source:
     """A document to import.
 
     Attributes:
-        label: the file, URL or ``-``, as it is shown.
-        parts: what it is called, outermost folder first.
-        provider: the name of its provider; None: the document's title gives it.
-        within: the folder or archive in which it may refer to other files; None: the one in which the file lies.
-        path: its own in there, with slashes.
+        label: the file, URL or ``-``, as displayed.
+        parts: the parts of its path, outermost folder first.
+        provider: the provider's name; None: taken from the document's title.
+        within: the folder or archive whose files it may refer to; None: the folder of the file.
+        path: its path in there, with slashes.
     """
 
     label: str
@@ -44,7 +44,7 @@ class Source:
 
     @property
     def origin(self) -> str | None:
-        """Of a URL, what may be kept: no user, no password, no query."""
+        """The URL without user, password and query, so that it may be stored; None if the label is not a URL."""
         if not _is_url(self.label):
             return None
         url = urlsplit(self.label)
@@ -61,7 +61,7 @@ class Source:
                 return sys.stdin.read()
             if self.origin:
                 return _download(self.label).decode("utf-8")
-            own = Path(self.label).resolve()  # the folder of a file that is named itself is where it really lies
+            own = Path(self.label).resolve()  # a file named directly may refer to its real folder
             within, path = (self.within, self.path) if self.within else (Folder(own.parent), own.name)
             if (text := within.read(path)) is None:
                 raise Unreadable("No such file, or a link that leads out of the folder")
@@ -73,10 +73,10 @@ class Source:
 
 
 def find_sources(asked: Sequence[str], provider: str | None) -> list[Source]:
-    """The documents meant by files, folders, patterns, URLs or ``-``; several get names from where they lie.
+    """The documents given by files, folders, patterns, URLs or ``-``. Several are named after their paths.
 
     Raises:
-        typer.BadParameter: nothing is there, or one name is given for several documents.
+        typer.BadParameter: nothing was found, or one name is given for several documents.
     """
     found = {source.label: source for text in asked for source in _expand(text)}
     several = len(found) > 1 or any(_is_many(text) for text in asked)
@@ -92,8 +92,8 @@ def find_sources(asked: Sequence[str], provider: str | None) -> list[Source]:
 def provider_names(paths: Sequence[tuple[str, ...]]) -> list[str]:
     """A provider's name for each document, from the names of its folders and its file.
 
-    Words that say nothing (``openapi``) and a version at the end are left out, so that the next version of a document
-    is the same provider's. Documents that would share a name keep all their words, in whatever order they come.
+    Meaningless words (``openapi``) and a version at the end are left out, so that the next version of a document
+    belongs to the same provider. Documents that would share a name keep all their words, independent of their order.
     """
     short = [_slug(_telling(_words(path))) for path in paths]
     full = [_slug(_words(path)) for path in paths]
@@ -164,7 +164,7 @@ def _archived(archive: Archive) -> list[Source]:
 
 
 def _without_parts(sources: list[Source]) -> Iterator[Source]:
-    """The sources but for files that are only parts of others."""
+    """The sources without files that are only parts of others."""
     if len(sources) < 2:
         yield from sources
         return
@@ -175,7 +175,7 @@ def _without_parts(sources: list[Source]) -> Iterator[Source]:
 def _text_of(source: Source) -> str | None:
     try:
         return source.within.read(source.path) if source.within is not None else None
-    except (OSError, UnicodeDecodeError, Unreadable):  # told where it is imported
+    except (OSError, UnicodeDecodeError, Unreadable):  # the import reports it
         return None
 
 
@@ -212,7 +212,7 @@ def _slug(words: list[str]) -> str:
 
 
 def _marked(name: str, path: tuple[str, ...]) -> str:
-    """The name with a digest of where the document lies."""
+    """The name with a digest of the document's path."""
     digest = hashlib.sha256("/".join(path).encode("utf-8", "replace")).hexdigest()[:8]
     return f"{name[: MAX_NAME - 9]}-{digest}" if name else f"document-{digest}"
 

@@ -1,4 +1,4 @@
-"""``nestor runs start`` and ``nestor runs delete``: a plan that is given is run; a run that is over goes."""
+"""``nestor runs start`` runs a given plan; ``nestor runs delete`` deletes a finished run."""
 
 import sys
 from pathlib import Path
@@ -27,9 +27,9 @@ def start_run(
     mutations: Annotated[Decision, typer.Option(help="What to do with calls that may change state.")] = Decision.ASK,
     json: Json = False,
 ) -> None:
-    """Run a plan that is given, as it is: it is proved, approved and executed like one that was planned.
+    """Run a given plan unchanged: it is proved, approved and executed like one from the planner.
 
-    FILE holds NESTful's list of calls, the last of which answers:
+    FILE holds NESTful's list of calls; the last one is the answer:
     `[{"name": "sandbox.getOrder", "arguments": {"order_id": "ord_1"}, "label": "var1"},
     {"name": "var_result", "arguments": {"status": "$var1.status$"}}]`. Exits as `solve` does.
     """
@@ -73,6 +73,6 @@ async def _start(request: StartRequest, key: str | None, *, quiet: bool) -> Run:
 def delete_run(
     run_id: Annotated[str, typer.Argument(help="The run's id.", metavar="RUN")],
 ) -> None:
-    """Delete a run that is over, with its events, its idempotency key and the record of its calls."""
+    """Delete a finished run, with its events, its idempotency key and the record of its calls."""
     ask(lambda g: g.delete_run(run_id))
     typer.echo(f"{run_id} is deleted")

@@ -1,4 +1,4 @@
-"""What became of the documents of a bulk import."""
+"""Outcomes of the documents of a bulk import."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _REASONS = 10
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one document: a report, an error, or neither where it was in the catalogue already."""
+    """The outcome of one document: a report, an error, or neither if it was in the catalogue already."""
 
     source: Source
     report: ImportReport | None = None
@@ -25,10 +25,10 @@ class Outcome:
 
 
 class Tally:
-    """Outcomes, counted.
+    """Collects and counts outcomes.
 
     Args:
-        dry_run: whether nothing was to be changed.
+        dry_run: whether the import changes nothing.
     """
 
     def __init__(self, *, dry_run: bool) -> None:
@@ -36,7 +36,7 @@ class Tally:
         self._outcomes: list[Outcome] = []
 
     def add(self, outcome: Outcome) -> None:
-        """Count one more."""
+        """Add an outcome."""
         self._outcomes.append(outcome)
 
     def accept(self, held: Outcome, report: ImportReport) -> None:
@@ -45,29 +45,29 @@ class Tally:
 
     @property
     def failed(self) -> list[Outcome]:
-        """Those with an error."""
+        """Outcomes with an error."""
         return [outcome for outcome in self._outcomes if outcome.error]
 
     @property
     def imported(self) -> list[str]:
-        """The providers of those that were imported now."""
+        """The providers of the documents that were imported."""
         return [o.report.provider for o in self._outcomes if o.report is not None and o.report.applied]
 
     @property
     def held(self) -> list[Outcome]:
-        """Those that were to be imported, but would change or remove APIs."""
+        """Documents held back because they would change or remove APIs."""
         return [] if self._dry_run else self._unapplied()
 
     @property
     def looked_at(self) -> list[Outcome]:
-        """In a dry run, those that would change or remove APIs."""
+        """In a dry run, the documents that would change or remove APIs."""
         return [o for o in self._unapplied() if self._dry_run and o.report and o.report.updated + o.report.removed]
 
     def _unapplied(self) -> list[Outcome]:
         return [outcome for outcome in self._outcomes if outcome.report is not None and not outcome.report.applied]
 
     def print(self, console: Console, asked: int) -> None:
-        """Print how many documents and operations became what."""
+        """Print the numbers of documents and operations by outcome."""
         reports = [outcome.report for outcome in self._outcomes if outcome.report is not None]
         table = Table("documents", "", "operations", "", box=None)
         there = len(self._outcomes) - len(reports) - len(self.failed)
@@ -94,7 +94,7 @@ _COUNTS = ("added", "updated", "unchanged", "removed")
 
 
 def _print_reasons(console: Console, reports: list[ImportReport]) -> None:
-    """The commonest reasons for which operations were skipped; their particulars do not count."""
+    """Print the most frequent reasons for skipped operations, without names and numbers."""
     told = (skipped.reason.partition(": ")[0] for report in reports for skipped in report.skipped)
     skipped = [general(reason) for reason in told]
     reasons = Counter(skipped).most_common()

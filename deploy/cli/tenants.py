@@ -1,4 +1,4 @@
-"""``nestor tenants``: everything that is kept of a tenant, to take away or to delete."""
+"""``nestor tenants``: exports or deletes everything stored for a tenant."""
 
 import sys
 import time
@@ -22,7 +22,7 @@ def export_tenant(
     name: Name,
     out: Annotated[Path | None, typer.Option(help="Where to; default: standard output.", dir_okay=False)] = None,
 ) -> None:
-    """Write everything that is kept of a tenant, a JSON object a line; the last one is `end`."""
+    """Write everything stored for a tenant, one JSON object per line; the last one is `end`."""
 
     async def written(gateway: GatewayClient) -> bool:
         complete = False
@@ -40,7 +40,7 @@ def export_tenant(
 
 @tenants.command("delete")
 def delete_tenant(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
-    """Delete keys, runs, demonstrations and imported APIs of a tenant. Interrupted, it goes on when called again."""
+    """Delete keys, runs, demonstrations and imported APIs of a tenant. If interrupted, call it again to continue."""
     if not yes:
         typer.confirm(visible(f"Delete everything of the tenant {name}? It cannot be undone"), abort=True)
     while True:

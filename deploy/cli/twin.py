@@ -1,4 +1,4 @@
-"""``nestor twin``: a server that behaves as a document says, for dry runs, demos and tests."""
+"""``nestor twin``: a mock server that behaves as an API document describes, for dry runs, demos and tests."""
 
 import json
 import secrets
@@ -36,8 +36,8 @@ def twin(
     ] = None,
     provider: Annotated[str | None, typer.Option(help="Name for the provider; default: the document's title.")] = None,
 ) -> None:
-    """Serve a twin of a service, made from its description; it remembers what is created. Ctrl-C ends it."""
-    from retriever_svc.importers import Limits, import_document  # loaded by those who serve only
+    """Serve a twin (a mock) of a service, made from its description. It remembers what is created. Ctrl-C ends it."""
+    from retriever_svc.importers import Limits, import_document  # imported here to keep the command line fast
     from retriever_svc.importers.reading import read_document
     from twin.access import TOKEN_PATH, pointed_at
     from twin.main import DOCUMENT_PATH, create_app
@@ -82,7 +82,7 @@ def twin(
 
 
 def _lines(provider: str, host: str, document: str, known: Mapping[str, JsonValue]) -> list[str]:
-    """What to type: where Nestor may go, with which credentials, and the import."""
+    """The commands to type: the allowed host, the credentials, and the import."""
     lines = [f"export NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS={shlex.quote(json.dumps([host]))}"]
     if known:
         lines.append(f"export NESTOR_EXECUTOR_SECRETS={shlex.quote(json.dumps(known))}")
@@ -90,7 +90,7 @@ def _lines(provider: str, host: str, document: str, known: Mapping[str, JsonValu
 
 
 def _read_items(file: Path | None) -> dict[str, dict[str, JsonValue]]:
-    """The items of a file by path. Exits where they cannot be read."""
+    """The items of a file by path. Exits if they cannot be read."""
     try:
         return {} if file is None else _ITEMS.validate_json(file.read_bytes())
     except (OSError, ValidationError) as error:

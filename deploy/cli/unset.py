@@ -1,4 +1,4 @@
-"""What is wrong with the environment's settings, in a line, without any value: it may be a secret."""
+"""Describes invalid environment settings in one line, without values, because they may be secret."""
 
 import os
 import re
@@ -11,7 +11,7 @@ BadSettings = (SettingsError, ValidationError)
 
 
 def told_settings(error: SettingsError | ValidationError) -> str:
-    """Which variable cannot be read, and why."""
+    """Name the variable that cannot be read, and the reason."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = str(first["loc"][0]) if first["loc"] else ""
@@ -22,7 +22,7 @@ def told_settings(error: SettingsError | ValidationError) -> str:
 
 
 def _variable(field: str, owner: str = "") -> str:
-    """The variable of the environment that gives a field of these settings; the field itself where none is found."""
+    """The environment variable that sets a field of these settings; the field's name if none is found."""
     given = [name for name in os.environ if name.upper().startswith("NESTOR_")]
     for ending in (f"_{owner}_{field}".upper(), f"_{field}".upper()):
         if found := [name for name in given if name.upper().endswith(ending)]:

@@ -1,11 +1,11 @@
-"""Write what ``docker-compose.yml`` needs and no repository may hold: random passwords.
+"""Write the random passwords that ``docker-compose.yml`` needs.
 
-Two files: ``.env`` (mode 600), read by docker-compose, and the executor's secrets file, one JSON object of secrets by
-name. A value that ``.env`` has already is kept, a missing one is added; the secrets file follows from ``.env``.
-With ``--model``, ``.env`` also says which server of the language model is started, and how the planner asks it; with
-``--pin-images``, which images of others are used, by their digests.
+It writes two files: ``.env`` (mode 600), read by docker-compose, and the executor's secrets file, one JSON object of
+secrets by name. A value already in ``.env`` is kept, a missing one is added. The secrets file is derived from ``.env``.
+With ``--model``, ``.env`` also names the language model's server to start and how the planner calls it. With
+``--pin-images``, it also names the digests of third-party images.
 
-Standard library only: it runs before anything is installed.
+Uses the standard library only, because it runs before anything is installed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MODEL_KEY = "NESTOR_PLANNER_SERVED_API_KEY"
 PROFILE = ROOT / "deploy" / "llm" / "planner.env"
 IMAGES = ROOT / "deploy" / "compose" / "images.env"
 CONSTRAINTS = {"llm": "gbnf", "gpu": "json_schema"}
-"""The profiles that serve a language model, and what holds answers to their form there."""
+"""The profiles that serve a language model, and the constraint that each uses to force the answer format."""
 FIXED = {"NESTOR_SANDBOX_BASIC_USERNAME": "sandbox", "NESTOR_SANDBOX_OAUTH_CLIENT_ID": "sandbox-client"}
 
 
@@ -54,7 +54,7 @@ def read_env(path: Path) -> dict[str, str]:
 
 
 def chosen_model(profile: str) -> dict[str, str]:
-    """What makes docker-compose start a model's server, and the planner ask that one."""
+    """The variables that make docker-compose start a model's server, and the planner use it."""
     return {
         "COMPOSE_PROFILES": profile,
         "NESTOR_PLANNER_SERVED_URL": "http://model:8000/v1",
@@ -64,10 +64,9 @@ def chosen_model(profile: str) -> dict[str, str]:
 
 
 def complete_env(path: Path, model: str | None = None, *, pin_images: bool = False) -> tuple[dict[str, str], list[str]]:
-    """Append what is missing or empty to the env file; returns all its values, and the names that were written.
+    """Append missing or empty values to the env file. Returns all its values, and the names that were written.
 
-    Where a model's profile is named, what chooses the model is written anew, whatever was chosen before; likewise the
-    images where they are to be pinned.
+    With ``model``, the lines that choose the model are overwritten. With ``pin_images``, so are those of the images.
     """
     have = read_env(path)
     chosen, random, fixed = read_env(IMAGES) if pin_images else {}, list(RANDOM), dict(FIXED)
@@ -86,7 +85,7 @@ def complete_env(path: Path, model: str | None = None, *, pin_images: bool = Fal
 
 
 def _is_empty(value: str) -> bool:
-    """Whether nothing stands there but quotation marks or a remark."""
+    """Whether the value is empty, or only quotation marks or a comment."""
     return not value.strip("\"'") or value == "#" or value.startswith("# ")
 
 
@@ -115,8 +114,8 @@ def executor_secrets(env: dict[str, str]) -> dict[str, dict[str, object]]:
 def write_secrets(path: Path, values: dict[str, dict[str, object]]) -> None:
     """Write the executor's secrets file.
 
-    docker-compose mounts it as it is, owner and mode included, and the container's user is not its owner. So the file
-    is readable by all and the folder, where this makes it, by its owner only.
+    docker-compose mounts it with its owner and mode, and the container's user is not its owner. So the file is
+    readable by all. The folder, if it is created here, is readable by its owner only.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -124,7 +123,7 @@ def write_secrets(path: Path, values: dict[str, dict[str, object]]) -> None:
 
 
 def _write(path: Path, text: str, mode: int) -> None:
-    """Replace the file in one step; it never exists with another mode or half its text."""
+    """Replace the file atomically; it never exists with another mode or partial text."""
     draft = path.with_name(path.name + ".new")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -135,7 +134,7 @@ def _write(path: Path, text: str, mode: int) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write both files and say what was added (names, never values)."""
+    """Write both files and print what was added (names, never values)."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--env-file", type=Path, default=ROOT / ".env", help="default: .env of the repository")
     parser.add_argument(
@@ -152,7 +151,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         env, added = complete_env(arguments.env_file, arguments.model, pin_images=arguments.pin_images)
         write_secrets(arguments.secrets_file, executor_secrets(env))
-        # For Prometheus, which reads no variables. Readable as the executor's secrets are, in the same private folder.
+        # For Prometheus, which reads no variables. Same mode and same private folder as the executor's secrets.
         _write(arguments.secrets_file.with_name("metrics.token"), env["NESTOR_METRICS_TOKEN"], mode=0o644)
     except (OSError, ValueError) as error:
         print(f"make_env: {error}", file=sys.stderr)

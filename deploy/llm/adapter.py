@@ -1,7 +1,7 @@
-"""A LoRA adapter as ``peft`` saves it: ``adapter_config.json`` and ``adapter_model.safetensors``, read without torch.
+"""Reads a LoRA adapter as ``peft`` saves it (``adapter_config.json``, ``adapter_model.safetensors``), without torch.
 
-Only what plain LoRA on linear layers holds is taken. Anything that would change what the adapter computes (DoRA, other
-weights saved with it, ranks per layer) is refused, never ignored.
+Only plain LoRA on linear layers is supported. Anything that would change what the adapter computes (DoRA, other weights
+saved with it, ranks per layer) is refused, never ignored.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _PLAIN: Mapping[str, object] = {
     "target_parameters": None, "trainable_token_indices": None, "alora_invocation_tokens": None, "use_qalora": False,
     "use_bdlora": None, "arrow_config": None, "kasa_config": None, "monteclora_config": None, "velora_config": None,
 }  # fmt: skip
-"""Fields of the configuration, each with the one value that means plain LoRA; an absent or empty one means the same."""
+"""Fields of the configuration, each with the value that means plain LoRA. An absent or empty field means the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class LowRank:
-    """What is added to one weight, as two factors: ``scale * up @ down``.
+    """The change of one weight, as two factors: ``scale * up @ down`` is added to it.
 
     Attributes:
         down: (r, inputs), peft's ``lora_A``.
@@ -49,11 +49,11 @@ class LowRank:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """All of an adapter.
+    """A whole adapter.
 
     Attributes:
         rank: r.
-        scale: what the product of the factors is multiplied with: alpha / r, or alpha / sqrt(r) where rank-stabilised.
+        scale: factor of the product of both matrices: alpha / r, or alpha / sqrt(r) if rank-stabilised.
         changes: the factors by module, named as in transformers (``model.layers.0.self_attn.q_proj``).
     """
 
@@ -66,7 +66,7 @@ def read_adapter(folder: Path) -> Adapter:
     """Read a peft folder.
 
     Raises:
-        ModelFileError: a file is missing, cut off, or holds something other than plain LoRA.
+        ModelFileError: a file is missing, truncated, or holds something other than plain LoRA.
     """
     config = _config(folder / CONFIG)
     rank, alpha = config.get("r"), config.get("lora_alpha")
@@ -115,7 +115,7 @@ def read_safetensors(path: Path) -> dict[str, Array]:
     """Every tensor of a safetensors file, as float32.
 
     Raises:
-        ModelFileError: the file is missing, cut off, malformed, or holds other than 16- and 32-bit floats.
+        ModelFileError: the file is missing, truncated, malformed, or holds types other than 16- and 32-bit floats.
     """
     try:
         content = path.read_bytes()
@@ -133,7 +133,7 @@ def read_safetensors(path: Path) -> dict[str, Array]:
 
 
 def _tensor(data: memoryview, dtype: str, shape: list[int], data_offsets: list[int]) -> Array:
-    """One tensor. Raises ValueError or TypeError where it does not lie in the data as its entry says."""
+    """One tensor. Raises ValueError or TypeError if its header entry does not fit the data."""
     start, end = data_offsets
     if not 0 <= start <= end <= len(data):
         raise ValueError("a tensor lies outside the file")

@@ -1,12 +1,12 @@
-"""What can go wrong with the model's files and its server, each with a message for the person at the terminal."""
+"""Errors of the model's files and its server. Each message is written for the person at the terminal."""
 
 
 class LlmError(Exception):
-    """Something that the person who started the command can put right; the message says how."""
+    """An error that the user of the command can fix; the message says how."""
 
 
 class ModelFileError(LlmError):
-    """A model's or an adapter's file is missing, damaged, or of another kind."""
+    """A file of a model or an adapter is missing, damaged, or has an unsupported format."""
 
 
 class ModelServerError(LlmError):

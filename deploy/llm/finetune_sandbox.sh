@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The sandbox's own language model, from nothing to an answered request: record, data, train, gate, serve, solve.
+# Finetunes a language model for the sandbox, end to end: base model, data, training, gate, serving, one request.
 # Usage: deploy/llm/finetune_sandbox.sh FOLDER [MINUTES]; needs requirements/train.txt and `make llm`'s requirements.
-# With 4 minutes of training it takes 10 to 15 minutes on two cores. A second call goes on where the first one stopped.
+# With 4 minutes of training it takes 10 to 15 minutes on two cores. A second call resumes where the first one stopped.
 set -euo pipefail
 place=$1 minutes=${2:-4}
 nestor=${NESTOR:-.venv/bin/nestor}
@@ -15,7 +15,7 @@ serve() {
   "$nestor" serve --sandbox --port "$port" --sandbox-port "$sandbox_port" --data "$place/nestor" "$@" >"$place/serve.log" 2>&1 &
   server=$!
   until "$nestor" apis search --limit 1 >"$place/started" 2>&1 && grep -q sandbox "$place/started"; do
-    kill -0 "$server" # ends the script where Nestor did not start
+    kill -0 "$server" # ends the script if Nestor did not start
     sleep 1
   done
 }
@@ -29,7 +29,7 @@ serve
 stop
 
 echo "== train, export, gate"
-echo '{"batch_tokens": 1280, "accumulate": 1}' >"$place/recipe.json" # small steps: in minutes there would be few others
+echo '{"batch_tokens": 1280, "accumulate": 1}' >"$place/recipe.json" # small batches, so that a few minutes give enough steps
 "$nestor" train llm --base "$base" --data "$place/data" --out "$place/sandbox-planner" --minutes "$minutes" \
   --recipe "$place/recipe.json" --registry "$place/models" --limit "${LIMIT:-8}"
 

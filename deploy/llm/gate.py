@@ -1,7 +1,7 @@
-"""The gate before the registry: a finetuned adapter plans only where it is better than the one that plans now.
+"""The gate before the registry: a finetuned adapter is promoted only if it is better than the current one.
 
 Both are merged into the base, served by llama.cpp one after the other, and measured as ``nestor eval plan --planner
-served`` does, on the same requests. Where none is registered yet, the base without an adapter is what must be beaten.
+served`` does, on the same requests. If none is registered yet, the candidate must beat the base without an adapter.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from services.registry import Entry, RegistryError, enter, promoted
 LORA_NAME: Final = "lora.gguf"
 MERGED_NAME: Final = "planner.gguf"
 PARAMETER_F1: Final = "parameter F1"
-"""What decides: parameters are right only where their calls are, and tell models apart sooner than whole plans."""
+"""The metric that decides. A parameter is right only if its call is; it separates models better than full match."""
 _KIND: Final = "Q8_0"
 """Type of the merged models' layers, the one that `nestor llm install` writes."""
 _KEPT: Final = (CONFIG, WEIGHTS, "report.json", "MODEL_CARD.md", "NOTICE", "LICENSE")
@@ -38,13 +38,13 @@ Figures = dict[str, dict[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the gate found.
+    """The result of the gate.
 
     Attributes:
         candidate: figures by folder of requests.
-        before: what was to be beaten: an adapter's name, or the base's.
+        before: name of the current adapter, or of the base, which the candidate has to beat.
         champion: its figures on the same requests.
-        better: whether the candidate's parameter F1, mean over the folders, is higher; then it was promoted.
+        better: whether the candidate's parameter F1, averaged over the folders, is higher. If so, it was promoted.
     """
 
     candidate: Figures
@@ -57,7 +57,7 @@ def export(adapter: Path, base: Path, out: Path) -> None:
     """Write an adapter as a LoRA for llama.cpp (``lora.gguf``) and merged into its base (``planner.gguf``).
 
     Raises:
-        ModelFileError: a file is not what it should be.
+        ModelFileError: a file is missing, damaged or does not fit.
     """
     read = read_adapter(adapter)
     write_lora(base, read, out / LORA_NAME)
@@ -67,20 +67,20 @@ def export(adapter: Path, base: Path, out: Path) -> None:
 def judge(
     candidate: Path, entry: Entry, base: Path, folders: Sequence[Path], registry: Path, work: Path, limit: int
 ) -> Verdict:
-    """Measure a candidate and what plans now; where the candidate is better, promote it.
+    """Measure a candidate and the current model. If the candidate is better, promote it.
 
     Args:
         candidate: folder of the adapter, with ``planner.gguf`` of :func:`export` in ``work``.
         entry: its entry, without figures.
         base: the GGUF file it was trained on.
-        folders: of requests that it was not trained on, as ``nestor eval plan`` reads them.
+        folders: folders of requests that it was not trained on, in the format of ``nestor eval plan``.
         registry: folder of ``registry.json``.
         work: folder for merged models and caches.
-        limit: requests of each folder, always the same ones.
+        limit: number of requests per folder, always the same ones.
 
     Raises:
         LlmError: a model cannot be merged or served.
-        RegistryError: the registry cannot be read, or what plans now has another base or prompt.
+        RegistryError: the registry cannot be read, or the current adapter has another base or prompt.
         DataError: a folder cannot be measured.
     """
     now = _now(registry, entry)
@@ -98,7 +98,7 @@ def judge(
 
 
 def mean(figures: Figures) -> float:
-    """The parameter F1, mean over the folders."""
+    """The parameter F1, averaged over the folders."""
     return sum(one[PARAMETER_F1] for one in figures.values()) / max(len(figures), 1)
 
 
@@ -106,7 +106,7 @@ def measured(model: Path, folders: Sequence[Path], work: Path, limit: int) -> Fi
     """Serve a GGUF file and measure its plans on each folder.
 
     Raises:
-        ModelServerError: it cannot be served.
+        ModelServerError: the model cannot be served.
         DataError: a folder cannot be measured.
     """
     found: Figures = {}
@@ -119,7 +119,7 @@ def measured(model: Path, folders: Sequence[Path], work: Path, limit: int) -> Fi
 
 
 def _figures(report: PlanReport | None) -> dict[str, float]:
-    assert report is not None  # which only a measurement without a server lacks
+    assert report is not None  # it is None only for measurements without a server
     return {
         "requests": report.n,
         "tool F1": report.tool.f1,
@@ -150,7 +150,7 @@ def _promote(candidate: Path, entry: Entry, registry: Path) -> None:
 
 @contextmanager
 def _environment(changed: Mapping[str, str]) -> Iterator[None]:
-    """With these variables; afterwards all are as they were."""
+    """Set these environment variables, and restore the environment afterwards."""
     before = dict(os.environ)
     os.environ.update(changed)
     try:

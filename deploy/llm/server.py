@@ -1,7 +1,7 @@
 """llama.cpp's OpenAI-compatible server on a CPU: ``python -m deploy.llm.server``, settings from ``NESTOR_LLM_*``.
 
-It ends on SIGINT and SIGTERM; with ``--while-stdin``, also where its standard input ends, so that it never outlives the
-process that started it, however that one ended. Prompts and answers are not logged.
+It ends on SIGINT and SIGTERM. With ``--while-stdin`` it also ends when its standard input closes, so that it never
+outlives the process that started it, even if that one was killed. Prompts and answers are not logged.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from deploy.llm.gguf_files import read_model
 from deploy.llm.settings import LlmSettings, settings_from_environment
 
 _SPINS = "1000"
-"""How often a thread looks whether the others are done before it sleeps. By libgomp's default it looks for
-milliseconds; with anything else running on the same cores, it then waits for one that is waiting for its core."""
+"""How many times a thread polls for the others before it sleeps. By libgomp's default it spins for milliseconds. If
+other processes use the same cores, it then occupies the core that the thread it waits for needs."""
 _BATCH = 512
 _CONNECTIONS = 32
 _SILENCE_S = 60
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Serve until a signal; returns the exit status where it cannot."""
+    """Serve until a signal arrives. Returns the exit status if it cannot serve."""
     parser = argparse.ArgumentParser(prog="python -m deploy.llm.server", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--while-stdin", action="store_true", help="end where standard input ends")
     options = parser.parse_args(argv)
@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _signals() -> int:
-    """A file descriptor that can be read once a signal came, whichever thread it came to, and however early."""
+    """A file descriptor that becomes readable once a signal arrives, in any thread and even before serving starts."""
     readable, writable = os.pipe()
     os.set_blocking(writable, False)
     signal.set_wakeup_fd(writable)
@@ -51,9 +51,9 @@ def _signals() -> int:
 
 
 def _leave() -> NoReturn:
-    """End the process, with whatever it is computing.
+    """End the process at once, even while it computes.
 
-    llama.cpp's own way waits for that, and for ever where its server has only just started.
+    llama.cpp's own shutdown waits for the computation, and hangs if its server has only just started.
     """
     os._exit(0)
 
@@ -65,7 +65,7 @@ def _leave_with_input() -> None:
 
 
 def serve(settings: LlmSettings, signals: int) -> NoReturn:
-    """Serve the model until something can be read from the file descriptor ``signals``.
+    """Serve the model until the file descriptor ``signals`` becomes readable.
 
     Raises:
         ModelFileError: the model is missing or damaged.
@@ -83,7 +83,7 @@ def serve(settings: LlmSettings, signals: int) -> NoReturn:
         raise ModelServerError(f"llama.cpp cannot be loaded ({error}): {hint}") from None
     try:
         server = xllamacpp.Server(_parameters(xllamacpp, settings))
-    except RuntimeError:  # it says no more, so look for oneself
+    except RuntimeError:  # it gives no details: check the files to find the cause
         for path in filter(None, (settings.model, settings.lora)):
             read_model(path)
         raise ModelServerError(
@@ -95,7 +95,7 @@ def serve(settings: LlmSettings, signals: int) -> NoReturn:
 
 
 def _parameters(xllamacpp: Any, settings: LlmSettings) -> Any:
-    """The settings as llama.cpp takes them; what is fixed here, is fixed for a small model and short answers."""
+    """The settings as llama.cpp's parameters. The fixed values suit a small model and short answers."""
     given = xllamacpp.CommonParams()
     given.model.path = str(settings.model)
     if settings.lora is not None:
@@ -107,7 +107,7 @@ def _parameters(xllamacpp: Any, settings: LlmSettings) -> Any:
     given.cpuparams.n_threads = given.cpuparams_batch.n_threads = settings.threads
     given.n_parallel, given.n_ctx = settings.parallel, settings.context * settings.parallel
     given.n_batch = given.n_ubatch = min(_BATCH, settings.context)
-    # A slot keeps its last prompt, so what prompts begin with is read once. The store behind that would take 8 GB.
+    # A slot keeps its last prompt, so a shared prefix is computed once. The additional prompt cache would take 8 GB.
     given.cache_prompt, given.cache_ram_mib = True, 0
     given.n_threads_http, given.timeout_read, given.timeout_write = _CONNECTIONS, _SILENCE_S, _SILENCE_S
     given.ui = given.endpoint_slots = given.endpoint_props = given.endpoint_metrics = False

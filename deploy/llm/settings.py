@@ -1,4 +1,4 @@
-"""Settings of the language model's own server; environment variables start with ``NESTOR_LLM_``."""
+"""Settings of the language model's server; environment variables start with ``NESTOR_LLM_``."""
 
 import os
 from pathlib import Path
@@ -11,13 +11,13 @@ from deploy.llm.errors import LlmError
 FOLDER = Path("var/llm")
 MERGED_NAME = "planner.gguf"
 MODEL_NAME = "nestor-planner"
-"""What servers call the model, llama.cpp and vLLM alike."""
+"""The model's name in requests, for llama.cpp and vLLM."""
 _USEFUL_THREADS = 8
 """A model this small is no faster with more."""
 
 
 def usable_threads() -> int:
-    """Processors that this process may use, as far as the model gains from them."""
+    """Number of processors that this process may use, up to the number that still makes the model faster."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable, _USEFUL_THREADS)
 
@@ -49,7 +49,7 @@ class LlmSettings(BaseSettings):
 
 
 def settings_from_environment() -> LlmSettings:
-    """Raises LlmError that names the variables that are wrong."""
+    """Read the settings from the environment. Raises LlmError that names the invalid variables."""
     try:
         return LlmSettings()
     except ValidationError as error:

@@ -1,1 +1,1 @@
-"""What watches a running Nestor: rules for Prometheus, boards for Grafana."""
+"""Monitoring of a running Nestor: rules for Prometheus, boards for Grafana."""

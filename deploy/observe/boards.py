@@ -1,7 +1,6 @@
-"""Grafana's boards, from a list of panels; ``make docs`` writes them.
+"""Grafana's boards, generated from a list of panels by ``make docs``.
 
-A board is one row of panels after the other, so that what a panel asks stands in one line here rather than in forty of
-Grafana's JSON. Queries are PromQL over the services' ``/metrics``.
+A panel takes one line here, and forty lines in Grafana's JSON. Queries are PromQL over the services' ``/metrics``.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ class Panel:
     Attributes:
         title: what it shows.
         query: PromQL.
-        legend: of each line, with its labels in double braces.
-        unit: Grafana's name of it: ``s``, ``reqps``, ``short``, ``percentunit``, ``bytes``.
+        legend: of each line; labels are in double braces.
+        unit: Grafana's name of the unit: ``s``, ``reqps``, ``short``, ``percentunit``, ``bytes``.
     """
 
     title: str
@@ -39,8 +38,8 @@ class Board:
     """A page of panels, two in a row.
 
     Attributes:
-        name: of its file, and in its address.
-        title: as people see it.
+        name: the file name, also used in the board's address.
+        title: the displayed title.
         panels: from top left to bottom right.
     """
 

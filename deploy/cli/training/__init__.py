@@ -1,4 +1,4 @@
-"""``nestor train``: making models. Needs more libraries than serving does, and says so where they are missing."""
+"""``nestor train``: trains models. It needs more libraries than serving, and names those that are missing."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""``nestor train ablate``: what each property of the training data is worth, by training without it."""
+"""``nestor train ablate``: measures the value of each property of the training data by training without it."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ _COLUMNS = ("requests", "tool F1", "parameter F1", "full match")
 _FIGURES = "figures.json"
 _DATA = "data"
 _NO_END = 1e6
-"""Minutes: a machine that others use as well would give each another budget."""
+"""Time limit in minutes, in effect none: on a shared machine a real one would give each model another budget."""
 
 
 def ablate_llm(
@@ -40,10 +40,10 @@ def ablate_llm(
         typer.Option(help="Folder to be measured by: nothing near its requests is learnt. Repeat.", file_okay=False),
     ] = None,
 ) -> None:
-    """Finetune with all properties of the data, then without each, for as many steps; measure all alike.
+    """Finetune with all properties of the data, then without each one, for the same number of steps; measure all.
 
-    What is measured is what the first data set holds out; no other learns it either. Prints a table in Markdown. The
-    same command goes on where a killed one stopped.
+    All are measured on what the first data set holds out; no other is trained on it. Prints a table in Markdown. If the
+    command is killed, run it again to resume.
     """
     require(FOR_LLM + TO_SERVE)
     from evals.data import DataError
@@ -86,8 +86,8 @@ def _measured(
     held_out: Path,
     limit: int,
 ) -> dict[str, dict[str, float]]:
-    """Build the data set, train, serve and measure; the figures by folder."""
-    from deploy.llm.gate import MERGED_NAME, export, measured  # torch and the engine are loaded by those who train only
+    """Build the data set, train, serve and measure. Returns the figures by folder."""
+    from deploy.llm.gate import MERGED_NAME, export, measured  # loads torch and the engine
     from training.llm.builder import build
     from training.llm.command import train_llm
     from training.shared.runs import progress_on
@@ -101,5 +101,5 @@ def _measured(
     with told():
         export(adapter, base, work)
         found = measured(work / MERGED_NAME, sorted(one for one in held_out.iterdir() if one.is_dir()), work, limit)
-    shutil.rmtree(work)  # a merged model of each would fill the disk
+    shutil.rmtree(work)  # keeping a merged model of each variant would fill the disk
     return found

@@ -1,4 +1,4 @@
-"""``nestor train corpus``: requests written one by one, with their plans."""
+"""``nestor train corpus``: hand-written requests with their plans."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -24,7 +24,7 @@ def check_corpus(
         typer.Option(help="Folder to be measured by: nothing near its requests may be here. Repeat.", file_okay=False),
     ] = None,
 ) -> None:
-    """Check that every plan compiles and that requests are near no other; print what the corpus holds."""
+    """Check that every plan compiles and that no two requests are nearly equal; print statistics of the corpus."""
     require(())
     from training.corpus.command import check_corpus as check
 
@@ -33,7 +33,7 @@ def check_corpus(
 
 @corpus.command("list")
 def list_apis(documents: _Documents, vendor: Annotated[str, typer.Argument(help="A name of vendors.json.")]) -> None:
-    """Print a vendor's APIs, one a line, as a writer of requests reads them."""
+    """Print a vendor's APIs, one per line, for people who write requests."""
     require(())
     from training.corpus.command import list_apis as listed
 
@@ -41,7 +41,7 @@ def list_apis(documents: _Documents, vendor: Annotated[str, typer.Argument(help=
 
 
 class Part(StrEnum):
-    """What a vendor's requests are for."""
+    """The split that a vendor's requests belong to."""
 
     TRAIN = "train"
     DEV = "dev"

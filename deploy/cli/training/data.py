@@ -1,4 +1,4 @@
-"""``nestor train record`` and ``data``: folders to train on."""
+"""``nestor train record`` and ``data``: write folders to train on."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ def record_own(
 ) -> None:
     """Write the running Nestor's catalogue, its confirmed runs and its demonstrations as a folder to train on.
 
-    What a confirmed run was planned with counts as right: `nestor runs confirm RUN` confirms one.
+    The plan of a confirmed run counts as right: `nestor runs confirm RUN` confirms one.
     """
     require(())
     apis, requests = record(out, Console(stderr=True))
@@ -54,11 +54,11 @@ def write_data(
 ) -> None:
     """Make the conversations that a language model is finetuned on, and print what they hold.
 
-    A fifth of the requests is held out, in OUT/held-out, for `nestor eval plan`. A request that is to be measured and
-    is found in the training set, or nearly, is an error.
+    A fifth of the requests is held out, in OUT/held-out, for `nestor eval plan`. It is an error if a held-out request,
+    or one nearly equal to it, is in the training set.
     """
     require(())
-    from training.llm.data_command import build_data  # synthesis and evals stay out of the services' images
+    from training.llm.data_command import build_data  # the services' images have no synthesis and no evals
 
     folders = list(folder or [])
     if runs:

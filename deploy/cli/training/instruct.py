@@ -1,4 +1,4 @@
-"""``nestor train instruct``: requests that a language model makes up."""
+"""``nestor train instruct``: lets a language model generate requests."""
 
 import os
 from pathlib import Path
@@ -43,10 +43,10 @@ def make_requests(
     temperature: Annotated[float, typer.Option(min=0, max=2, help="0: the likeliest answer, each time.")] = 0.8,
     seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 7,
 ) -> None:
-    """Let a language model make up tools, and requests with their calls (self-instruct, as Seal-Tools' section 3).
+    """Let a language model generate tools, and requests with their calls (self-instruct, as Seal-Tools' section 3).
 
-    What it writes is checked, counted and written as a folder that `nestor eval plan` and `nestor train data` read.
-    The same command goes on where a killed run stopped; with larger numbers it makes more.
+    The output is checked, counted and written as a folder that `nestor eval plan` and `nestor train data` read. If the
+    command is killed, run it again to resume; with larger numbers it generates more.
     """
     address, key = _address(model), _key(key_env)
     require(())

@@ -1,4 +1,4 @@
-"""``nestor train llm`` and ``gate``: a language model is finetuned, measured, and promoted where it is better."""
+"""``nestor train llm`` and ``gate``: finetune a language model, measure it, and promote it if it is better."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -51,17 +51,17 @@ def train_llm(
     limit: Annotated[int, typer.Option(min=1, help="Requests of each held-out folder that are measured.")] = 30,
     gate: Annotated[bool, typer.Option("--gate/--no-gate", help="Measure, and promote if better.")] = True,
 ) -> None:
-    """Finetune a language model to plan, export it, measure it, and promote it where it is better.
+    """Finetune a language model to plan, export it, measure it, and promote it if it is better.
 
-    The same command goes on where a killed run stopped. OUT holds the adapter as peft saves it, OUT.work the GGUF
-    files for llama.cpp. What is held out in DATA is planned by it and by the model that plans now.
+    If the command is killed, run it again to resume. OUT holds the adapter as peft saves it, OUT.work the GGUF files
+    for llama.cpp. The new model and the current one are measured on the requests held out in DATA.
     """
     served = gguf or (base if base.is_file() else None)
     gate = gate and method is not Method.FULL
     if gate and served is None:
         raise typer.BadParameter("BASE is a folder: give --gguf FILE to measure with, or --no-gate")
     require(FOR_LLM + (TO_SERVE if served is not None else ()))
-    from training.llm.command import read_tuning  # torch is loaded by those who train only
+    from training.llm.command import read_tuning  # loads torch
     from training.llm.command import train_llm as train
 
     place = work or beside(out)
@@ -86,7 +86,7 @@ def gate_llm(
     registry: Annotated[Path, typer.Option(help="Folder of registry.json.")] = _REGISTRY,
     limit: Annotated[int, typer.Option(min=1, help="Requests of each held-out folder that are measured.")] = 30,
 ) -> None:
-    """Measure a finetuned model against the one that plans now, and promote it if it is better."""
+    """Compare a finetuned model with the current one, and promote it if it is better."""
     require(TO_SERVE)
     from training.llm.card import read_report
 
@@ -101,8 +101,8 @@ def gate_llm(
 
 
 def _gate(entry: Entry, candidate: Path, base: Path, data: Path, registry: Path, work: Path, limit: int) -> None:
-    """Measure, say what came of it; ends with status 1 where it cannot be measured."""
-    from deploy.llm.gate import judge, mean  # the engine and the encoders are loaded by those who measure only
+    """Measure and print the result. Exits with status 1 if it cannot be measured."""
+    from deploy.llm.gate import judge, mean  # loads the engine and the encoders
     from evals.data import DataError
 
     folders = sorted(place for place in (data / "held-out").glob("*") if place.is_dir())

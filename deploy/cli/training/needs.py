@@ -1,4 +1,4 @@
-"""What the commands of ``nestor train`` need: installed packages, and a folder for what they go on with."""
+"""What the commands of ``nestor train`` need: installed packages, and a folder for checkpoints."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -9,11 +9,11 @@ from rich.console import Console
 
 _OWN = ("training", "evals")
 TO_TRAIN = ("torch", "sentence_transformers", "onnx", "onnxscript")
-"""The libraries that training the retriever and the compact planner takes."""
+"""The libraries that training the retriever and the compact planner needs."""
 
 
 def require(names: Sequence[str]) -> None:
-    """End with what to do where Nestor's own packages for training, or the libraries named, are not installed."""
+    """Exit with instructions if Nestor's own packages for training, or the named libraries, are not installed."""
     if missing := [name for name in _OWN if find_spec(name) is None]:
         Console(stderr=True).print(
             f"This installation of Nestor only serves: it lacks the packages {', '.join(missing)}, as images do. "
@@ -31,5 +31,5 @@ def require(names: Sequence[str]) -> None:
 
 
 def beside(out: Path) -> Path:
-    """The folder of checkpoints and caches of a model that is written to ``out``."""
+    """The folder for checkpoints and caches of a model that is written to ``out``."""
     return out.with_name(f"{out.name}.work")

@@ -1,4 +1,4 @@
-"""``nestor train planner``, ``confidence`` and ``judge``: the compact planner, and how far it is to be trusted."""
+"""``nestor train planner``, ``confidence`` and ``judge``: the compact planner, its confidence, and its judge."""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,12 +25,12 @@ def train_planner(
     ] = None,
     device: Annotated[str, typer.Option(help="`cpu`, `cuda`, or `auto`: a GPU where there is one.")] = "auto",
 ) -> None:
-    """Train the compact planner on own catalogues: on their recorded requests, and on requests made up over them.
+    """Train the compact planner on your own catalogues: on their recorded requests, and on generated ones.
 
-    The same command goes on where a killed run stopped. A fifth of the requests is held out, in WORK/held-out.
+    If the command is killed, run it again to resume. A fifth of the requests is held out, in WORK/held-out.
     """
     require(TO_TRAIN)
-    from training.planner.command import train_planner as train  # torch is loaded by those who train only
+    from training.planner.command import train_planner as train  # loads torch
 
     raise typer.Exit(train(data, out, work or beside(out), recipe, device))
 
@@ -42,7 +42,7 @@ def train_confidence(
         typer.Option(help="File of `nestor eval plan --planner compact --predictions`, with this model; repeat."),
     ],
 ) -> None:
-    """Fit a planner's confidence to what became of whole requests that nothing was trained on, in place."""
+    """Calibrate a planner's confidence on the outcomes of whole requests that nothing was trained on, in place."""
     require(("sklearn",))
     from evals.data import DataError
     from planner_svc.backends.compact.confidence import CalibrationError
@@ -66,9 +66,9 @@ def train_judge(
         typer.Option(help="File of `nestor eval plan --planner compact --predictions`, with this model; repeat."),
     ],
 ) -> None:
-    """Fit the judge of the planner's word to what became of whole requests that nothing was trained on, in MODEL.
+    """Fit the judge of the planner's plans to the outcomes of whole requests that nothing was trained on, in MODEL.
 
-    Prints what it would do at several thresholds (NESTOR_PLANNER_ABSTAIN_BELOW), for vendors that it had not seen.
+    Prints its effect at several thresholds (NESTOR_PLANNER_ABSTAIN_BELOW), for vendors that it had not seen.
     """
     require(("sklearn",))
     from evals.data import DataError

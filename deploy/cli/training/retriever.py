@@ -1,4 +1,4 @@
-"""``nestor train retriever`` and ``relevance``: the models that find APIs."""
+"""``nestor train retriever`` and ``relevance``: train the models that find APIs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -33,13 +33,13 @@ def train_retriever(
     ] = None,
     device: Annotated[str, typer.Option(help="`cpu`, `cuda`, or `auto`: a GPU where there is one.")] = "auto",
 ) -> None:
-    """Train the encoder that finds APIs, on own catalogues and requests, and measure it against the one before.
+    """Train the encoder that finds APIs on your own catalogues and requests, and compare it with the current one.
 
-    The same command goes on where a killed run stopped.
+    If the command is killed, run it again to resume.
     """
     held = _numbers(hold_out or [])
     require(TO_TRAIN)
-    from training.retriever.command import train_retriever as train  # torch is loaded by those who train only
+    from training.retriever.command import train_retriever as train  # loads torch
 
     raise typer.Exit(train(data, held, validation, out, work or beside(out), recipe, device))
 
@@ -57,11 +57,11 @@ def train_relevance(
         Path | None, typer.Option(help="File that keeps the vectors of catalogues between runs.", dir_okay=False)
     ] = None,
 ) -> None:
-    """Fit the model that says how likely an API is needed, and whether any is, to an encoder and data. Minutes."""
+    """Fit the model that estimates how likely an API is needed, and whether any is. Takes minutes."""
     held = _numbers(hold_out or [])
     require(("sklearn",))
     from training.retriever.relevance_command import (
-        train_relevance as train,  # scikit-learn is loaded by those who train only
+        train_relevance as train,  # loads scikit-learn
     )
 
     raise typer.Exit(train(data, held, encoder or RetrieverSettings().encoder, out, cache))
