@@ -1,4 +1,4 @@
-"""Sends one request and reads one answer, within a deadline and a size. Has no knowledge of APIs, credentials, retries."""
+"""Sends one request and reads one answer, within a deadline and a size. Handles no APIs, credentials or retries."""
 
 import asyncio
 import io
@@ -72,7 +72,7 @@ class Reply:
 
 @dataclass(slots=True)
 class _Exchange:
-    """The progress of a request, the share that holds its answer, its maximum size, and how long it may wait for room."""
+    """The progress of a request, the share that holds its answer, its size limit, and how long it may wait for room."""
 
     share: Share
     max_bytes: int
