@@ -39,7 +39,7 @@ APPROVAL = "approval"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The steps of a plan that are ``held`` until its approval, and the ``reads`` that feed them and are made before."""
+    """The steps of a plan that are ``held`` until its approval, and the ``reads`` that feed them, made before it."""
 
     held: frozenset[str]
     reads: frozenset[str]
@@ -153,7 +153,7 @@ def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None, 
 
 
 def filled(value: Value, outputs: Mapping[str, JsonValue], item: Item | None, room: Room) -> Value:
-    """The value with known references replaced by literals; unknown ones stay. Raises the same errors as ``resolve``."""
+    """The value with known references replaced by literals; unknown ones stay. Raises the same as ``resolve``."""
     match value:
         case Reference():
             return LiteralValue(value=resolve(value, outputs, None, room)) if value.step in outputs else value

@@ -184,7 +184,7 @@ class DurableLane:
         return live
 
     def _ended(self, live: Live, task: asyncio.Task[None]) -> None:
-        """Clean up after a run. If it ended by an error, this process still owns it and takes it over like an orphan."""
+        """Clean up after a run. If an error ended it, this process still owns it and takes it over like an orphan."""
         self._tasks.discard(task)
         self._metrics.active.dec()
         if self._live.get(live.request.run_id) is live:
@@ -260,7 +260,7 @@ class DurableLane:
             await asyncio.sleep(_POLL_S)
 
     async def _look_after_orphans(self) -> None:
-        """Take over runs of dead processes, stop runs that others cancelled or took over, delete old runs. Never ends."""
+        """Take over runs of dead processes, stop runs that others cancelled or took over, and delete old runs."""
         clock = asyncio.get_running_loop().time
         forget_at = clock()
         while True:

@@ -56,7 +56,7 @@ class Live:
         self._wake()
 
     async def follow(self) -> AsyncGenerator[ExecutionEvent, None]:
-        """Yield all events from the beginning, then new ones as they come. Raises ``problem`` if the run did not start."""
+        """Yield all events from the beginning, then new ones. Raises ``problem`` if the run could not start."""
         seen = 0
         while True:
             changed = self._changed

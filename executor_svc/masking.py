@@ -163,7 +163,7 @@ def _in_html(text: str) -> list[str]:
 
 
 def _in_digits(content: bytes) -> list[str]:
-    """Hexadecimal forms, and base64 forms of any text that holds the secret: only the digits that encode no neighbour."""
+    """Hexadecimal and base64 forms. Base64 of a longer text is matched by the digits that encode only the secret."""
     found = [content.hex(), content.hex().upper()]
     for offset, mixed in ((0, 0), (1, 2), (2, 3)):
         digits = base64.b64encode(b"\0" * offset + content).decode()[mixed : (offset + len(content)) * 8 // 6]
