@@ -31,7 +31,7 @@ class Call:
         deadline: reading of the event loop's clock, in seconds, after which nobody waits for the answer.
         items: how many items of a list the plan uses; None if it may use all.
         resent: whether a former process may have sent it. Then any result but a success is in doubt.
-        tenant: the tenant that it is made for; None if unknown. Then only secrets that every tenant may use are presented.
+        tenant: the tenant that it is made for. None if unknown: then it may use only the secrets that all tenants share.
         pages_anywhere: whether the next page of a list may have another path of the same origin.
         taken_bytes: size of the values in the arguments that are copied from other answers, in bytes of JSON.
     """
@@ -166,7 +166,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The state of executions: the tickets of those that run and of those that have ended, and the cancelled run ids."""
+    """The state of executions: tickets of those that run, tickets of those that ended, and the cancelled run ids."""
 
     running: frozenset[Ticket]
     ended: frozenset[Ticket]

@@ -123,7 +123,7 @@ class Run:
                 self._changed.set()
 
     def _launch(self, started: list[Prepared], group: asyncio.TaskGroup) -> None:
-        """Make the calls of these steps, a few per iteration of the event loop, so that other tasks can run in between."""
+        """Make the calls of these steps, a few per iteration of the event loop, so that other tasks can run."""
         for prepared in started[:AT_ONCE]:
             group.create_task(self._execute(prepared, group))
         if started[AT_ONCE:]:
@@ -133,7 +133,7 @@ class Run:
         self._launch(started, group)
 
     def _start(self, ready: list[str]) -> list[Prepared]:
-        """Start these steps and return those that make calls. A step without a call ends at once and may free others."""
+        """Start these steps and return those that make calls. A step without a call ends at once and may free more."""
         started, stack = [], ready[::-1]
         while stack:
             step = self._graph.steps[stack.pop()]

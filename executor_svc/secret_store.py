@@ -177,7 +177,7 @@ class Client(_Entry):
 
 
 class Certificate(_Entry):
-    """A client certificate for mutual TLS, as paths of PEM files. ``authority``: CA file to use instead of the default."""
+    """A client certificate for mutual TLS, as paths of PEM files. ``authority``: CA file instead of the default CAs."""
 
     certificate: Text
     key: Text

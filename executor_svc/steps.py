@@ -35,7 +35,7 @@ AT_ONCE = 8
 """Calls started per iteration of the event loop. Building and signing a call can take a few milliseconds."""
 
 GRACE_S = 0.5
-"""Seconds after the deadline at which an adapter that has not returned is cancelled, and its call counts as failed."""
+"""Seconds after the deadline at which an adapter that has not returned is cancelled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -319,7 +319,7 @@ def _standing(connection: sa.Connection, runs: Iterable[str]) -> Standing:
 
 
 async def _still_in_doubt(connection: AsyncConnection, execution: Execution) -> bool:
-    """Whether an execution is unchanged since it ended in doubt. Locks it against changes until the transaction ends."""
+    """Whether an execution is unchanged since it ended in doubt. Locks it until the transaction ends."""
     c = EXECUTIONS.c
     same = (c.id == execution.run_id) & (c.status == "in_doubt") & (c.epoch == execution.epoch)
     return await connection.scalar(sa.select(c.id).where(same).with_for_update()) is not None
