@@ -31,7 +31,7 @@ class Call:
         deadline: reading of the event loop's clock, in seconds, after which nobody waits for the answer.
         items: how many items of a list the plan uses; None if it may use all.
         resent: whether a former process may have sent it. Then any result but a success is in doubt.
-        tenant: the tenant that it is made for. None if unknown: then it may use only the secrets that all tenants share.
+        tenant: the tenant that it is made for; None if unknown. Then it may use only secrets without a tenant list.
         pages_anywhere: whether the next page of a list may have another path of the same origin.
         taken_bytes: size of the values in the arguments that are copied from other answers, in bytes of JSON.
     """

@@ -54,7 +54,7 @@ class Shelf:
         return result if outcome is result.outcome else replace(result, outcome=outcome)
 
     def outward(self, outcome: Succeeded) -> Succeeded:
-        """The outcome for callers. Large outputs become previews; once a run's total is large, all but small ones do."""
+        """The outcome for callers. Large outputs become previews; all but small ones do once a run's total is large."""
         full = self._inline > _LARGE_OUTPUTS * self.max_inline
         stored = self.put(outcome.value, min(_SMALL_BYTES, self.max_inline) if full else None)
         if stored is None:

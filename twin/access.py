@@ -42,7 +42,7 @@ class Access:
         self._token_paths = {TOKEN_PATH} | {urlsplit(url).path for url in urls if url}
 
     def secrets(self, host: str) -> dict[str, dict[str, JsonValue]]:
-        """The entries for these credentials in the executor's secrets file, bound to the twin's host (``name:port``)."""
+        """The executor's secrets file entries for these credentials, bound to the twin's host (``name:port``)."""
         found: dict[str, dict[str, JsonValue]] = {}
         for name, need in self._requirements.items():
             if need.kind in (SecretKind.BASIC, SecretKind.DIGEST):

@@ -46,10 +46,7 @@ class Checks:
     def problems(self, schema: JsonSchema, value: JsonValue) -> list[str]:
         """The violations of a value; empty if it fits or cannot be checked."""
         if id(schema) not in self._made:
-            self._made[id(schema)] = (
-                schema,
-                validator_of(schema, self._definitions),
-            )  # a reference: its id stays valid
+            self._made[id(schema)] = (schema, validator_of(schema, self._definitions))  # keeps the schema's id in use
         validator = self._made[id(schema)][1]
         try:
             if validator is None or validator.is_valid(value):

@@ -140,7 +140,7 @@ class Twin:
         return identifier if identifier in items else next(iter(items), identifier)
 
     def _through(self, deed: Deed, place: Place) -> Place:
-        """The path with words such as `me` replaced by ids. Raises Refused (404) if an item on the path does not exist."""
+        """The path with words such as `me` replaced by ids. Raises Refused (404) if an item on it does not exist."""
         form = form_of(deed.template)
         last = len(form) if deed.family is None else deed.above
         for index in range(last):

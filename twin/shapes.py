@@ -72,7 +72,7 @@ def key_of(schema: JsonSchema, noun: str, parameter: str, definitions: Definitio
 
 
 def item_spot(schema: JsonSchema, definitions: Definitions, noun: str) -> Spot | None:
-    """Where an item is in an answer: at the top, or in a member named after it or a usual container. None if unknown."""
+    """Where an item is in an answer: at the top, or in a member with a fitting name. None if unknown."""
     return _item_spot(schema, definitions, noun, ())
 
 
@@ -131,7 +131,7 @@ def _list_spot(schema: JsonValue, definitions: Definitions, noun: str, way: tupl
 
 
 def _is_about_lists(properties: Mapping[str, JsonValue]) -> bool:
-    """Whether the members beside a list describe it, such as its length. Otherwise the answer is an item with a list."""
+    """Whether the members beside a list describe it, such as its length. If not, the answer is an item with a list."""
     names = {plain(name) for name in properties}
     about = names & (
         TOTALS | ENDS | MORE | PAGES | {"meta", "metadata", "pagination", "paging", "links", "page", "pageinfo"}

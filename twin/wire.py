@@ -119,7 +119,7 @@ class Reader:
         found: dict[str, JsonValue],
         errors: list[tuple[str, str]],
     ) -> None:
-        """Store the first reading that fits the schema. If none fits, add the violations of the last one to ``errors``."""
+        """Store the first reading that fits the schema. If none fits, add the last one's violations to ``errors``."""
         wrong: list[str] = []
         for value in raw:
             wrong = self._checks.problems(parameter.json_schema, value)
