@@ -85,5 +85,5 @@ async def credentials(request: Request, tenant: Tenant | None = None) -> Credent
 
 @router.post("/credentials:test", summary="Try an API's credentials")
 async def test_credentials(request: Request, body: SecretTestRequest) -> SecretTest:
-    """The result of presenting them, without their values; an OAuth2 token is fetched. With `send`, one call is made."""
+    """The result of presenting them, without their values. Fetches an OAuth2 token. With `send`, one call is made."""
     return await _service(request).test_secret(body)
