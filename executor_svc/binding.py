@@ -1,8 +1,8 @@
-"""What an approval binds: the calls that were shown, with the values that reads had given for them.
+"""What an approval binds: the calls that were shown, with the values that reads returned for them.
 
-Before somebody is asked, the reads that feed the *held* steps are made: those of them that need no approval themselves
-and come after nothing held. When the approved plan is run they are made again, and every held step waits for them. If
-one would then send something else than what was approved, no held step sends anything.
+Before a person is asked for approval, the reads that feed the *held* steps are made, except for reads that need an
+approval themselves or depend on a held step. When the approved plan runs, these reads are repeated, and every held step
+waits for them. If a held step would then send anything other than what was approved, no held step sends anything.
 """
 
 from collections.abc import Mapping
@@ -34,12 +34,12 @@ from services.contracts.planning import CompiledPlan
 from services.room import NoRoomLeft, Room
 
 APPROVAL = "approval"
-"""What a step is skipped because of while the requests of its plan are only shown."""
+"""Why a step is skipped while the requests of its plan are only shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which steps of a plan are ``held`` until it is approved, and which ``reads`` feed them and can be made before."""
+    """The steps of a plan that are ``held`` until its approval, and the ``reads`` that feed them, made before it."""
 
     held: frozenset[str]
     reads: frozenset[str]
@@ -62,19 +62,19 @@ class Scope:
         return cls(held, frozenset(reads))
 
     def of_reads(self, outputs: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Those of the outputs that the reads gave."""
+        """The outputs of the reads."""
         return {step: output for step, output in outputs.items() if step in self.reads}
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a held step's calls before it is begun.
+    """What is known about a held step's calls before it starts.
 
     Attributes:
-        calls: the arguments of each call, with what is not known yet as in the plan; of a `foreach` whose list is not
-            known, those of all its calls as one.
+        calls: the arguments of each call; unknown values are left as in the plan. For a `foreach` with an unknown list,
+            one entry stands for all of its calls.
         mapped: whether a `foreach` makes the calls, and its list is known.
-        step: the step, where its list or its condition is not known.
+        step: the step, if its list or its condition is not known.
     """
 
     calls: tuple[dict[str, Value], ...]
@@ -83,7 +83,7 @@ class Known:
 
     @property
     def digest(self) -> str:
-        """A hash of all this: equal where the same calls would be made."""
+        """A hash of all attributes: equal if the same calls would be made."""
         calls: list[JsonValue] = [{n: v.model_dump(mode="json") for n, v in call.items()} for call in self.calls]
         rest = None if self.step is None else self.step.model_dump(mode="json", include={"foreach", "when"})
         return content_hash({"calls": calls, "mapped": self.mapped, "rest": rest})
@@ -92,12 +92,12 @@ class Known:
 def known_calls(
     step: Step, outputs: Mapping[str, JsonValue], reads: frozenset[str], limit: int, room: Room
 ) -> Known | Failed:
-    """A step's calls as far as the outputs of the ``reads`` tell them; at most ``limit`` for a `foreach`.
+    """A step's calls, as far as the outputs of the ``reads`` determine them; at most ``limit`` for a `foreach`.
 
-    ``room`` is there for what all steps of the plan take over: each call has a copy of it.
+    ``room`` bounds the values that all steps of the plan copy from outputs.
     """
     if any(ref.step in reads and ref.step not in outputs for ref in step_references(step)):
-        return Known(())  # what feeds it was skipped, and so is it
+        return Known(())  # a read that feeds it was skipped, so the step is skipped, too
     try:
         return _known_calls(step, outputs, limit, room)
     except Ambiguous as error:
@@ -153,7 +153,7 @@ def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None, 
 
 
 def filled(value: Value, outputs: Mapping[str, JsonValue], item: Item | None, room: Room) -> Value:
-    """The value with all that is known as literals; what is not stays as it is. Raises as ``resolve``."""
+    """The value with known references replaced by literals; unknown ones stay. Raises the same as ``resolve``."""
     match value:
         case Reference():
             return LiteralValue(value=resolve(value, outputs, None, room)) if value.step in outputs else value
@@ -178,7 +178,7 @@ def _is_literal(value: Value) -> bool:
 
 
 def _decidable(value: Value) -> bool:
-    """Whether nothing but the current item is missing."""
+    """Whether the value depends on no unknown output, only on the current item."""
     if isinstance(value, ListValue):
         return all(map(_decidable, value.items))
     if isinstance(value, ObjectValue):
@@ -189,41 +189,41 @@ def _decidable(value: Value) -> bool:
 def source(
     reference: Reference, outputs: Mapping[str, JsonValue], room: Room
 ) -> tuple[tuple[str | int, ...], JsonValue]:
-    """Where a reference leads, with the item that its match means, and the value there. Raises Unresolved."""
+    """The path that a reference resolves to, with the item that its match selects, and its value. Raises Unresolved."""
     output = outputs[reference.step]
     path = reference.path if reference.match is None else tuple(chosen(output, reference, sure=False, room=room))
     return path, walk(output, path, f"the output of {reference.step}")
 
 
 class Hold(Protocol):
-    """What keeps steps of a run from being called. Its held steps wait until the reads that feed them are in."""
+    """Keeps steps of a run from making calls. Held steps wait until the reads that feed them have ended."""
 
     @property
     def scope(self) -> Scope:
-        """Which steps are held, and by which reads."""
+        """The held steps and the reads that they wait for."""
         ...
 
     def keeps(self, step: Step, outputs: Mapping[str, JsonValue]) -> Failed | Skipped | None:
-        """Why a step whose turn it is makes no call; None: it may."""
+        """Why a step that is ready must not make its call; None if it may."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Showing:
-    """Lets a run make the reads that feed held steps, and nothing else."""
+    """Lets a run make only the reads that feed held steps."""
 
     scope: Scope
 
     def keeps(self, step: Step, outputs: Mapping[str, JsonValue]) -> Skipped | None:
-        """Why a step makes no call; None: it is such a read."""
+        """Why a step makes no call; None if it is one of these reads."""
         return None if step.id in self.scope.reads else Skipped(because=APPROVAL)
 
 
 @dataclass(slots=True)
 class Approved:
-    """Lets a run make the calls that were approved: ``digests`` of :class:`Known` by step.
+    """Lets a run make the approved calls. ``digests``: the digest of each step's :class:`Known`, by step.
 
-    ``limit`` and ``most_bytes`` are those of the calls when they were shown.
+    ``limit`` and ``most_bytes`` are the limits with which the calls were shown.
     """
 
     plan: Plan
@@ -234,7 +234,7 @@ class Approved:
     _changed: list[str] | None = None
 
     def keeps(self, step: Step, outputs: Mapping[str, JsonValue]) -> Failed | None:
-        """Why a held step is not called: for one of them the reads now give something else than was approved."""
+        """Why a held step must not make its call: with the new reads, some held step differs from what was approved."""
         if step.id not in self.scope.held:
             return None
         if self._changed is None:
@@ -253,7 +253,7 @@ class Approved:
 
 
 def hold_of(request: ExecuteRequest, graph: Graph, limits: Limits) -> Approved | None:
-    """What an approved run is held to; None where its approval binds nothing that a run could change."""
+    """The hold for an approved run; None if the approval binds no calls."""
     if not request.bound:
         return None
     scope = Scope.of(request.compiled, graph)

@@ -1,4 +1,4 @@
-"""Which item of a list a request speaks of: by words, never by position or by anything learnt."""
+"""Chooses the list item that a request refers to, by comparing words. Uses no positions and no model."""
 
 import re
 import unicodedata
@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from services.contracts.plan import Match
 
 MAX_ITEMS: Final = 200
-"""Items that are compared; a search puts what fits first."""
+"""Number of items that are compared. Searches return the best matches first."""
 _MAX_LEAVES: Final = 40
 _MAX_DEPTH: Final = 3
 _MAX_CHARS: Final = 200
@@ -20,10 +20,10 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 
 def best(items: Sequence[JsonValue], match: Match) -> list[int]:
-    """The indices of the items that match best, in order; none where no item speaks of what was looked up.
+    """The indices of the items that match best, in order; none if no item holds the text that was looked up.
 
-    An item whose field is what was looked up is before one whose field only has all of its words; among equals, the one
-    with more of the request's other words.
+    An item with a field equal to the text ranks above an item with a field that only holds all of its words. Ties are
+    broken by the number of the request's other words in the item.
     """
     scores = [_score(item, match) for item in items[:MAX_ITEMS]]
     top = max(scores, default=(0, 0))
@@ -31,7 +31,7 @@ def best(items: Sequence[JsonValue], match: Match) -> list[int]:
 
 
 def label(item: JsonValue) -> str:
-    """An item in a few words: its first values."""
+    """A short text for an item: its first values."""
     values = [str(leaf) for _, leaf in zip(range(_LABEL_LEAVES), _leaves(item), strict=False)]
     return " ".join(", ".join(values).split())[:_MAX_CHARS]
 
@@ -51,7 +51,7 @@ def _score(item: JsonValue, match: Match) -> tuple[int, int]:
 
 
 def _leaves(item: JsonValue) -> Iterator[str | int | float]:
-    """Texts and numbers inside an item, from the outside inwards, bounded."""
+    """The texts and numbers inside an item, outermost first, up to a limit."""
     level: list[JsonValue] = [item]
     left = _MAX_LEAVES
     for _ in range(_MAX_DEPTH):
@@ -67,6 +67,6 @@ def _leaves(item: JsonValue) -> Iterator[str | int | float]:
 
 @lru_cache(maxsize=16_384)
 def _words(text: str) -> tuple[str, ...]:
-    """Words without case and accents."""
+    """The words of a text, without case and accents."""
     plain = unicodedata.normalize("NFKD", text.casefold())
     return tuple(_WORD.findall("".join(char for char in plain if not unicodedata.combining(char))))

@@ -1,7 +1,7 @@
-"""The durable lane: runs that may change something outlive the process that runs them, and their callers.
+"""The durable lane: runs that may change something survive the loss of their process and their callers.
 
-An execution is owned by one process at a time. When its owner is not seen alive any more, another process takes it
-over: it reads from the ledger what is done, makes again what may be made again, and parks the rest in doubt.
+One process at a time owns an execution. When the owner's lease expires, another process takes the execution over. It
+reads the finished calls from the ledger, repeats the calls that may be repeated, and marks the others as in doubt.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _FORGET_EVERY_S = 3600.0
 
 
 class DurableLane:
-    """Runs plans durably, follows them, takes over those of dead processes, cancels them, and settles their doubts.
+    """Runs plans durably: follows, cancels and takes over runs, and settles their calls in doubt.
 
     Use it inside ``async with lane.working()``.
     """
@@ -54,16 +54,16 @@ class DurableLane:
         self._settings, self._metrics = settings, metrics
         self.ledger = Ledger(store, self._cancel_live)
         self._live: dict[str, Live] = {}
-        self._failed: set[str] = set()  # runs that ended here by a bug, until they are taken over: they are not new
+        self._failed: set[str] = set()  # runs that a bug ended in this process, until they are taken over
         self._tasks: set[asyncio.Task[None]] = set()
-        # A run that was made this process's own and is not live yet looks like one that a bug has ended.
+        # Without the lock, a run that this process owns but has not launched yet looks like one that a bug ended.
         self._taking = asyncio.Lock()
 
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None, None]:
-        """Be a member, write the ledger, and look after orphans, until the end of the context.
+        """Hold the lease, write the ledger and take over orphans until the context ends.
 
-        Runs under way at the end are left for another process: their calls in flight end and are written down.
+        Active runs are then left for another process. Their calls in flight end and are recorded.
         """
         await self._membership.beat()
         heartbeat = Heartbeat(self._membership)
@@ -84,11 +84,11 @@ class DurableLane:
 
     @property
     def active(self) -> int:
-        """How many runs this process is running."""
+        """The number of runs in this process."""
         return len(self._live)
 
     async def execute(self, request: ExecuteRequest, graph: Graph) -> AsyncGenerator[ExecutionEvent, None]:
-        """Start a run, or follow the one of that id, whoever runs it. Closing the iterator stops nothing.
+        """Start a run, or follow the run of that id in any process. Closing the iterator does not stop the run.
 
         Raises:
             Conflict: the run of that id has another plan.
@@ -108,12 +108,12 @@ class DurableLane:
             yield event
 
     async def follow(self, request: ExecuteRequest, refused: Conflict) -> AsyncGenerator[ExecutionEvent, None]:
-        """Follow the run of that id, where there is one with this plan; nothing is started.
+        """Follow the run of that id, if there is one with this plan. Starts nothing.
 
-        A key that was changed, or a signature that has run out, does not stop what was begun with it.
+        A run that was started with a valid signature continues after the key has changed or the signature has expired.
 
         Raises:
-            Conflict: there is none (``refused``), or it has another plan.
+            Conflict: there is no such run (``refused``), or it has another plan.
         """
         if await self._store.execution(request.run_id) is None:
             raise refused
@@ -121,13 +121,13 @@ class DurableLane:
             yield event
 
     async def cancel(self, run_id: str) -> ExecutionState:
-        """Start no further call of a run, whoever runs it.
+        """Start no further call of a run, in any process.
 
-        No call that may change something is begun once this returns. An owner that has to hear of it in another process
-        may begin a read until then, for at most a tenth of a lease.
+        Once this returns, no call that may change something is started. An owner in another process may start reads
+        until it notices the cancellation, for at most a tenth of a lease.
 
         Raises:
-            NotFound: the run was never begun, and from now on cannot be: a request for it may still be under way.
+            NotFound: there is no such run. It cannot be started later either, even if a request for it is on its way.
         """
         if await self._store.execution(run_id) is None and await self._store.forbid(run_id):
             raise NotFound(f"There is no durable execution {run_id}, and there will be none.")
@@ -137,12 +137,12 @@ class DurableLane:
         return ExecutionState.model_validate({"run_id": run_id, "status": execution.status})
 
     async def resolve(self, run_id: str, step_id: str, request: ResolveRequest) -> ExecutionState:
-        """Settle a call in doubt. When it was the last one, the run goes on.
+        """Settle a call in doubt. After the last one, the run continues.
 
         Raises:
             NotFound: there is no such run or step.
-            Conflict: the call is not in doubt, or its run still goes on.
-            ValidationFailed: the step is a `foreach` and the item is not said, or the other way round.
+            Conflict: the call is not in doubt, or its run is still active.
+            ValidationFailed: the step is a `foreach` and the item is missing, or the other way round.
         """
         execution = await self._stored(run_id)
         step = execution.request.compiled.plan.step(step_id)
@@ -156,14 +156,14 @@ class DurableLane:
                 raise Conflict(f"Run {run_id} has gone on meanwhile and is {now.status}; look at its doubts again.")
             calls = await self._store.calls(run_id)
             unknown = key not in calls or calls[key].result is None
-            # Without any doubt left it was the last one, and the process that was told died before it could go on.
+            # No doubt is left: the last one was settled, but that process died before it continued the run.
             if unknown and open_doubts(execution, calls):
                 raise Conflict(f"The call {key} of run {run_id} is not in doubt.")
         _log.info("settled", run=run_id, call=key, outcome=request.outcome)
         return await self._go_on(execution)
 
     async def _go_on(self, execution: Execution) -> ExecutionState:
-        """Set a run running again whose last doubt was settled; else say which are left."""
+        """Continue a run if its last doubt is settled; otherwise return the doubts that are left."""
         left = open_doubts(execution, await self._store.calls(execution.run_id))
         if left:
             return ExecutionState(run_id=execution.run_id, status="in_doubt", doubts=left)
@@ -174,7 +174,7 @@ class DurableLane:
         return ExecutionState(run_id=execution.run_id, status="running")
 
     def _launch(self, request: ExecuteRequest, work: Callable[[Live], Coroutine[Any, Any, None]]) -> Live:
-        self._cancel_live(request.run_id)  # one that this process had lost, and has not heard of it yet
+        self._cancel_live(request.run_id)  # an earlier run of this id that another process took over unnoticed
         live = self._live[request.run_id] = Live(request)
         self._failed.discard(request.run_id)
         self._metrics.active.inc()
@@ -184,7 +184,7 @@ class DurableLane:
         return live
 
     def _ended(self, live: Live, task: asyncio.Task[None]) -> None:
-        """A run that ended by an error is still this process's own, and taken over by it like an orphan."""
+        """Clean up after a run. If an error ended it, this process still owns it and takes it over like an orphan."""
         self._tasks.discard(task)
         self._metrics.active.dec()
         if self._live.get(live.request.run_id) is live:
@@ -210,8 +210,8 @@ class DurableLane:
             await self._drive(live, graph, ticket, {}, self._adapter)
 
     async def _continue(self, execution: Execution, ticket: Ticket, live: Live) -> None:
-        """Go on with a run that this process has taken over, or set running again."""
-        # Asked once more: a cancellation may have come after it was taken, and before it was known here to be running.
+        """Continue a run that this process has taken over or reopened."""
+        # Read again: a cancellation may have come after the takeover, but before the run was registered as live.
         stored = await self._stored(execution.run_id)
         live.cancelled |= stored.cancel_requested
         known = await restored(await self._store.calls(execution.run_id), self._store)
@@ -241,7 +241,7 @@ class DurableLane:
             _log.warning("another process has taken this run over", run=request.run_id)
 
     async def _follow_stored(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
-        """Follow a run of another process through the ledger, until it ends or this process takes it over."""
+        """Follow a run of another process by polling the ledger, until it ends or this process takes it over."""
         while True:
             execution = await self._stored(request.run_id)
             if execution.plan_id != request.compiled.plan.id:
@@ -260,7 +260,7 @@ class DurableLane:
             await asyncio.sleep(_POLL_S)
 
     async def _look_after_orphans(self) -> None:
-        """Take over what dead processes left behind, stop what others cancelled or took over, forget what is old."""
+        """Take over runs of dead processes, stop runs that others cancelled or took over, and delete old runs."""
         clock = asyncio.get_running_loop().time
         forget_at = clock()
         while True:
@@ -273,7 +273,7 @@ class DurableLane:
                     forget_at = clock() + (0 if more else _FORGET_EVERY_S)
             except ServiceError as error:
                 _log.warning("orphans cannot be looked for", why=error.detail)
-            except Exception as error:  # noqa: BLE001 - runs without anybody to take them over would be lost
+            except Exception as error:  # noqa: BLE001 - orphaned runs would be lost if this loop ended
                 _log.error("bug", exc_info=error)
             await asyncio.sleep(self._membership.lease_s / 10)
 
@@ -303,18 +303,18 @@ def _other_plan(request: ExecuteRequest) -> Conflict:
 
 
 class _Refusing:
-    """The adapter of a run that has brought down one process after another: it sends nothing any more."""
+    """The adapter of a run that was given up after several processes died running it. Sends nothing."""
 
     def __init__(self, adapter: Caller, takeovers: int) -> None:
         self._adapter = adapter
         self._message = f"the run was given up after its process had died {takeovers} times"
 
     def preview(self, call: Call) -> RequestRecord:
-        """As the adapter does."""
+        """The same as the wrapped adapter."""
         return self._adapter.preview(call)
 
     async def call(self, call: Call) -> CallResult:
-        """Refuse. What a former process may have sent is in doubt, also where it could have been sent again."""
+        """Refuse. A call that a former process may have sent is in doubt, even if it could be resent."""
         if call.resent:
             return parked(self._adapter, call, self._message)
         return CallResult(Failed(reason="refused", message=f"not sent: {self._message}"), None, 0)

@@ -1,4 +1,4 @@
-"""Which step waits for which. Built once per run in time linear in steps and references."""
+"""The dependency graph of a plan. Built once per run, in time linear in the number of steps and references."""
 
 import math
 from collections import defaultdict
@@ -8,7 +8,7 @@ from services.contracts.plan import Plan, Step, dependencies, step_references
 
 
 class NotAGraph(ValueError):
-    """The plan refers to a step it does not have, or to itself in a circle. The message names the steps."""
+    """The plan refers to a missing step or has a cycle. The message names the steps."""
 
 
 class Graph:
@@ -23,12 +23,12 @@ class Graph:
         self.dependants: dict[str, list[str]] = defaultdict(list)
         self.waiting = {step.id: 0 for step in plan.steps}
         self.items = _items_wanted(plan)
-        """How many items of a step's list the plan looks at; not for steps of which it may want all."""
+        """How many items of a step's list the plan uses, by step. Steps whose whole list may be used are left out."""
         self._values = {step.id: frozenset(ref.step for ref in step_references(step)) for step in plan.steps}
         for step in plan.steps:
             self._connect(step)
         self.order = self._ordered()
-        """The steps' ids, each after those that it depends on."""
+        """The step ids in topological order."""
 
     def _connect(self, step: Step) -> None:
         for needed in dependencies(step):
@@ -40,7 +40,7 @@ class Graph:
     def _ordered(self) -> tuple[str, ...]:
         waiting = dict(self.waiting)
         order = [step for step, count in waiting.items() if count == 0]
-        for done in order:  # it grows meanwhile
+        for done in order:  # the loop appends to it
             for dependant in self.dependants.get(done, ()):
                 waiting[dependant] -= 1
                 if waiting[dependant] == 0:
@@ -50,12 +50,12 @@ class Graph:
         return tuple(order)
 
     def needs_value(self, step: str, needed: str) -> bool:
-        """Whether ``step`` refers to the output of ``needed``, and does not merely come after it."""
+        """Whether ``step`` uses the output of ``needed``, rather than only running after it."""
         return needed in self._values[step]
 
 
 def _items_wanted(plan: Plan) -> dict[str, int]:
-    """``var1.items[0].id`` wants one item of the list of ``var1``; any path without an index may want all of them."""
+    """``var1.items[0].id`` needs one item of ``var1``'s list. A path without an index may need all items."""
     mapped = {step.id for step in plan.steps if step.foreach is not None}
     wanted: dict[str, float] = {}
     references = [ref for step in plan.steps for ref in step_references(step)]

@@ -32,8 +32,8 @@ def _service(request: Request) -> ExecutorService:
 async def execute(request: Request, body: ExecuteRequest) -> NdjsonResponse:
     """Run a plan and stream what happens.
 
-    A plan of safe reads is cancelled when the caller hangs up. One that may change something goes on; asking again with
-    the same `run_id` follows it from its beginning.
+    A plan of safe reads is cancelled when the caller disconnects. A plan that may change something continues; a further
+    request with the same `run_id` follows it from its beginning.
     """
     return NdjsonResponse(_service(request).execute(body))
 
@@ -42,26 +42,26 @@ async def execute(request: Request, body: ExecuteRequest) -> NdjsonResponse:
 async def preview(request: Request, body: PreviewRequest) -> PreviewResponse:
     """The requests of the steps that may change something or wait for an approval. None of them is sent.
 
-    With `reads`, those that feed them are made, so that the requests are shown with what they gave.
+    With `reads`, the reads that feed these steps are made, and the requests are shown with their values.
     """
     return await _service(request).preview(body)
 
 
 @router.post("/executions/{run_id}:cancel", summary="Start no further call of a run")
 async def cancel(request: Request, run_id: Id) -> ExecutionState:
-    """Calls in flight are waited for, since they may have an effect. A run that has ended stays as it is."""
+    """Calls in flight are awaited, since they may have an effect. A run that has ended stays as it is."""
     return await _service(request).cancel(run_id)
 
 
 @router.post("/executions/{run_id}/steps/{step}:resolve", summary="Settle a call in doubt")
 async def resolve(request: Request, run_id: Id, step: Id, body: ResolveRequest) -> ExecutionState:
-    """Say what became of it. When the last one is settled, the run goes on."""
+    """Record the outcome of the call. When the last call in doubt is settled, the run continues."""
     return await _service(request).resolve(run_id, step, body)
 
 
 @router.delete("/executions/{run_id}", summary="Forget a run", status_code=status.HTTP_204_NO_CONTENT)
 async def forget(request: Request, run_id: Id) -> None:
-    """Deletes what it asked for, its calls and its result; 409 where it is not over. Its id stays taken for a while."""
+    """Deletes its request, its calls and its result; 409 if it is not over. Its id stays reserved for a while."""
     await _service(request).forget(run_id)
 
 
@@ -79,11 +79,11 @@ async def executor_status(request: Request) -> ExecutorStatus:
 
 @router.get("/credentials", summary="Which secrets are configured?")
 async def credentials(request: Request, tenant: Tenant | None = None) -> Credentials:
-    """The names of those that this tenant may use; without one, of those that everybody may."""
+    """The names of the secrets that this tenant may use; without a tenant, of those that every tenant may use."""
     return _service(request).credentials(tenant)
 
 
 @router.post("/credentials:test", summary="Try an API's credentials")
 async def test_credentials(request: Request, body: SecretTestRequest) -> SecretTest:
-    """What comes of presenting them, without their values; an OAuth2 token is fetched. With `send`, of one call."""
+    """The result of presenting them, without their values. Fetches an OAuth2 token. With `send`, one call is made."""
     return await _service(request).test_secret(body)

@@ -1,8 +1,8 @@
-"""The effects ledger: what was sent is written down before it is sent.
+"""The effects ledger, a write-ahead log: each mutating call is recorded before it is sent.
 
-One writer task commits whatever has gathered since its last commit in one transaction, so a commit is shared by all
-calls of all runs that wait for it. The order of operations is kept: an outcome is never on disk later than the sending
-of a call that was built from it. That is why nobody has to wait for outcomes, only for sendings and conclusions.
+One writer task commits all queued operations in one transaction, so all waiting calls of all runs share a commit
+(group commit). The order of operations is kept: an outcome is on disk before, or together with, the sending of a call
+that was built from it. So callers wait only for sendings and conclusions, never for outcomes.
 """
 
 import asyncio
@@ -47,14 +47,14 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 
 
 class Fenced(Exception):
-    """Another process has taken the execution over: this one must not do anything more for it."""
+    """Another process has taken the execution over. This process must do nothing more for it."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """An operation in the queue, or none, to hear when those before it are written.
+    """An operation in the queue. None marks a flush, which only waits for the operations before it.
 
-    ``written`` where somebody waits; it raises why the operation was not written.
+    ``written`` is set if a caller waits. It raises the reason if the operation was not written.
     """
 
     operation: Operation | None
@@ -62,9 +62,9 @@ class _Entry:
 
 
 class Ledger:
-    """Writes in batches, in order. ``on_cancel`` is called with the id of a run that somebody wants cancelled.
+    """Writes in batches, in order. Calls ``on_cancel`` with the id of each run whose cancellation is requested.
 
-    A database that is full, away or busy loses nothing: the batch is tried again until it is written. Meanwhile no
+    Nothing is lost if the database is full, unavailable or busy: the batch is retried until it is written. Meanwhile no
     mutating call is sent.
     """
 
@@ -75,7 +75,7 @@ class Ledger:
         self._urgent = asyncio.Event()
 
     async def admit(self, ticket: Ticket, request: ExecuteRequest) -> bool:
-        """Write a new execution down. False where there is one of that id already."""
+        """Record a new execution. Returns False if one of that id exists already."""
         try:
             await self._wait(Admission(ticket, request, traceparent()))
         except Fenced:
@@ -83,23 +83,23 @@ class Ledger:
         return True
 
     async def sending(self, sending: Sending) -> None:
-        """Write down that a call is about to be sent; it may be sent once this returns. Raises Fenced and NotBegun."""
+        """Record that a call is about to be sent. It may be sent once this returns. Raises Fenced and NotBegun."""
         await self._wait(sending)
 
     def outcome(self, ticket: Ticket, key: str, state: CallState, result: CallResult, *, sent: bool) -> None:
-        """Write down what came of a call, soon."""
+        """Queue the outcome of a call; does not wait until it is written."""
         self._put(_Entry(Outcome(ticket, key, state, result, sent), None))
 
     def keep(self, value: LargeValue) -> None:
-        """Write a large value down, soon."""
+        """Queue a large value; does not wait until it is written."""
         self._put(_Entry(value, None))
 
     async def conclude(self, ticket: Ticket, finished: ExecutionFinished) -> None:
-        """Write down how an execution ended, and all that came before it. Raises Fenced."""
+        """Record how an execution ended, after everything queued before it. Raises Fenced."""
         await self._wait(Conclusion(ticket, finished))
 
     async def flush(self) -> None:
-        """Wait until everything handed in so far is written."""
+        """Wait until everything queued so far is written."""
         await self._wait(None)
 
     async def write_forever(self) -> None:
@@ -118,7 +118,7 @@ class Ledger:
                 _log.warning("the ledger cannot be written", why=error.detail, waiting=len(self._queue))
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            except Exception as error:  # noqa: BLE001 - without a writer all runs would wait for ever
+            except Exception as error:  # noqa: BLE001 - without a writer all runs would wait forever
                 _log.error("bug", exc_info=error)
                 _fail(batch, error)
             else:
@@ -128,14 +128,14 @@ class Ledger:
                     self._on_cancel(run_id)
 
     async def _linger(self) -> None:
-        """Outcomes alone can wait a little: the next sending, which nearly always follows, then shares their commit."""
+        """Delay a batch of outcomes a little: the next sending usually follows at once and then shares the commit."""
         if not self._urgent.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LINGER_S):
                     await self._urgent.wait()
 
     def _next_batch(self) -> list[_Entry]:
-        """What to write next. Nobody needs the sending of a call written whose caller has given up waiting."""
+        """The next batch to write. Drops operations whose caller has stopped waiting."""
         batch = [self._queue.popleft() for _ in range(min(_MAX_BATCH, len(self._queue)))]
         if not self._queue:
             self._wake.clear()
@@ -166,7 +166,7 @@ def _tell(batch: list[_Entry], standing: Standing) -> None:
 
 
 def _refusal(operation: Operation | None, standing: Standing) -> Fenced | NotBegun | None:
-    """Why an operation was not written. A conclusion may have been before, by a commit of which nobody heard."""
+    """Why an operation was not written, or None. A conclusion may be written already, by an unacknowledged commit."""
     if operation is None or isinstance(operation, LargeValue):
         return None
     concluded = isinstance(operation, Conclusion) and operation.ticket in standing.ended
@@ -184,14 +184,14 @@ def _fail(batch: list[_Entry], error: Exception) -> None:
 
 
 class LedgerAdapter:
-    """An :class:`~executor_svc.models.Adapter` that writes every call of one run into the ledger.
+    """An :class:`~executor_svc.models.Adapter` that records every call of one run in the ledger.
 
     Args:
-        adapter: makes the calls, and shows those that it must not make.
-        ledger: where they are written down.
+        adapter: makes the calls, and previews those that must not be made.
+        ledger: where the calls are recorded.
         ticket: the right to run this execution.
-        known: what earlier owners of the run left in the ledger.
-        shelf: where large outputs are kept.
+        known: the calls of the run's earlier owners, from the ledger.
+        shelf: where large outputs are stored.
     """
 
     def __init__(
@@ -200,11 +200,11 @@ class LedgerAdapter:
         self._adapter, self._ledger, self._ticket, self._known, self._shelf = adapter, ledger, ticket, known, shelf
 
     async def call(self, call: Call) -> CallResult:
-        """Make a call, unless the ledger knows what came of it, or that it may have been made.
+        """Make a call, unless the ledger holds its outcome or it must not be repeated.
 
         Raises:
             Fenced: another process has taken the execution over.
-            NotBegun: the run was cancelled before this call was written down.
+            NotBegun: the run was cancelled before this call was recorded.
         """
         key = call.key.removeprefix(f"{self._ticket.run_id}/")
         known = self._known.get(key)
@@ -215,7 +215,7 @@ class LedgerAdapter:
         digest = content_hash(dict(call.arguments))
         if known is not None and (doubt := _doubt(call, known, digest)):
             result = parked(self._adapter, call, doubt)
-            if known.digest != digest:  # it was another request that went out, and nobody knows which
+            if known.digest != digest:  # another request was sent, and it is unknown which
                 result = replace(result, request=None)
             return self._written(key, result, sent=True)
         try:
@@ -238,7 +238,7 @@ class LedgerAdapter:
 
 
 def parked(adapter: Previewer, call: Call, doubt: str) -> CallResult:
-    """In doubt, with the request that a former process made: somebody has to find out what became of it."""
+    """A result in doubt, with the request that a former process made. A person has to find out its outcome."""
     try:
         request = adapter.preview(call)
     except Unpreviewable:
@@ -247,7 +247,7 @@ def parked(adapter: Previewer, call: Call, doubt: str) -> CallResult:
 
 
 def _doubt(call: Call, known: KnownCall, digest: str) -> str:
-    """Why a call that an earlier owner had begun must not be made again; nothing if it may."""
+    """Why a call that an earlier owner started must not be repeated; empty if it may be."""
     if known.state is not CallState.SENT:
         return "whether it took effect was not known before either"
     if not call.api.resendable:
@@ -258,7 +258,7 @@ def _doubt(call: Call, known: KnownCall, digest: str) -> str:
 
 
 async def restored(known: dict[str, KnownCall], store: LedgerStore) -> dict[str, KnownCall]:
-    """The same with large outputs put back in full."""
+    """The calls with large outputs loaded in full."""
     return {key: replace(call, result=await _whole(call.result, store)) for key, call in known.items()}
 
 

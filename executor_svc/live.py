@@ -1,4 +1,4 @@
-"""A durable run of this process, as those who follow it see it; and the gate its calls go through."""
+"""A durable run of this process as its followers see it, and the gate that its calls pass through."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -12,12 +12,12 @@ from services.errors import ServiceError
 
 @dataclass(eq=False, slots=True)
 class Live:
-    """What happened so far, for those who follow.
+    """A run in this process and its events so far, for its followers.
 
     Attributes:
-        request: what is run.
-        run: the run once it has begun.
-        problem: why it could not begin.
+        request: the request that is run.
+        run: the run; None until it starts.
+        problem: why it could not start.
     """
 
     request: ExecuteRequest
@@ -30,11 +30,11 @@ class Live:
 
     @property
     def finished(self) -> bool:
-        """Whether the last word was said. A run that another process took over ends without it."""
+        """Whether the final event was published. A run that another process took over ends without it."""
         return bool(self._events) and isinstance(self._events[-1], ExecutionFinished)
 
     def begin(self, run: Run) -> None:
-        """The run begins; it may have been cancelled before."""
+        """Start the run. If it was cancelled before, cancel it at once."""
         self.run = run
         if self.cancelled:
             run.cancel()
@@ -46,17 +46,17 @@ class Live:
             self.run.cancel()
 
     def publish(self, event: ExecutionEvent) -> None:
-        """Let everybody know."""
+        """Add an event and wake the followers."""
         self._events.append(event)
         self._wake()
 
     def end(self) -> None:
-        """Nothing more will happen in this process."""
+        """Mark that no more events follow in this process, and wake the followers."""
         self._ended = True
         self._wake()
 
     async def follow(self) -> AsyncGenerator[ExecutionEvent, None]:
-        """Everything from the beginning, then as it happens. Raises the problem that kept the run from beginning."""
+        """Yield all events from the beginning, then new ones. Raises ``problem`` if the run could not start."""
         seen = 0
         while True:
             changed = self._changed
@@ -70,16 +70,16 @@ class Live:
             raise self.problem
 
     def _wake(self) -> None:
-        """Wake all who wait; those who come later wait for the next change."""
+        """Wake all waiting followers. Later ones wait for the next change."""
         self._changed.set()
         self._changed = asyncio.Event()
 
 
 class Gate:
-    """Lets calls through until it is closed: those in flight end, later ones wait for ever.
+    """Lets calls through until it is closed. Then calls in flight end, and later ones wait forever.
 
-    So a process that stops leaves nothing half done behind: whatever was sent has its outcome in the ledger. It stands
-    before the ledger, too: what was written down as sent and then held back would be in doubt.
+    So a process that shuts down leaves no call half done: each call that was sent has its outcome in the ledger. Calls
+    pass the gate before they are recorded: a call recorded as sent and then blocked would be in doubt.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Gate:
         self._idle = asyncio.Event()
 
     def before(self, adapter: Adapter) -> Adapter:
-        """An adapter with this gate before it."""
+        """An adapter whose calls pass through this gate first."""
         return _Gated(self, adapter)
 
     async def call(self, adapter: Adapter, call: Call) -> CallResult:
@@ -104,7 +104,7 @@ class Gate:
                 self._idle.set()
 
     async def close(self, grace_s: float) -> None:
-        """Let no further call through, and wait for those in flight, for so many seconds at most."""
+        """Let no further call through. Wait at most ``grace_s`` seconds for the calls in flight."""
         self._closed = True
         if self._in_flight:
             self._idle.clear()
@@ -112,7 +112,7 @@ class Gate:
                 async with asyncio.timeout(grace_s):
                     await self._idle.wait()
             except TimeoutError:
-                pass  # what is cut off now is found in the ledger, as after a crash
+                pass  # calls that are cut off now are handled from the ledger, as after a crash
 
 
 @dataclass(frozen=True, slots=True)

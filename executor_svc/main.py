@@ -25,7 +25,7 @@ def create_app(settings: ExecutorSettings | None = None, *, transports: None = N
     """Build the executor. It calls no other service, so it needs no transports.
 
     Raises:
-        SecretsUnreadable: when the app starts, if the configured secrets cannot be read.
+        SecretsUnreadable: at start-up, if the configured secrets cannot be read.
     """
     settings = settings or ExecutorSettings()
 
@@ -50,7 +50,7 @@ def create_app(settings: ExecutorSettings | None = None, *, transports: None = N
 async def open_executor(
     settings: ExecutorSettings, registry: CollectorRegistry
 ) -> AsyncIterator[tuple[ExecutorService, AsyncEngine]]:
-    """The executor without its routes, and its database; closed at the end.
+    """Open the executor's service and its database, without routes. Both are closed at the end.
 
     Raises:
         SecretsUnreadable: the configured secrets cannot be read.

@@ -1,9 +1,10 @@
-"""Keeps secrets out of what upstreams say: they echo headers, URLs and bodies, encoded one way or another.
+"""Masks secrets in answers. Upstreams echo headers, URLs and bodies, in various encodings.
 
-This guards against echoes, not against malice: an upstream that was sent a secret can always say it in some other way.
+This protects against echoes, not against malicious upstreams: one that received a secret can always encode it in
+another way.
 
-What is masked tells whoever reads it that a secret stood there. So the answer of a call is masked only with what that
-very call presented, and only where the whole of it stands: a part that is right must look like one that is wrong.
+A mask tells the reader that a secret was in this place. So an answer is masked only with the secrets that its own call
+presented, and only where a whole secret occurs. Masking parts would confirm a partly correct guess.
 """
 
 import base64
@@ -20,12 +21,12 @@ from pydantic import JsonValue
 
 MASK: Final = "***"
 MIN_SECRET_CHARS: Final = 6
-"""Shorter secrets are refused: to mask them in what an upstream echoes would garble ordinary text."""
+"""Shorter secrets are refused, because masking them would garble ordinary text."""
 _PIECE: Final = 65_536
-"""Characters looked at in one go, so that other threads get their turn."""
+"""Characters searched at a time, so that other threads can run in between."""
 _MARGIN_STEP: Final = 1_024
 _DEEPEST_ESCAPE: Final = 64
-"""Backslashes that one stands for where a JSON text lies in a JSON text, six deep."""
+"""Backslashes that represent one backslash in JSON text nested six levels deep in JSON text."""
 
 
 class Masker:
@@ -39,15 +40,15 @@ class Masker:
         return self._forms.masked(text)
 
     def cut_text(self, text: str) -> str:
-        """The same for a text that was cut off somewhere, cut further back: no part of a secret stands at its end.
+        """The masked text of a truncated text, cut further back so that it cannot end with a part of a secret.
 
-        How far depends on the secrets alone, in steps of 1,024 characters, never on what the text says.
+        The number of characters cut is a multiple of 1,024. It depends only on the secrets, never on the text.
         """
         masked = self.text(text)
         return masked[: max(0, len(masked) - self._forms.margin)]
 
     def json(self, value: JsonValue) -> JsonValue:
-        """The value with secrets masked in every string and member name; the very same object where it holds none."""
+        """The value with secrets masked in every string and member name; the same object if it holds none."""
         return self._json(value) if self._forms.all else value
 
     def _json(self, value: JsonValue) -> JsonValue:
@@ -68,16 +69,17 @@ class Masker:
 
 @lru_cache(maxsize=256)
 def masker_of(secrets: frozenset[str]) -> Masker:
-    """A masker for what one call presented; kept, since nearly every call presents what another one did."""
+    """A masker for the secrets that one call presented. Cached, since most calls present the same secrets."""
     return Masker(secrets)
 
 
 class _Forms:
-    """Texts to be masked, and one pattern for all of them.
+    """The texts to mask, and one pattern for all of them.
 
     Attributes:
         all: the texts.
-        margin: characters that the longest of them may take, escaped as often as may be, in steps; 0: there is none.
+        margin: the most characters that one of them can match with repeated escaping, rounded up to a multiple of
+            1,024; 0 if there are no texts.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -85,7 +87,7 @@ class _Forms:
         self._shortest = min(map(len, self.all), default=0)
         longest = max(map(_longest, self.all), default=0)
         self.margin = -(-longest // _MARGIN_STEP) * _MARGIN_STEP
-        # The longest first, grouped by how they begin: as a flat list it would be far slower.
+        # The longest first, grouped by their beginning: a flat list of alternatives is far slower.
         ordered = sorted(self.all, key=lambda text: (_beginning(text), -len(text)))
         groups = (
             (start, [_pattern(text[len(start) :]) for text in same]) for start, same in groupby(ordered, _beginning)
@@ -98,7 +100,7 @@ class _Forms:
         return self._pattern.sub(MASK, text) if len(text) <= _PIECE else self._in_pieces(text)
 
     def _in_pieces(self, text: str) -> str:
-        """The same for a long text: one piece after the other, with what begins in one and ends in the next."""
+        """Mask a long text in pieces, including matches that cross the border between two pieces."""
         parts, kept, start = list[str](), 0, 0
         while start < len(text):
             end = start + _PIECE
@@ -112,7 +114,7 @@ class _Forms:
 
 
 def forms(secret: str) -> set[str]:
-    """A secret as it may turn up: as it is, in URLs, JSON, HTML, base64 and hexadecimal digits."""
+    """The forms in which a secret may appear: as it is, in URLs, JSON, HTML, base64 and hexadecimal digits."""
     pointer = secret.replace("~", "~0").replace("/", "~1")  # RFC 6901: the path of a violation
     as_text = {secret, pointer, unquote_plus(secret), *_in_html(secret)}
     escaped = {secret, *_in_urls(secret), *_in_json(secret)}
@@ -122,29 +124,29 @@ def forms(secret: str) -> set[str]:
 
 
 def _beginning(form: str) -> str:
-    """Its first character, or all backslashes it begins with."""
+    """The first character of a form, or all backslashes that it begins with."""
     return form[: len(form) - len(form.lstrip("\\"))] or form[0]
 
 
 def _longest(form: str) -> int:
-    """How many characters of a text :func:`_pattern` may match; of a run of backslashes as many as make sense."""
+    """The most characters that :func:`_pattern` may match. Runs of backslashes count up to a sensible limit."""
     return len(form) + 8 * form.count("%") + _DEEPEST_ESCAPE * form.count("\\")
 
 
 def _pattern(form: str) -> str:
-    """The form, escaped again and again: a URL in a URL, a JSON text in a JSON text, as debugging pages show them."""
-    backslashes = r"(?<!\\)\\++"  # looked at once for each run of them, however long
+    """A pattern for the form escaped any number of times: a URL in a URL, or JSON in JSON, as debug pages show them."""
+    backslashes = r"(?<!\\)\\++"  # each run of backslashes is tried only once, whatever its length
     return re.sub(r"(?:\\\\)+", lambda _: backslashes, re.escape(form)).replace("%", "%(?:25){0,4}")
 
 
 def _in_urls(text: str) -> list[str]:
-    """Percent-encoded, as different encoders do it: which characters they leave, and the case of the digits."""
+    """Percent-encoded forms. Encoders differ in the characters that they leave, and in the case of the digits."""
     upper = [quote(text, safe=left) for left in ("", "/", "*", "!'()*", ";,/?:@&=+$!*'()#")] + [quote_plus(text)]
     return upper + [re.sub("%[0-9A-F]{2}", lambda digits: digits[0].lower(), form) for form in upper]
 
 
 def _in_json(text: str) -> list[str]:
-    """In JSON strings, with or without what lies beyond ASCII; some encoders escape the slash and `<>&'` too."""
+    """JSON string forms, with and without escaping of non-ASCII. Some encoders escape the slash and `<>&'`, too."""
     found: set[str] = set()
     for ascii_only in (True, False):
         plain = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
@@ -161,7 +163,7 @@ def _in_html(text: str) -> list[str]:
 
 
 def _in_digits(content: bytes) -> list[str]:
-    """In hexadecimal digits, and in base64 of any text that holds it: the digits that no neighbour has a part in."""
+    """Hexadecimal and base64 forms. Base64 of a longer text is matched by the digits that encode only the secret."""
     found = [content.hex(), content.hex().upper()]
     for offset, mixed in ((0, 0), (1, 2), (2, 3)):
         digits = base64.b64encode(b"\0" * offset + content).decode()[mixed : (offset + len(content)) * 8 // 6]

@@ -1,4 +1,4 @@
-"""What the executor counts. Providers come from imported documents: only the first hundred get their own label."""
+"""The executor's metrics. Providers come from imported documents, so only the first hundred get their own label."""
 
 from typing import Final
 
@@ -42,11 +42,11 @@ class ExecutorMetrics:
         )
 
     def upstream(self, event: str) -> None:
-        """Count what an adapter reports of upstream hosts."""
+        """Count an event of an upstream host that an adapter reports."""
         self._upstreams.labels(event).inc()
 
     def event(self, event: ExecutionEvent, compiled: CompiledPlan) -> None:
-        """Count what has ended."""
+        """Count finished steps and runs."""
         if isinstance(event, StepFinished):
             self._step(event.record, compiled.apis[event.record.api].provider)
         elif isinstance(event, ExecutionFinished):
@@ -61,7 +61,7 @@ class ExecutorMetrics:
             self._seconds.labels(label).observe(record.duration_ms / 1000)
 
     def abandoned(self) -> None:
-        """Count a run whose caller went away."""
+        """Count a run whose caller disconnected."""
         self._runs.labels("cancelled").inc()
 
     def _label(self, provider: str) -> str:

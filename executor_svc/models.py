@@ -1,4 +1,4 @@
-"""What the runner and an adapter say to each other."""
+"""The interface between the runner, adapters and the ledger."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,9 +13,9 @@ from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Failed, InDoubt, RequestRecord, Succeeded
 
 MAX_LOOP_VALUES = 200_000
-"""Values in the arguments of all calls of a `foreach`: all of them are put together at once."""
+"""Limit on the values in the arguments of all calls of a `foreach`, which are built at once."""
 COMPARISONS = 4
-"""How often what one call takes over may be compared: that is sooner done than sent."""
+"""Conditions may compare this multiple of `taken_bytes`, since comparing is cheaper than sending."""
 
 CallOutcome = Succeeded | Failed | InDoubt
 
@@ -26,14 +26,14 @@ class Call:
 
     Attributes:
         api: the operation.
-        arguments: values by parameter name; shared with other steps, so never to be changed.
-        key: identifies this call within all runs (run, step, item): equal for every attempt at it, and after a crash.
+        arguments: values by parameter name; shared with other steps, so they must not be changed.
+        key: identifies this call among all runs (run, step, item). It is the same for every attempt, and after a crash.
         deadline: reading of the event loop's clock, in seconds, after which nobody waits for the answer.
-        items: of how many items of a list use is made; None: perhaps of all.
-        resent: whether a former process may have sent it: then only a success is certain, everything else is in doubt.
-        tenant: for whom it is made; None: nobody said, and only what everybody may use is presented.
+        items: how many items of a list the plan uses; None if it may use all.
+        resent: whether a former process may have sent it. Then any result but a success is in doubt.
+        tenant: the tenant that it is made for; None if unknown. Then it may use only secrets without a tenant list.
         pages_anywhere: whether the next page of a list may have another path of the same origin.
-        taken_bytes: how much of the arguments are values that others answered, as JSON.
+        taken_bytes: size of the values in the arguments that are copied from other answers, in bytes of JSON.
     """
 
     api: Api
@@ -49,17 +49,17 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What came of a call.
+    """The result of a call.
 
     Attributes:
         outcome: success, failure or doubt.
-        request: as it went out, masked; None where none could be built.
-        attempts: how often it was sent, tried or done.
+        request: the request as sent, masked; None if none could be built.
+        attempts: how often it was sent or tried.
         pages: how many pages of a list were fetched.
-        more: whether the list goes on beyond them.
+        more: whether the list continues after these pages.
         violations: where the answer breaks the API's response schema.
-        recovered: whether all this was read from the ledger after a crash.
-        secrets: the names of the secrets that it presented, or was about to.
+        recovered: whether the result was read from the ledger after a crash.
+        secrets: the names of the secrets that it presented, or was about to present.
     """
 
     outcome: CallOutcome
@@ -73,18 +73,18 @@ class CallResult:
 
 
 class Unpreviewable(ValueError):
-    """No request can be built for a call. The message says why; it is masked."""
+    """No request can be built for a call. The message says why and is masked."""
 
 
 class NotBegun(Exception):
-    """The run was cancelled before this call was written down: it was not sent, and will not be."""
+    """The run was cancelled before this call was recorded. It was not sent and will not be."""
 
 
 class Adapter(Protocol):
-    """Makes calls. Everything an upstream can do is an outcome; an exception is a bug in the adapter."""
+    """Makes calls. Everything that an upstream does is an outcome; an exception is a bug in the adapter."""
 
     async def call(self, call: Call) -> CallResult:
-        """Make one call, and return before its deadline. Raises NotBegun where its run was cancelled before."""
+        """Make one call, and return before its deadline. Raises NotBegun if its run was cancelled before."""
         ...
 
 
@@ -101,18 +101,18 @@ class Previewer(Protocol):
 
 
 class Caller(Adapter, Previewer, Protocol):
-    """Makes calls, and can show them without making them."""
+    """Makes calls and can preview them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForTenant:
-    """A :class:`Caller` all of whose calls are made for one tenant."""
+    """A :class:`Caller` that makes all calls for one tenant."""
 
     caller: Caller
     tenant: str
 
     async def call(self, call: Call) -> CallResult:
-        """Make one call with what this tenant may use."""
+        """Make one call with the secrets that this tenant may use."""
         return await self.caller.call(replace(call, tenant=self.tenant))
 
     def preview(self, call: Call) -> RequestRecord:
@@ -122,10 +122,10 @@ class ForTenant:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of one run. ``run_s`` and ``step_s`` are seconds; ``items`` bounds the elements of a `foreach`.
+    """The limits of one run. ``run_s`` and ``step_s`` are in seconds; ``items`` bounds the elements of a `foreach`.
 
-    ``taken_bytes`` bounds what one call takes over of what others answered, and all calls together that are shown to be
-    approved.
+    ``taken_bytes`` bounds the values that one call copies from other answers. It is also the bound for all calls
+    together that are shown for approval.
     """
 
     run_s: float
@@ -135,24 +135,24 @@ class Limits:
 
     @classmethod
     def of(cls, request: ExecuteRequest, settings: ExecutorSettings) -> Self:
-        """What the request asks for and the operator allows."""
+        """The limits from the request and the settings."""
         step_ms = request.step_deadline_ms or settings.step_deadline_ms
         return cls(request.deadline_ms / 1000, step_ms / 1000, settings.max_items, settings.max_taken_bytes)
 
     @property
     def compared_bytes(self) -> int:
-        """What all conditions of a run compare."""
+        """Bound on the values that all conditions of a run compare."""
         return COMPARISONS * self.taken_bytes
 
 
 class CallState(StrEnum):
-    """What the ledger knows of a call."""
+    """The state of a call in the ledger."""
 
     SENT = "sent"
-    """The request went out, or was about to, and nothing is known of its outcome."""
+    """The request was sent, or was about to be, and its outcome is unknown."""
     DONE = "done"
     IN_DOUBT = "in_doubt"
-    """Somebody has to find out; until then nothing is sent again."""
+    """A person has to find out the outcome. Until then the call is not resent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +166,14 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where executions stand: the tickets of those that run and of those that have ended, and which to cancel."""
+    """The state of executions: tickets of those that run, tickets of those that ended, and the cancelled run ids."""
 
     running: frozenset[Ticket]
     ended: frozenset[Ticket]
     cancelled: frozenset[str]
 
     def lets_begin(self, sending: "Sending") -> bool:
-        """Whether a call may be begun by the owner of a running execution: not once somebody has cancelled it."""
+        """Whether a running execution may start this call. A cancelled one may only repeat calls."""
         return sending.again or sending.ticket.run_id not in self.cancelled
 
 
@@ -182,9 +182,9 @@ class Execution:
     """A durable run as it is stored.
 
     Attributes:
-        takeovers: how many processes it lost.
+        takeovers: how often another process took it over.
         result: None while it runs.
-        traceparent: of the request that it began with.
+        traceparent: the trace context of the request that started it.
     """
 
     run_id: str
@@ -201,7 +201,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class KnownCall:
-    """A call of an earlier owner. ``result`` is None while it is not known to have ended."""
+    """A call of an earlier owner. ``result`` is None until the outcome is known."""
 
     state: CallState
     digest: str
@@ -210,7 +210,7 @@ class KnownCall:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Write down a new execution. Of two with the same id the first one counts."""
+    """Record a new execution. If the id exists, nothing is written."""
 
     ticket: Ticket
     request: ExecuteRequest
@@ -219,14 +219,14 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """Write down that a mutating call is about to be sent, unless its run was cancelled.
+    """Record that a mutating call is about to be sent, unless its run was cancelled.
 
     Attributes:
         ticket: the right to run the execution.
-        key: of the call.
+        key: the call's key.
         digest: hash of its arguments.
-        again: whether an earlier owner had written it down. Then it is sent in a cancelled run, too: it may have taken
-            effect already, and only its answer tells.
+        again: whether an earlier owner had recorded it. Then it is sent even in a cancelled run: it may already have
+            taken effect, and only its answer shows this.
     """
 
     ticket: Ticket
@@ -237,7 +237,7 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Write down what came of a call. ``sent``: whether its sending was written down, as for every mutating call."""
+    """Record the outcome of a call. ``sent``: whether its sending was recorded, as for every mutating call."""
 
     ticket: Ticket
     key: str
@@ -248,7 +248,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class LargeValue:
-    """Keep a value under the hash of its JSON."""
+    """Store a value under the hash of its JSON."""
 
     id: str
     content: str
@@ -256,7 +256,7 @@ class LargeValue:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """Write down how an execution ended."""
+    """Record how an execution ended."""
 
     ticket: Ticket
     finished: ExecutionFinished

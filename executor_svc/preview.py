@@ -1,8 +1,8 @@
-"""Which requests a plan would send: shown to whoever approves it, before anything is changed.
+"""Previews the requests that a plan would send, for the person who approves it, before anything is changed.
 
-The reads that feed them can be made for that. What only a run can tell stands as ``{var1.items[0].id}`` or
-``{item.code}``. While a request is built such a value is a random word of unreserved characters, so that no encoding
-touches it; in the finished record the words are replaced.
+The reads that feed these requests can be made for the preview. Values that only a run can provide are shown as
+``{var1.items[0].id}`` or ``{item.code}``. While a request is built, such a value is a random placeholder of unreserved
+characters, which no encoding changes. In the finished record the placeholders are replaced.
 """
 
 import json
@@ -41,9 +41,9 @@ from services.room import NoRoomLeft, Room
 
 _MAX_LIST_CHARS = 200
 _MAX_ITEMS = 100
-"""Of how many calls of a `foreach` the requests are shown."""
+"""Number of calls of a `foreach` whose requests are shown."""
 _MAX_SHOWN_BYTES = 4 * 1024 * 1024
-"""Of requests that are shown; from there on one of each step is."""
+"""Total size of the requests that are shown. Beyond it only one request per step is shown."""
 
 _MAX_READS = 500
 _NONE: frozenset[str] = frozenset()
@@ -53,10 +53,15 @@ _NO_CALL = "its condition does not hold, or what feeds it was skipped"
 def previews(
     compiled: CompiledPlan, adapter: Previewer, limit: int = 1_000, most_bytes: int = MAX_TAKEN_BYTES
 ) -> PreviewResponse:
-    """The requests of the held steps as far as the plan alone tells them; nothing is sent.
+    """The requests of the held steps, as far as the plan alone determines them. Sends nothing.
 
-    Those are the steps that may change state or wait for an approval. ``limit``: most calls of a `foreach`;
-    ``most_bytes``: of what they take over, where its list stands in the plan.
+    Held steps are those that may change state or wait for an approval.
+
+    Args:
+        compiled: the plan and its APIs.
+        adapter: previews the calls.
+        limit: maximum number of calls of a `foreach`.
+        most_bytes: maximum size of the values that these calls copy, if the list is in the plan.
     """
     scope = Scope.of(compiled, Graph(compiled.plan))
     held = [step for step in compiled.plan.steps if step.id in scope.held]
@@ -73,14 +78,14 @@ def previews(
 async def read_and_preview(
     compiled: CompiledPlan, adapter: Caller, shelf: Shelf, limits: Limits, run_id: str
 ) -> PreviewResponse:
-    """The same with the values that reads give: those that feed the held steps are made.
+    """The same, with the values of the reads that feed the held steps. Makes these reads.
 
     Args:
-        compiled: the plan, and its APIs.
-        adapter: makes the reads, and shows the other calls.
-        shelf: where large outputs are put aside.
-        limits: of the reads.
-        run_id: names this in the calls' keys.
+        compiled: the plan and its APIs.
+        adapter: makes the reads, and previews the other calls.
+        shelf: where large outputs are stored.
+        limits: limits of the reads.
+        run_id: used in the calls' keys.
     """
     graph = Graph(compiled.plan)
     scope = Scope.of(compiled, graph)
@@ -116,7 +121,7 @@ def _reads(
     requests: Mapping[str, tuple[RequestRecord, ...]],
     room: Room,
 ) -> tuple[ReadValue, ...]:
-    """Every value that a held step, or a read that feeds one, takes from a read, once."""
+    """Every value that a held step, or a read that feeds one, uses from a read; without duplicates."""
     found: dict[tuple[str, JsonPath], ReadValue] = {}
     apis = {step.id: step.api for step in compiled.plan.steps}
     for step in (s for s in compiled.plan.steps if s.id in scope.held | scope.reads):
@@ -125,7 +130,7 @@ def _reads(
                 continue
             try:
                 path, value = source(reference, outputs, room)
-            except Unresolved:  # a condition asks whether it is there
+            except Unresolved:  # an `exists` condition may refer to a missing value
                 path, value = reference.path, None
             made = requests.get(reference.step, ())
             found[reference.step, path] = ReadValue(
@@ -141,7 +146,7 @@ def _reads(
 def _previews(
     compiled: CompiledPlan, step: Step, known: Known | Failed, adapter: Previewer, room: Room, *, digest: bool
 ) -> list[RequestPreview]:
-    """A request for each call that is known, or one form for all of them."""
+    """A request for each known call, or one request with placeholders for all of them."""
     api = compiled.apis[step.api]
     told = known.digest if digest and isinstance(known, Known) else ""
     calls = None
@@ -192,12 +197,12 @@ def _preview(api: Api, step: Step, arguments: Mapping[str, Value], adapter: Prev
 
 @dataclass(slots=True)
 class _Words:
-    """The words that stand in for unknown values, and how those are spelt for people."""
+    """The placeholder words for unknown values, and the text that people see for each."""
 
     spellings: dict[str, str] = field(default_factory=dict)
 
     def stand_in(self, value: Value) -> JsonValue:
-        """The value with a word wherever something is not known yet."""
+        """The value with a placeholder for each unknown part."""
         match value:
             case LiteralValue():
                 return value.value
@@ -211,12 +216,12 @@ class _Words:
                 return {name: self.stand_in(member) for name, member in value.fields.items()}
 
     def _word(self, spelling: str) -> str:
-        word = f"nestor{secrets.token_hex(13)}"  # 32 characters: base64 as well, for values that are bytes
+        word = f"nestor{secrets.token_hex(13)}"  # 32 characters, which is valid base64, too, for values that are bytes
         self.spellings[word] = spelling
         return word
 
     def spoken(self, record: RequestRecord) -> RequestRecord:
-        """The record as people read it."""
+        """The record with its placeholders replaced by readable text."""
         return RequestRecord(
             method=record.method,
             url=self.in_text(record.url),
@@ -225,7 +230,7 @@ class _Words:
         )
 
     def in_text(self, text: str) -> str:
-        """The text with its words spelt out."""
+        """The text with its placeholders replaced."""
         for word, spelling in self.spellings.items():
             text = text.replace(word, spelling)
         return text
@@ -245,7 +250,7 @@ def _spelling(root: str, path: str) -> str:
 
 
 def _list(items: Value) -> str:
-    """The list of a `foreach` for people: what it refers to, or its beginning."""
+    """A readable text for the list of a `foreach`: its reference, or its beginning."""
     words = _Words()
     shown = words.stand_in(items)
     text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)

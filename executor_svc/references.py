@@ -1,6 +1,7 @@
-"""Values of a plan against the outputs of earlier steps: native JSON types in, native JSON types out.
+"""Resolves the values of a plan with the outputs of earlier steps. Works on native JSON types.
 
-Nothing is rendered into strings and nothing is substituted twice. Outputs are shared, not copied, and never changed.
+There are no string templates, and substituted values are not resolved again. Outputs are shared, not copied, and never
+changed.
 """
 
 from collections.abc import Mapping
@@ -17,11 +18,11 @@ from services.room import Room
 
 
 class Unresolved(Exception):
-    """A reference points at nothing. The message names the step and the path."""
+    """A reference points to a missing value. The message names the step and the path."""
 
 
 class Several(Unresolved):
-    """Items with different values match alike. ``choices`` are the values, each with what its item says."""
+    """Several items with different values match equally well. ``choices``: the values, each with its item's label."""
 
     def __init__(self, message: str, choices: list[tuple[JsonValue, str]]) -> None:
         super().__init__(message)
@@ -52,12 +53,12 @@ _ORDERINGS: Final = {
 def resolve(
     value: Value, outputs: Mapping[str, JsonValue], item: Item | None = None, room: Room | None = None
 ) -> JsonValue:
-    """The JSON value that ``value`` stands for. What it refers to is taken from the room, where there is one.
+    """The JSON value of ``value``. The size of referenced values is taken from ``room``, if given.
 
     Raises:
-        Unresolved: a step gave no output, a path leads nowhere, or there is no current item.
-        Several: it is one of several items that match alike.
-        NoRoomLeft: it refers to more than there is room for.
+        Unresolved: a step gave no output, a path does not exist, or there is no current item.
+        Several: several items with different values match equally well.
+        NoRoomLeft: the referenced values are larger than the room that is left.
     """
     match value:
         case LiteralValue():
@@ -81,7 +82,7 @@ def resolve(
 
 
 def parts(value: Value | JsonValue, *, literals: bool) -> int:
-    """How many values a value of a plan holds, itself included; also those inside literals where that is asked for."""
+    """The number of values in a plan's value, itself included. ``literals``: count the values inside literals, too."""
     count, waiting = 0, [value]
     while waiting:
         one = waiting.pop()
@@ -98,16 +99,16 @@ def parts(value: Value | JsonValue, *, literals: bool) -> int:
 
 
 def chosen(output: JsonValue, reference: Reference, *, sure: bool = True, room: Room | None = None) -> JsonPath:
-    """The path to the item that the reference's match means; as it is written where no item matches.
+    """The path to the item that the reference's match selects; the path as written if no item matches.
 
     Args:
-        output: the step's.
-        reference: with a match.
-        sure: whether the item must be the only one; otherwise the first of those that match alike is taken.
-        room: remembers it, since comparing the words of a list takes long and a plan may ask for it a thousand times.
+        output: the step's output.
+        reference: a reference with a match.
+        sure: whether the match must be unique. Otherwise the first of the best matches is used.
+        room: caches the result: comparing the words of a list is slow, and a plan may need it a thousand times.
 
     Raises:
-        Several: it must, and is not, and its value differs from another's.
+        Several: ``sure`` is set, and several best matches have different values.
     """
 
     def choose() -> JsonPath | Several:
@@ -128,7 +129,7 @@ def _chosen(output: JsonValue, reference: Reference, *, sure: bool) -> JsonPath:
     try:
         items = walk(output, path[:at], reference.step)
     except Unresolved:
-        return path  # whoever follows it says where it ends
+        return path  # following this path raises the error later
     if match is None or not isinstance(items, list) or not (alike := best(items, match)):
         return path
     paths: list[JsonPath] = [(*path[:at], index, *path[at + 1 :]) for index in alike]
@@ -150,10 +151,10 @@ def _is_small(value: JsonValue) -> bool:
 
 
 def walk(value: JsonValue, path: JsonPath, what: str) -> JsonValue:
-    """Follow a path: strings name members of objects, integers (from 0) elements of lists.
+    """Follow a path: strings are members of objects, integers (from 0) are indices of lists.
 
     Raises:
-        Unresolved: naming ``what`` was walked, the whole path, and where it ended.
+        Unresolved: the path does not exist. The message names ``what``, the whole path, and where it ended.
     """
     current = value
     for depth, key in enumerate(path):
@@ -171,7 +172,7 @@ def walk(value: JsonValue, path: JsonPath, what: str) -> JsonValue:
 
 
 def render(path: JsonPath) -> str:
-    """A path for people: ``items[0].name``."""
+    """A path as readable text: ``items[0].name``."""
     text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
     return text.removeprefix(".")
 
@@ -188,12 +189,12 @@ def type_name(value: JsonValue) -> str:
 
 
 def holds(when: When, outputs: Mapping[str, JsonValue], item: Item | None = None, room: Room | None = None) -> bool:
-    """Whether the condition holds. ``exists`` asks for a value that is there and not null.
+    """Whether the condition holds. ``exists`` is true for a value that is present and not null.
 
     Raises:
-        Unresolved: a side points at nothing (for ``exists``: never because of a path).
-        Incomparable: an ordering between values that have none.
-        NoRoomLeft: more is compared than there is room for.
+        Unresolved: a side refers to a missing value. Not raised for ``exists``.
+        Incomparable: the values have no order.
+        NoRoomLeft: the compared values are larger than the room that is left.
     """
     if when.op == "exists":
         try:
@@ -217,8 +218,8 @@ def _compared(side: Value, outputs: Mapping[str, JsonValue], item: Item | None, 
 
 
 def equal(left: JsonValue, right: JsonValue) -> bool:
-    """Equality of JSON values: unlike Python's, true is not 1."""
-    if left is right or left != right:  # Python's takes a fraction of the time
+    """Equality of JSON values. Unlike in Python, true is not equal to 1."""
+    if left is right or left != right:  # Python's comparison takes a fraction of the time
         return left is right
     return (isinstance(left, dict | list) and to_json(left) == to_json(right)) or _equal(left, right)
 

@@ -1,7 +1,7 @@
-"""The parallel runner: a step starts the moment *its* inputs are ready, never when a layer is.
+"""The parallel runner: each step starts as soon as *its* inputs are ready; it does not wait for a whole layer.
 
-Step outcomes are data. A step that gives no value keeps only its dependants from running. The deadline of the run needs
-no machinery of its own: no step's deadline is later, so at that moment what runs times out and what waits is skipped.
+Step outcomes are data. A step without a value stops only its dependants. The run's deadline needs no extra code: no
+step's deadline is later, so at the run's deadline all running steps time out and all waiting ones are skipped.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from services.tracing import Attributes, fail, span
 
 
 def _tell(current: Span, result: StepResult) -> None:
-    """Have the span of a step say how it ended."""
+    """Record a step's result in its span."""
     current.set_attributes({"nestor.outcome": result.outcome.kind, "nestor.attempts": result.attempts})
     if result.items:
         current.set_attribute("nestor.items", len(result.items))
@@ -40,7 +40,7 @@ def _tell(current: Span, result: StepResult) -> None:
 
 
 _MAX_SENT_BYTES: Final = 4 * 1024 * 1024
-"""Of requests that are kept in full with the steps of a run."""
+"""Total size of the requests that are kept in full in the records of a run."""
 _CUT_URL: Final = 200
 _NOT_KEPT: Final = "(not kept)"
 
@@ -53,10 +53,10 @@ class Run:
         graph: the plan's graph.
         adapter: makes the calls.
         run_id: identifies the run; part of every idempotency key.
-        limits: deadlines, counted from the first event asked for, and bounds.
-        shelf: where large outputs are put aside; what leaves the run are previews of them.
-        begun: keys, without the run's id, of the calls that a former process had begun.
-        hold: what an approval, or the lack of one, keeps from being called.
+        limits: size limits, and deadlines that start when the first event is requested.
+        shelf: where large outputs are stored; events hold previews of them.
+        begun: keys, without the run id, of the calls that a former process had started.
+        hold: keeps steps from making calls until or unless they are approved.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Run:
         hold: Hold | None = None,
     ) -> None:
         if hold is not None and any(key.partition("/")[0] in hold.scope.held for key in begun):
-            hold = None  # a former process has found the reads as they were when they were approved
+            hold = None  # a former process has already found the reads unchanged since the approval
         self._hold, self._parked = hold, list[str]()
         self._unread = len(hold.scope.reads) if hold is not None else 0
         self._compiled, self._graph, self._adapter, self._run_id = compiled, graph, adapter, run_id
@@ -90,12 +90,12 @@ class Run:
         self._changed = asyncio.Event()
 
     async def events(self) -> AsyncGenerator[ExecutionEvent, None]:
-        """Run the plan and yield what happens; the last event is ``ExecutionFinished``.
+        """Run the plan and yield its events. The last one is ``ExecutionFinished``.
 
         Closing the iterator cancels the run: open requests are dropped, and nothing more is sent.
         """
         self._ends = self._clock() + self._limits.run_s
-        self._began = time.perf_counter()  # uvloop's own clock counts whole milliseconds
+        self._began = time.perf_counter()  # uvloop's own clock has a resolution of one millisecond
         driver = asyncio.create_task(self._drive())
         driver.add_done_callback(lambda _: self._changed.set())
         try:
@@ -111,7 +111,7 @@ class Run:
             await asyncio.gather(driver, return_exceptions=True)
 
     def cancel(self) -> None:
-        """Start no further call. Those in flight are waited for, since they may have an effect."""
+        """Start no further call. Calls in flight are awaited, since they may have an effect."""
         self._stop.requested = True
 
     async def _drive(self) -> None:
@@ -123,7 +123,7 @@ class Run:
                 self._changed.set()
 
     def _launch(self, started: list[Prepared], group: asyncio.TaskGroup) -> None:
-        """Make the calls of these steps, a few in each round of the loop, so that others have their turn in between."""
+        """Make the calls of these steps, a few per iteration of the event loop, so that other tasks can run."""
         for prepared in started[:AT_ONCE]:
             group.create_task(self._execute(prepared, group))
         if started[AT_ONCE:]:
@@ -133,7 +133,7 @@ class Run:
         self._launch(started, group)
 
     def _start(self, ready: list[str]) -> list[Prepared]:
-        """Say that these steps start. One that makes no call ends at once and may free others: hence the stack."""
+        """Start these steps and return those that make calls. A step without a call ends at once and may free more."""
         started, stack = [], ready[::-1]
         while stack:
             step = self._graph.steps[stack.pop()]
@@ -162,9 +162,9 @@ class Run:
         return prepared
 
     async def _execute(self, prepared: Prepared, group: asyncio.TaskGroup) -> None:
-        """Make a step's calls, then those of the steps it frees, one of them in this very task.
+        """Make a step's calls, then those of the steps that it frees. One of these runs in the same task.
 
-        Calls go out before events do: whoever listens is woken behind the tasks that are started here.
+        Calls start before events are delivered: the listener wakes after the tasks that are started here.
         """
         left = [prepared]
         while left:
@@ -178,7 +178,7 @@ class Run:
             self._changed.set()
 
     def _finish(self, step: Step, result: StepResult, started_ms: float) -> list[str]:
-        """Record a step's outcome and return the steps that waited for it alone."""
+        """Record a step's outcome and return the steps that are ready now."""
         outcome = result.outcome
         if isinstance(outcome, Succeeded):
             self.outputs[step.id] = outcome.value
@@ -208,7 +208,7 @@ class Run:
         return freed
 
     def _recorded(self, request: RequestRecord) -> RequestRecord:
-        """The request as it is kept: a loop may send one large body a thousand times."""
+        """The request as it is recorded. Its size is bounded: a loop may send a large body a thousand times."""
         if self._sent_bytes <= _MAX_SENT_BYTES:
             self._sent_bytes += len(request.url) + sum(map(len, request.headers.values()))
             self._sent_bytes += 0 if request.body is None else len(to_json(request.body))
@@ -228,21 +228,21 @@ class Run:
         return freed
 
     def _blocks(self, finished: str, outcome: StepOutcome, dependant: str) -> bool:
-        """A condition that does not hold takes a value away, but what merely comes after can go on."""
+        """Whether an outcome blocks a dependant. A false condition blocks only dependants that use the step's value."""
         if isinstance(outcome, Succeeded):
             return False
         by_condition = isinstance(outcome, Skipped) and finished not in self._blocked
         return self._graph.needs_value(dependant, finished) or not by_condition
 
     def _cause(self, finished: str, outcome: StepOutcome) -> str:
-        """The step at the root: of a chain of skipped steps, the one that failed."""
+        """The root cause: for a chain of skipped steps, the step that failed."""
         inherited = isinstance(outcome, Skipped) and finished in self._blocked
         return self._blocked[finished] if inherited else finished
 
     def _finished(self) -> ExecutionFinished:
         outcomes = [record.outcome for record in self._records.values()]
         answer, problem = self._answer()
-        # A field that an API may leave out takes nothing from what is there; the problem says that it is missing.
+        # A missing field does not invalidate the answer values that exist; the problem names it.
         failed = any(isinstance(outcome, Failed) for outcome in outcomes) or (bool(problem) and not answer)
         doubtful = any(isinstance(outcome, InDoubt) for outcome in outcomes)
         cancelled = any(isinstance(outcome, Skipped) and outcome.because == CANCELLED for outcome in outcomes)
@@ -255,13 +255,13 @@ class Run:
         )
 
     def _answer(self) -> tuple[tuple[AnswerValue, ...], str]:
-        """The answer values there are, and what is wrong with those of steps that did succeed."""
+        """The available answer values, and the problems with values of steps that succeeded."""
         values, missing = [], []
         shown = Shown(self._shelf)
         for output in self._compiled.plan.answer:
             reference = output.value
             if reference.step not in self.outputs:
-                continue  # its step's own record says why
+                continue  # the step's own record says why
             found, path = self.outputs[reference.step], reference.path
             if reference.match is not None:
                 path = chosen(found, reference, sure=False, room=self._compared)

@@ -1,6 +1,6 @@
-"""Who changed which secret with `nestor secrets`: lines beside the secrets file, names and places, never values.
+"""The audit log of `nestor secrets`: who changed which secret. It lies beside the secrets file and holds no values.
 
-The file is as trustworthy as the secrets file: whoever may write one may write the other.
+It is as trustworthy as the secrets file, since the same accounts can write both.
 """
 
 import getpass
@@ -17,7 +17,7 @@ from services.contracts.base import Contract
 Changed = Literal["set", "bind", "login", "remove"]
 _SHOWN: Final = ("scheme", "in", "name", "token_url")
 _MAX_BYTES: Final = 10_000_000
-"""Of the end of the file that is read; a line has some 200."""
+"""How much of the end of the file is read. A line has about 200 bytes."""
 
 
 class SecretChange(Contract):
@@ -25,10 +25,10 @@ class SecretChange(Contract):
 
     Attributes:
         user: the account of the operating system that ran the command.
-        fields: what the entry holds, by name.
-        hosts: where the secret may be sent from then on.
-        place: where in a request it may stand, and as what.
-        tenants: whose calls may present it; empty: everybody's.
+        fields: the names of the entry's fields.
+        hosts: the hosts that the secret may be sent to from then on.
+        place: its place in a request, and its kind.
+        tenants: the tenants whose calls may present it; empty means all.
     """
 
     at: AwareDatetime
@@ -42,13 +42,13 @@ class SecretChange(Contract):
 
 
 def changes_file(file: Path) -> Path:
-    """Where the changes of a secrets file are told."""
+    """The file with the changes of a secrets file."""
     real = file.resolve()
     return real.with_name(f"{real.name}.changes")
 
 
 def tell_change(file: Path, action: Changed, name: str, entry: JsonValue = None) -> None:
-    """Add a line, before the secrets file is changed: nothing is changed untold. Raises OSError."""
+    """Add a line. Call it before changing the secrets file, so that no change goes unrecorded. Raises OSError."""
     given = entry if isinstance(entry, dict) else {}
     change = SecretChange(
         at=datetime.now(UTC),
@@ -70,7 +70,7 @@ def tell_change(file: Path, action: Changed, name: str, entry: JsonValue = None)
 
 
 def told_changes(file: Path) -> Iterator[SecretChange]:
-    """The changes that were told, oldest first. Lines that are none are left out. Raises OSError."""
+    """The recorded changes, oldest first. Skips invalid lines. Raises OSError."""
     where = changes_file(file)
     if not where.exists():
         return

@@ -1,4 +1,4 @@
-"""The secrets file: read whole, changed by one process at a time, and replaced in one step."""
+"""The secrets file: read as a whole, changed by one process at a time, and replaced atomically."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from filelock import AsyncFileLock, FileLock
 from pydantic import JsonValue, TypeAdapter
 
 DEFAULT_FILE: Final = Path("var") / "secrets" / "executor.json"
-"""Where the command line and `nestor serve` look if nobody says; docker-compose mounts the same file."""
+"""The default path for the command line and `nestor serve`. docker-compose mounts the same file."""
 Entries = dict[str, JsonValue]
 _OBJECT: TypeAdapter[Entries] = TypeAdapter(Entries)
 _EDIT_S: Final = 10.0
@@ -19,7 +19,7 @@ _POLL_S: Final = 0.05
 
 
 class SecretsUnreadable(ValueError):
-    """The secrets file or setting is not what it should be. The message never quotes a value."""
+    """The secrets file or setting is invalid or cannot be read. The message never quotes a value."""
 
 
 def read_entries(text: str, where: str) -> Entries:
@@ -39,13 +39,13 @@ def load_file(file: Path) -> Entries:
 
 
 def change_file(file: Path, changes: Mapping[str, JsonValue]) -> None:
-    """Set entries by name; None removes one. Others are kept as they are.
+    """Set entries by name; None removes an entry. Other entries are kept.
 
-    A new file can be read by its owner only; one that exists keeps its mode.
+    A new file is readable by its owner only. An existing file keeps its mode.
 
     Raises:
-        SecretsUnreadable: what is there cannot be read, so it is not overwritten.
-        OSError: it cannot be written.
+        SecretsUnreadable: the existing file cannot be read, so it is not overwritten.
+        OSError: the file cannot be written.
     """
     file = file.resolve()  # a link is followed, not replaced
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def change_file(file: Path, changes: Mapping[str, JsonValue]) -> None:
 
 
 def renewal_lock(file: Path, name: str) -> AsyncFileLock:
-    """What a process holds that renews a token which can be renewed only once; in the order of no queue."""
+    """The lock for renewing a token that can be renewed only once. It is not fair: waiters have no order."""
     digest = hashlib.sha256(name.encode()).hexdigest()[:12]
     lock = _beside(file.resolve(), f"{digest}.lock")
     return AsyncFileLock(lock, poll_interval=_POLL_S, thread_local=False, run_in_executor=False)
@@ -68,7 +68,7 @@ def _beside(file: Path, suffix: str) -> Path:
 
 
 def _replace(file: Path, text: str, mode: int) -> None:
-    """The file never exists with another mode or half its text."""
+    """Replace the file atomically: it never has another mode or a part of its text."""
     draft = _beside(file, "new")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

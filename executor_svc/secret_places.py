@@ -1,4 +1,4 @@
-"""The places in a request where a credential may stand, in words; and the command that binds it to one."""
+"""Names for the places of credentials in requests, and the command that binds a credential to a place."""
 
 import shlex
 from typing import Final
@@ -15,11 +15,11 @@ _PLACES: Final = {
 
 
 def said_place(location: Location, name: str) -> str:
-    """A place, for people."""
+    """A place as readable text."""
     return f"{_PLACES[location]} {name!r}"
 
 
 def bind_command(secret: str, place: tuple[Location, str] | None, kind: SecretKind) -> str:
-    """The command by which a credential is presented at this place; without one, in the usual place of its kind."""
+    """The command that binds a credential to this place; if ``place`` is None, to the usual place of its kind."""
     option = f"--scheme {kind}" if place is None else f"--{place[0]} {shlex.quote(place[1])}"
     return f"nestor secrets bind {shlex.quote(secret)} {option}"

@@ -1,4 +1,4 @@
-"""Credentials by name: who may see them, where they may go, and how they are kept out of everything else.
+"""Credentials by name: who may use them, where they may be sent, and how they stay out of everything else.
 
 The store is a JSON object of entries by secret name (``provider.scheme``)::
 
@@ -7,10 +7,10 @@ The store is a JSON object of entries by secret name (``provider.scheme``)::
      "bank.oauth":      {"client_id": "...", "client_secret": "...", "client_auth": "basic",
                          "hosts": ["api.bank.example", "login.bank.example"]}}
 
-``hosts`` is mandatory. A server or token URL comes from an imported document, so without it a hostile document could
+``hosts`` is mandatory. Server and token URLs come from imported documents. Without ``hosts``, a hostile document could
 name a known provider and have its credentials sent elsewhere. ``host`` means HTTPS on port 443; ``host:port`` means
-that port, in clear text too. For the same reason an entry can say more: ``in`` and ``name``, where in a request a key
-stands; ``scheme``, of what kind it is; and ``tenants``, for whom it is presented (absent: for all).
+that port, with or without TLS. For the same reason an entry can hold more: ``in`` and ``name``, the place of a key in a
+request; ``scheme``, its kind; and ``tenants``, for whom it is presented (all if absent).
 """
 
 import base64
@@ -76,7 +76,7 @@ class _Entry(BaseModel):
         )
 
     def usable_by(self, tenant: str | None) -> bool:
-        """Whether calls of this tenant may present it; None: nobody knows whose the call is."""
+        """Whether calls of this tenant may present it. None means that the call's tenant is unknown."""
         return self.tenants is None or tenant in self.tenants
 
     def bound_to(self, scheme: str, host: str, port: int) -> bool:
@@ -86,10 +86,10 @@ class _Entry(BaseModel):
 
 
 class Token(_Entry):
-    """An API key, or a token that somebody pasted.
+    """An API key or a pasted token.
 
-    ``in`` and ``name`` say where it stands; entries of earlier versions say ``header``, ``query`` or ``cookie``. Where
-    neither the entry nor the document says it, it is a bearer token.
+    ``in`` and ``name`` give its place. Entries of earlier versions use ``header``, ``query`` or ``cookie`` instead. If
+    neither the entry nor the document names a place, it is a bearer token.
     """
 
     model_config = ConfigDict(validate_by_name=False, validate_by_alias=True)
@@ -111,13 +111,13 @@ class Token(_Entry):
 
     @property
     def bearer(self) -> str:
-        """The value as a bearer token: without the word `Bearer`, which services tell people to copy with it."""
+        """The value as a bearer token, without the word `Bearer`, which people often copy along with it."""
         value = self.value.get_secret_value()
         return found[1] if (found := _BEARER.fullmatch(value)) else value
 
     @property
     def place(self) -> tuple[Location, str] | None:
-        """Where in a request it stands, as the entry says."""
+        """Its place in a request, from the entry."""
         return (self.location, self.name) if self.location is not None and self.name is not None else None
 
 
@@ -137,15 +137,15 @@ class Login(_Entry):
 
 
 class Client(_Entry):
-    """An OAuth2 client (RFC 6749), by itself, with a user's password, or with what a login gave.
+    """An OAuth2 client (RFC 6749): on its own, with a user's password, or with the tokens of a login.
 
     Attributes:
-        client_auth: how it proves itself (section 2.3.1); without a secret it only says its id.
-        token_url: where tokens are issued; None: where the document says.
-        scopes: what to ask for; empty: what the operation asks for.
-        access_token: the last one, where a login or a renewal gave it.
-        expires_at: when that one expires, in seconds of Unix time; None: nobody said.
-        refresh_token: what renews it (section 6).
+        client_auth: how it authenticates (section 2.3.1); without a secret it sends only its id.
+        token_url: the token endpoint; None means the document's.
+        scopes: the scopes to request; empty means the operation's.
+        access_token: the last token that a login or a renewal returned.
+        expires_at: when that token expires, in seconds of Unix time; None if unknown.
+        refresh_token: renews it (section 6).
     """
 
     client_id: Text
@@ -166,7 +166,7 @@ class Client(_Entry):
         return self
 
     def header(self) -> str | None:
-        """The value of the Authorization header: both parts are form-encoded first. None without a secret."""
+        """The value of the Authorization header, with both parts form-encoded. None without a secret."""
         if self.client_secret is None:
             return None
         return basic(quote_plus(self.client_id), quote_plus(self.client_secret.get_secret_value()))
@@ -177,20 +177,20 @@ class Client(_Entry):
 
 
 class Certificate(_Entry):
-    """A client certificate for mutual TLS, as paths of PEM files. ``authority``: whom to trust instead of the usual."""
+    """A client certificate for mutual TLS, as paths of PEM files. ``authority``: CA file instead of the default CAs."""
 
     certificate: Text
     key: Text
     authority: Text | None = None
 
     def context(self) -> ssl.SSLContext:
-        """How to connect. Raises OSError (which SSLError is) where the files are missing or no fitting pair."""
+        """The TLS context. Raises OSError (SSLError included) if the files are missing or do not match."""
         files = (self.certificate, self.key, self.authority)
         return _context(*files, tuple(Path(file).stat().st_mtime_ns for file in files if file))
 
 
 class AwsKey(_Entry):
-    """An access key of AWS. Region and service are read from the host where they are not given."""
+    """An access key of AWS. Region and service are taken from the host if not given."""
 
     access_key_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]{3,128}$")]
     secret_access_key: SecretStr
@@ -217,7 +217,7 @@ _TELLING: Final[tuple[tuple[str, type[Secret]], ...]] = (
     ("certificate", Certificate),
     ("access_key_id", AwsKey),
 )
-"""Fields that tell the shape of an entry; without any of them it is a :class:`Token`."""
+"""Fields that identify the class of an entry. An entry without any of them is a :class:`Token`."""
 
 
 def basic(user: str, password: str) -> str:
@@ -226,10 +226,10 @@ def basic(user: str, password: str) -> str:
 
 
 class SecretStore:
-    """The configured secrets, by name. Those of the file are read again once it has changed.
+    """The configured secrets, by name. The file is read again after it has changed.
 
     Attributes:
-        version: grows with each change.
+        version: increases with each change.
     """
 
     def __init__(self, secrets: dict[str, Secret], file: Path | None = None) -> None:
@@ -240,16 +240,16 @@ class SecretStore:
 
     @classmethod
     def load(cls, file: Path | None, given: SecretStr | None) -> "SecretStore":
-        """Read the file and the setting; the setting's entries win.
+        """Read the file and the setting. The setting's entries take precedence.
 
         Raises:
-            SecretsUnreadable: naming the entry and what is wrong with it, never a value.
+            SecretsUnreadable: an entry is invalid. The message names the entry and the error, never a value.
         """
         where = "the secrets setting"
         return cls({} if given is None else parse(read_entries(given.get_secret_value(), where), where), file)
 
     def reload(self) -> None:
-        """Read the file again if it has changed. Where it cannot be read, what was known stays."""
+        """Read the file again if it has changed. If it cannot be read, the old secrets are kept."""
         if self._file is None or (stamp := _stamp(self._file)) == self._stamp:
             return
         self._stamp = stamp
@@ -268,11 +268,11 @@ class SecretStore:
             _log.warning("the changed secrets are not taken", why=str(error))
 
     def names(self, tenant: str | None) -> tuple[str, ...]:
-        """The names of the secrets that this tenant may use, sorted; None: of those that everybody may."""
+        """The names of the secrets that this tenant may use, sorted. None: those that every tenant may use."""
         return tuple(sorted(name for name, secret in self._secrets.items() if secret.usable_by(tenant)))
 
     def get(self, name: str, kind: SecretKind) -> Secret | None:
-        """The secret of that name if it has a form that this kind can be met with, else None."""
+        """The secret of that name if its class fits this kind, else None."""
         secret = self._secrets.get(name)
         return secret if isinstance(secret, _SHAPES[kind]) else None
 
@@ -283,14 +283,14 @@ class SecretStore:
 
     @asynccontextmanager
     async def renewing(self, name: str) -> AsyncIterator[None]:
-        """Within it no other process renews this secret; the secret is as the last one left it."""
+        """Hold the renewal lock of this secret, so that no other process renews it. Reads the file again first."""
         if self._file is None or name in self._given:
             yield
             return
         try:
             lock = renewal_lock(self._file, name)
             await lock.acquire()
-        except OSError:  # a folder that is read-only: nothing can be written back either
+        except OSError:  # a read-only folder: no process can write a renewed token back either
             yield
             return
         try:
@@ -300,7 +300,7 @@ class SecretStore:
             await lock.release()
 
     def keep(self, name: str, client: Client) -> None:
-        """Put a renewed client in the place of the old one, in the file where it comes from there."""
+        """Replace a client by its renewed version; in the file, too, if it comes from there."""
         self._secrets = self._secrets | {name: client}
         self.version += 1
         if self._file is None or name in self._given:
@@ -317,13 +317,13 @@ def parse(entries: Entries, where: str) -> dict[str, Secret]:
     """The secrets of these entries.
 
     Raises:
-        SecretsUnreadable: naming the entry and what is wrong with it, never a value.
+        SecretsUnreadable: an entry is invalid. The message names the entry and the error, never a value.
     """
     return {name: _entry(name, entry, where) for name, entry in entries.items()}
 
 
 def revealed(secret: Secret) -> JsonValue:
-    """The entry that a secret was read from, values and all."""
+    """The entry that a secret was read from, including its secret values."""
     given = {name: getattr(secret, name) for name in type(secret).model_fields}
     shown = {name: v.get_secret_value() if isinstance(v, SecretStr) else v for name, v in given.items()}
     return {name: list(v) if isinstance(v, tuple) else v for name, v in shown.items() if v not in (None, ())}
@@ -341,7 +341,7 @@ def _entry(name: str, entry: JsonValue, where: str) -> Secret:
 
 
 def _stamp(file: Path | None) -> tuple[int, int, int] | None:
-    """What tells one state of the file from another; None where there is no file."""
+    """A stamp that changes with the file; None if there is no file."""
     try:
         found = file.stat() if file is not None else None
     except OSError:

@@ -1,4 +1,4 @@
-"""The rules of running a plan: what may be run at all, and how much at a time. No HTTP."""
+"""The rules for running plans: which plans may run, and how many at a time. No HTTP."""
 
 import asyncio
 import uuid
@@ -37,7 +37,7 @@ _SAFE: Final = frozenset({"GET", "HEAD"})
 
 
 class ExecutorService:
-    """Runs plans: those that only read in the memory lane, those that may change something in the durable one."""
+    """Runs plans: plans that only read in the memory lane, plans that may change something in the durable lane."""
 
     def __init__(
         self,
@@ -54,20 +54,20 @@ class ExecutorService:
         self._reading = 0
 
     def credentials(self, tenant: str | None) -> Credentials:
-        """The names of the secrets that calls of this tenant can present; None: of nobody known."""
+        """The names of the secrets that calls of this tenant can present. None means an unknown tenant."""
         self._secrets.reload()
         return Credentials(secrets=self._secrets.names(tenant))
 
     async def status(self) -> ExecutorStatus:
-        """The executor's processes, and what this one knows of hosts in trouble."""
+        """The executor's processes, and the circuit breakers of this one."""
         lease_s = self._settings.lease_s
         workers = await self._store.workers(lease_s)
         return ExecutorStatus(lease_s=lease_s, workers=workers, breakers=self._adapter.breakers())
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
-        """What comes of presenting an API's credentials; of one that changes something only whether they are there."""
+        """The result of presenting an API's credentials. For a mutating API, only whether they are available."""
         deadline = asyncio.get_running_loop().time() + _TEST_S
-        # The caller describes the API, its effect included: the method says what is sent at most.
+        # The caller describes the API, its effect included, and is not trusted: only GET and HEAD are sent.
         send = request.send and not request.api.mutating and request.api.method in _SAFE
         bare: dict[str, object] = {"parameters": (), "path": "/", "body": None, "idempotency_header": None}
         api = request.api if send else request.api.model_copy(update=bare)
@@ -75,11 +75,11 @@ class ExecutorService:
         return await self._adapter.test(call, send=send)
 
     async def preview(self, request: PreviewRequest) -> PreviewResponse:
-        """The requests that a plan's mutating or unapproved steps would send; with ``reads``, made from what they give.
+        """The requests that a plan's mutating or unapproved steps would send. With ``reads``, these are made first.
 
         Raises:
-            Conflict: the APIs are not those the plan was proved against, or reads are asked for and its signature does
-                not hold.
+            Conflict: the APIs are not those the plan was proved against, or reads are requested and the plan's
+                signature is not valid.
             ValidationFailed: the plan is not a graph.
             Overloaded: too many runs are active.
         """
@@ -105,14 +105,14 @@ class ExecutorService:
         return shown
 
     def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
-        """Check a plan and return its events; nothing is sent before they are asked for.
+        """Check a plan and return its events. Nothing is sent before the first event is requested.
 
-        A plan of safe reads is run here and now, and stops when the iterator is closed. A plan that may change
-        something is run once for its run id, to its end; the iterator merely follows it.
+        A plan of safe reads runs in this iterator and stops when it is closed. A plan that may change something runs
+        once per run id, to its end; the iterator only follows it.
 
         Raises:
-            Conflict: approvals are open, the APIs are not those the plan was proved against, or its signature does not
-                hold. One whose signature holds no more can still be followed where it has been begun.
+            Conflict: approvals are open, the APIs are not those the plan was proved against, or its signature is not
+                valid. A run that has started can still be followed if its signature is no longer valid.
             ValidationFailed: the plan is not a graph.
             Overloaded: too many runs are active.
         """
@@ -126,7 +126,7 @@ class ExecutorService:
         return self._read(request, graph)
 
     def _unsigned(self, compiled: CompiledPlan, tenant: str) -> Conflict | None:
-        """Why the planner does not answer for this plan, where that is asked for; None if it does."""
+        """The error if the plan's signature is required but not valid; otherwise None."""
         try:
             if self._signer is not None:
                 self._signer.check(compiled, tenant)
@@ -164,7 +164,7 @@ class ExecutorService:
                 _log.info("run abandoned", run=request.run_id)
 
     async def _shelved(self, shelf: Shelf) -> None:
-        """See to it that a value can be asked for by the time its reference is out, if the ledger can be written."""
+        """Wait until stored values can be fetched, before their references are sent. Gives up after a time-out."""
         if shelf.kept:
             try:
                 async with asyncio.timeout(_FLUSH_S):
@@ -181,7 +181,7 @@ class ExecutorService:
         return await self._lane.resolve(run_id, step, request)
 
     async def forget(self, run_id: str) -> None:
-        """Delete what is known of a durable run. Raises Conflict where it is not over."""
+        """Delete the data of a durable run. Raises Conflict if it is not over."""
         if not await self._store.empty(run_id):
             raise Conflict(f"Run {run_id} is not over.")
 
@@ -194,10 +194,10 @@ class ExecutorService:
 
 
 def admit(request: ExecuteRequest) -> Graph:
-    """Whether this plan may be run; its graph if so. That its id fits its content, the contract has checked.
+    """Check that this plan may run, and return its graph. The contract has already checked its id.
 
     Raises:
-        Conflict: an approval is missing, or is for another plan; an API is missing or another than was proved.
+        Conflict: an approval is missing or is for another plan, or an API is missing or not the proved one.
         ValidationFailed: the plan is not a graph.
     """
     compiled = request.compiled
@@ -209,7 +209,7 @@ def admit(request: ExecuteRequest) -> Graph:
 
 
 def graph_of(compiled: CompiledPlan) -> Graph:
-    """The plan's graph. Raises ValidationFailed where it has none."""
+    """The plan's graph. Raises ValidationFailed if it is not a graph."""
     try:
         return Graph(compiled.plan)
     except NotAGraph as error:
@@ -217,12 +217,12 @@ def graph_of(compiled: CompiledPlan) -> Graph:
 
 
 def check_apis(compiled: CompiledPlan) -> None:
-    """Whether these are the APIs that the plan was proved against. Raises Conflict."""
+    """Check that these are the APIs that the plan was proved against. Raises Conflict."""
     for api_id in dict.fromkeys(step.api for step in compiled.plan.steps):
         api = compiled.apis.get(api_id)
         if api is None or api.id != api_id:
             raise Conflict(f"The compiled plan does not hold the API {api_id}.")
-        # An API nobody has sealed yet is proved under the hash the contract gives it.
+        # An API without a content hash is proved under the hash that the contract computes.
         digest = api.content_hash or content_hash(api.model_dump(mode="json", exclude=OUTSIDE_CONTENT))
         if compiled.proof.api_hashes.get(api_id) != digest:
             raise Conflict(f"The API {api_id} is not the one the plan was proved against.")

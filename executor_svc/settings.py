@@ -9,11 +9,11 @@ from pydantic_settings import SettingsConfigDict
 from services.settings import InternalSettings, default_database_url
 
 MAX_TAKEN_BYTES: Final = 10 * 1024 * 1024
-"""What one call takes over of what others answered, where nothing else is set."""
+"""Default limit on the values that one call copies from other answers."""
 
 
 class HostLimit(BaseModel):
-    """The load that one upstream is given at most, by one executor process."""
+    """The maximum load on one upstream from one executor process."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -22,7 +22,7 @@ class HostLimit(BaseModel):
 
 
 class ExecutorSettings(InternalSettings):
-    """How plans are run, which credentials there are, and where requests may go."""
+    """How plans run, which credentials exist, and where requests may be sent."""
 
     model_config = SettingsConfigDict(env_prefix="NESTOR_EXECUTOR_")
 

@@ -1,4 +1,4 @@
-"""What a person says of a call in doubt, in the ledger's terms."""
+"""Turns a person's decision about a call in doubt into the ledger's types."""
 
 from collections.abc import Mapping
 
@@ -10,10 +10,10 @@ from services.errors import ValidationFailed
 
 
 def call_key(step: Step, item: int | None) -> str:
-    """The ledger's key of a step's call, or of an item's.
+    """The ledger's key of a step's call, or of one item's call.
 
     Raises:
-        ValidationFailed: the step is a `foreach` and the item is not said, or the other way round.
+        ValidationFailed: the step is a `foreach` and the item is missing, or the other way round.
     """
     if (step.foreach is None) is not (item is None):
         need = "is a foreach: say which `item`" if item is None else "is no foreach: leave `item` out"
@@ -22,7 +22,7 @@ def call_key(step: Step, item: int | None) -> str:
 
 
 def settled(request: ResolveRequest) -> CallResult | None:
-    """The result that the call shall have had; None where it shall be made again."""
+    """The result to record for the call; None if it is to be retried."""
     if request.outcome == "retry":
         return None
     if request.outcome == "succeeded":
@@ -32,7 +32,7 @@ def settled(request: ResolveRequest) -> CallResult | None:
 
 
 def open_doubts(execution: Execution, calls: Mapping[str, KnownCall]) -> tuple[DoubtfulCall, ...]:
-    """The calls of an execution that ended in doubt which nobody has settled yet."""
+    """The calls in doubt of an ended execution that are not settled yet."""
 
     def is_open(doubt: DoubtfulCall) -> bool:
         known = calls.get(doubt.step if doubt.item is None else f"{doubt.step}/{doubt.item}")

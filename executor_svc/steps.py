@@ -1,4 +1,4 @@
-"""One step: its condition, its arguments, its call, or with `foreach` its calls. Knows neither the graph nor HTTP."""
+"""One step: its condition, its arguments, and its call or, with `foreach`, its calls. Independent of graph and HTTP."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -23,27 +23,28 @@ from services.contracts.plan import ItemReference, ListValue, ObjectValue, Step,
 from services.room import NoRoomLeft, Room
 
 CONDITION = "when"
-"""What a step skipped by its own condition is skipped because of."""
+"""The reason of a step that is skipped by its own condition."""
 
 CANCELLED = "cancelled"
-"""What a step is skipped because of where its run was cancelled."""
+"""The reason of a step that is skipped because its run was cancelled."""
 
 MAX_MESSAGES = 10
-"""Of how many items in doubt the step's own message speaks; the items' records tell all."""
+"""Number of items in doubt that the step's own message names. The items' records hold all of them."""
 
 AT_ONCE = 8
-"""Calls that are begun in one round of the loop: building and signing one takes up to some milliseconds."""
+"""Calls started per iteration of the event loop. Building and signing a call can take a few milliseconds."""
 
 GRACE_S = 0.5
-"""How long after its deadline an adapter may still report, before it is cancelled and taken to have failed."""
+"""Seconds after the deadline at which an adapter that has not returned is cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A step with its inputs resolved: the arguments of each call it makes. ``mapped`` where a `foreach` makes them.
+    """A step with its inputs resolved: the arguments of each of its calls.
 
-    ``taken_bytes``: how much of each call's arguments others answered. ``items``: of how many items of a list the plan
-    makes use; None: perhaps of all. ``pages_anywhere``: see :class:`~executor_svc.models.Call`.
+    ``mapped``: whether a `foreach` makes the calls. ``taken_bytes``: for each call, the size of the argument values
+    that are copied from other answers. ``items``: how many items of a list the plan uses; None if it may use all.
+    ``pages_anywhere``: see :class:`~executor_svc.models.Call`.
     """
 
     step: Step
@@ -57,22 +58,22 @@ class Prepared:
 
 @dataclass(slots=True)
 class Stop:
-    """Whether no further call shall be started, and which calls a former process had begun.
+    """Whether to start no further calls, and which calls a former process had started.
 
-    Those are always looked at, whatever became of others: one of them may be in doubt, and nobody else would say so.
+    Calls that were started are always processed: one of them may be in doubt, which would go unreported otherwise.
     """
 
     requested: bool = False
     begun: frozenset[str] = frozenset()
 
     def holds(self, step: Step) -> bool:
-        """Whether a step is not to be started."""
+        """Whether a step must not start."""
         return self.requested and not any(key.partition("/")[0] == step.id for key in self.begun)
 
 
 @dataclass(slots=True)
 class StepResult:
-    """What a step did, in the terms of :class:`~services.contracts.outcome.StepRecord`."""
+    """The result of a step; the fields are those of :class:`~services.contracts.outcome.StepRecord`."""
 
     outcome: StepOutcome
     requests: tuple[RequestRecord, ...] = ()
@@ -87,7 +88,7 @@ class StepResult:
 
 @dataclass(slots=True)
 class _Progress:
-    """The items of a `foreach` under way."""
+    """The progress of a `foreach`."""
 
     pending: Iterator[int]
     results: dict[int, CallResult] = field(default_factory=dict)
@@ -102,10 +103,10 @@ def prepare(
     wanted: int | None = None,
     compared: Room | None = None,
 ) -> Prepared | Failed | Skipped:
-    """Resolve a step's inputs, or say why there is nothing to call.
+    """Resolve a step's inputs, or return why it makes no call.
 
-    A condition that speaks of the current item filters the items; any other decides over the whole step. ``compared``
-    is the run's room for what conditions compare, and knows what was worked out of its values.
+    A condition that uses the current item filters the items; any other condition applies to the whole step.
+    ``compared`` bounds what the run's conditions compare, and caches results about its values.
     """
     filtering = step.foreach is not None and step.when is not None and _of_item(step.when.left, step.when.right)
     compared, rooms = compared or Room(limits.compared_bytes), list[Room]()
@@ -143,7 +144,7 @@ def prepare(
 
 
 async def perform(prepared: Prepared, adapter: Adapter, run_id: str, deadline: float, stop: Stop) -> StepResult:
-    """Make the step's call, or its calls with bounded parallelism; ``deadline`` is a reading of the loop's clock."""
+    """Make the step's call or calls with bounded parallelism. ``deadline`` is a reading of the loop's clock."""
     step = prepared.step
     if not prepared.mapped:
         if stop.holds(step):
@@ -163,9 +164,9 @@ async def perform(prepared: Prepared, adapter: Adapter, run_id: str, deadline: f
 async def _work(
     prepared: Prepared, adapter: Adapter, run_id: str, deadline: float, progress: _Progress, stop: Stop
 ) -> None:
-    """Take items until none is left or one has failed.
+    """Process items until none is left or one has failed.
 
-    What is in flight then ends by itself: cutting a mutating call short would only put it in doubt.
+    Calls in flight are not cancelled then: a mutating call that is cut off would be in doubt.
     """
     for index in progress.pending:
         if (progress.stopped or stop.requested) and f"{prepared.step.id}/{index}" not in stop.begun:
@@ -179,9 +180,9 @@ async def _work(
 
 
 async def _call(prepared: Prepared, adapter: Adapter, key: str, index: int, deadline: float) -> CallResult | None:
-    """Make one of the calls; None where its run was cancelled before.
+    """Make one of the calls; None if its run was cancelled before.
 
-    The adapter keeps the deadline itself, since it alone knows whether anything was sent.
+    The adapter enforces the deadline itself, since only it knows whether the request was sent.
     """
     try:
         async with asyncio.timeout_at(deadline + GRACE_S):
@@ -219,7 +220,7 @@ def _single(result: CallResult) -> StepResult:
 
 
 def _joined(results: Mapping[int, CallResult], items: int) -> StepResult:
-    """What a `foreach` did: all that its items did, and one outcome for the step."""
+    """The result of a `foreach`: the results of its items, and one outcome for the step."""
     ordered = [result for _, result in sorted(results.items())]
     stopped_by = next(
         (f"item {i}" for i, r in sorted(results.items()) if not isinstance(r.outcome, Succeeded)), CANCELLED
@@ -239,7 +240,7 @@ def _joined(results: Mapping[int, CallResult], items: int) -> StepResult:
 
 
 def _outcome(results: Mapping[int, CallResult], records: tuple[ItemRecord, ...]) -> StepOutcome:
-    """An item in doubt weighs more than one that failed: somebody has to look at it."""
+    """The outcome of a `foreach`. Doubt takes precedence over failure, since a person has to settle it."""
     doubtful = [r for r in records if isinstance(r.outcome, InDoubt)]
     failed = [r for r in records if isinstance(r.outcome, Failed)]
     if doubtful:
@@ -254,7 +255,7 @@ def _outcome(results: Mapping[int, CallResult], records: tuple[ItemRecord, ...])
 
 
 def _item(index: int, result: CallResult | None, stopped_by: str) -> ItemRecord:
-    """An item's outcome; of those that succeeded without their values, which are in the step's."""
+    """An item's record. A success holds no value, since the step's outcome holds it."""
     if result is None:
         return ItemRecord.model_construct(index=index, outcome=Skipped(because=stopped_by))
     if isinstance(result.outcome, Succeeded):
@@ -270,7 +271,7 @@ class Ambiguous(Unresolved):
         self._argument, self._several = argument, several
 
     def failed(self, step: str) -> Failed:
-        """What became of the step: nothing, until somebody says which."""
+        """The failure of the step, with the choices."""
         choices = tuple(ItemChoice(argument=self._argument, value=v, label=label) for v, label in self._several.choices)
         return Failed(reason="ambiguous", message=f"{step}: {self._argument}: {self._several}", choices=choices)
 
@@ -286,7 +287,7 @@ def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None, 
 
 
 def _of_item(*values: Value) -> bool:
-    """Whether any of the values speaks of the current item."""
+    """Whether any of the values uses the current item."""
     for value in values:
         if isinstance(value, ItemReference):
             return True

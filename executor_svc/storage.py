@@ -1,7 +1,7 @@
 """The ledger in SQL: executions, their calls, large values. The rules are in ``ledger`` and ``durable``.
 
-Every write of an execution names its owner and epoch (:class:`Ticket`); a takeover raises the epoch, so whatever the
-former owner still wants to write is refused in the same transaction that would have written it.
+Every write for an execution names its owner and epoch (:class:`Ticket`). A takeover increments the epoch (a fencing
+token), so a late write of the former owner is refused in its own transaction.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -91,13 +91,13 @@ class LedgerStore:
         self._admit = insert(EXECUTIONS).values(created_at=self._now).on_conflict_do_nothing()
         self._keep = insert(VALUES).values(created_at=self._now).on_conflict_do_nothing()
         sending = insert(CALLS).values(sent_at=self._now)
-        # A row that is there already belongs to a call that is sent once more, by who took the run over.
+        # An existing row belongs to a call that is resent after a takeover.
         self._send = sending.on_conflict_do_update(
             index_elements=["run_id", "key"],
             set_={"epoch": sending.excluded.epoch},
             where=CALLS.c.state == CallState.SENT.value,
         )
-        # The first outcome counts. One that comes late, after the call was parked or settled, changes nothing.
+        # The first outcome wins. One that arrives after the call was parked or settled is ignored.
         self._finish_sent = (
             CALLS.update()
             .where(CALLS.c.run_id == sa.bindparam("run"), CALLS.c.key == sa.bindparam("call"))
@@ -112,12 +112,12 @@ class LedgerStore:
         )
 
     async def write(self, operations: Sequence[Operation]) -> Standing:
-        """Write a batch in one transaction, save what belongs to executions that do not run or have another owner.
+        """Write a batch in one transaction. Skips operations of executions that do not run or have another owner.
 
-        No call is begun of an execution that is cancelled: once :meth:`request_cancel` has returned, no owner sends one
-        that was not written down before, whether it has heard of the cancellation or not.
+        Cancelled executions start no calls: once :meth:`request_cancel` has returned, no owner sends a call that was
+        not recorded before, even if the owner has not noticed the cancellation yet.
 
-        It may be written twice, as where nobody knows whether a commit got through.
+        Idempotent: the batch can be written again if it is unknown whether a commit succeeded.
         """
         batch = _Batch.of(operations)
         return await self._transactions.run(partial(self._write, batch))
@@ -129,7 +129,7 @@ class LedgerStore:
         running, owned = standing.running, standing.running | standing.ended
         for statement, rows in (
             (self._send, [_call_row(o) for o in batch.sendings if o.ticket in running and standing.lets_begin(o)]),
-            # What became of a call that was sent is the truth, whoever owns the run by now.
+            # The outcome of a call that was sent is valid whoever owns the run now.
             (self._finish_sent, [_outcome_row(o) for o in batch.outcomes if o.sent]),
             (self._finish_read, [_call_row(o) for o in batch.outcomes if not o.sent and o.ticket in running]),
             (self._keep, [{"id": o.id, "content": o.content} for o in batch.values]),
@@ -140,17 +140,17 @@ class LedgerStore:
         return standing
 
     def close(self) -> None:
-        """Wait for what is being written."""
+        """Wait for writes in progress."""
         self._transactions.close()
 
     async def execution(self, run_id: str) -> Execution | None:
-        """An execution as it is stored; None also for one that was forbidden before it was begun."""
+        """The stored execution; None also for an id that was forbidden before it started."""
         async with read(self._engine) as connection:
             row = (await connection.execute(sa.select(EXECUTIONS).where(EXECUTIONS.c.id == run_id))).first()
         return None if row is None or not row.request else _execution(row)
 
     async def forbid(self, run_id: str) -> bool:
-        """See to it that no execution of that id can be begun any more. False where one has been."""
+        """Prevent any execution of that id from starting. Returns False if one has started already."""
         row = {
             "id": run_id,
             "plan_id": "",
@@ -166,7 +166,7 @@ class LedgerStore:
         return not request
 
     async def calls(self, run_id: str) -> dict[str, KnownCall]:
-        """The calls of a run that are known, by key."""
+        """The recorded calls of a run, by key."""
         async with read(self._engine) as connection:
             rows = (await connection.execute(sa.select(CALLS).where(CALLS.c.run_id == run_id))).all()
         return {
@@ -183,7 +183,7 @@ class LedgerStore:
         return found
 
     async def workers(self, lease_s: float) -> tuple[Worker, ...]:
-        """The executor's processes, with how many durable runs under way each owns."""
+        """The executor's processes, with the number of active durable runs that each owns."""
         c = EXECUTIONS.c
         owned = sa.select(c.owner, sa.func.count()).where(c.status == "running").group_by(c.owner)
         return await workers(self._engine, MEMBERS, lease_s, owned)
@@ -191,9 +191,10 @@ class LedgerStore:
     async def take_over(
         self, membership: Membership, running: Collection[str], limit: int
     ) -> list[tuple[Execution, Ticket]]:
-        """Make at most ``limit`` executions this process's own that nobody runs.
+        """Take ownership of at most ``limit`` orphaned executions.
 
-        Those are the ones whose owner is dead, and this process's own which it is not ``running`` (a live view).
+        Orphans are executions whose owner is dead, and this process's own executions that are not in ``running``, a
+        live view.
         """
         runs, own = EXECUTIONS.c, EXECUTIONS.c.owner == membership.id
         orphaned = runs.owner.not_in(membership.living()) | own & runs.id.not_in(sorted(running))
@@ -201,27 +202,26 @@ class LedgerStore:
         async with write(self._engine) as connection:
             if not await try_lock(connection, _REAPER):
                 return []
-            # An owner that is alive after all and writes right now keeps its execution.
+            # Skip locked rows: an owner that is alive after all and is writing keeps its execution.
             rows = (await connection.execute(orphans.with_for_update(skip_locked=True))).all()
             found = [
                 replace(execution, takeovers=execution.takeovers + 1)
                 for execution in map(_execution, rows)
-                if execution.run_id not in running  # one may have begun while the rows were asked for
+                if execution.run_id not in running  # one may have started during the query
             ]
             return [(execution, await _take(connection, execution, membership.id)) for execution in found]
 
     async def reopen(self, execution: Execution, owner: str) -> Ticket | None:
-        """Set an execution that ended in doubt running again; None where it is not as it was any more."""
+        """Set an execution that ended in doubt running again. None if it has changed in the meantime."""
         async with write(self._engine) as connection:
             if not await _still_in_doubt(connection, execution):
                 return None
             return await _take(connection, replace(execution, takeovers=0), owner)
 
     async def settle(self, execution: Execution, key: str, result: CallResult | None) -> bool:
-        """Give a call in doubt its outcome; None: it is to be sent again. False where it is not in doubt (any more).
+        """Record the outcome of a call in doubt. None means that it is to be resent. False if it is not in doubt.
 
-        What was found out holds for this very end of the execution: however late it comes, it must not be applied to a
-        call that was sent since.
+        The outcome applies only to this epoch of the execution: it must not be applied to a call that was sent later.
         """
         doubtful = (CALLS.c.run_id == execution.run_id) & (CALLS.c.key == key) & (CALLS.c.state != CallState.DONE.value)
         async with write(self._engine) as connection:
@@ -233,12 +233,12 @@ class LedgerStore:
             return (await connection.execute(CALLS.update().where(doubtful).values(values))).rowcount == 1
 
     async def request_cancel(self, run_id: str) -> None:
-        """Have no further call of an execution written down, whoever owns it."""
+        """Prevent further calls of an execution from being recorded, and so from being sent, by any owner."""
         async with write(self._engine) as connection:
             await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id == run_id).values(cancel_requested=True))
 
     async def to_stop(self, owner: str, running: Collection[str]) -> list[str]:
-        """Which of the executions that an owner runs are cancelled, or are not its own any more."""
+        """Which of the executions that an owner is running are cancelled or belong to another owner now."""
         if not running:
             return []
         c = EXECUTIONS.c
@@ -247,9 +247,9 @@ class LedgerStore:
             return list(await connection.scalars(sa.select(c.id).where(stopped)))
 
     async def empty(self, run_id: str) -> bool:
-        """Delete all of an execution but its id: a request for it that comes late must not begin it once more.
+        """Delete the data of an execution but keep its id, so that a late request cannot start it again.
 
-        False where it is not over.
+        Returns False if it is not over.
         """
         c = EXECUTIONS.c
         async with write(self._engine) as connection:
@@ -262,9 +262,9 @@ class LedgerStore:
         return True
 
     async def forget(self, older_than_s: float, limit: int = 500) -> int:
-        """Delete some of what ended long ago: executions with their calls, and large values.
+        """Delete old ended executions with their calls, and old large values.
 
-        At most ``limit`` of either, so that nobody waits long; returns how many of both.
+        Deletes at most ``limit`` of each, so that the transaction is short. Returns the total number deleted.
         """
         c, before = EXECUTIONS.c, self._now - older_than_s
         ended = (c.created_at < before) & c.status.not_in(_NOT_OVER)
@@ -280,7 +280,7 @@ class LedgerStore:
 
 @dataclass(slots=True)
 class _Batch:
-    """Operations by kind, each in their order."""
+    """Operations by kind, each list in its original order."""
 
     admissions: list[Admission] = field(default_factory=list)
     sendings: list[Sending] = field(default_factory=list)
@@ -308,7 +308,7 @@ class _Batch:
 
 
 def _standing(connection: sa.Connection, runs: Iterable[str]) -> Standing:
-    """Where these executions stand; nobody can take them over before the transaction has ended."""
+    """The state of these executions. Locks them, so that none is taken over before the transaction ends."""
     rows = connection.execute(_STANDING, {"runs": sorted(runs)}).all()
     tickets = {Ticket(row.id, row.owner, row.epoch): row for row in rows}
     return Standing(
@@ -319,7 +319,7 @@ def _standing(connection: sa.Connection, runs: Iterable[str]) -> Standing:
 
 
 async def _still_in_doubt(connection: AsyncConnection, execution: Execution) -> bool:
-    """Whether an execution is as it ended, in doubt; if so, nobody can set it running before this transaction ends."""
+    """Whether an execution is unchanged since it ended in doubt. Locks it until the transaction ends."""
     c = EXECUTIONS.c
     same = (c.id == execution.run_id) & (c.status == "in_doubt") & (c.epoch == execution.epoch)
     return await connection.scalar(sa.select(c.id).where(same).with_for_update()) is not None

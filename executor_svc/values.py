@@ -1,4 +1,4 @@
-"""Large values by reference: kept once, in full, under the hash of their JSON; everywhere else stands a preview."""
+"""Large values by reference. The full value is stored once, under the hash of its JSON; elsewhere a preview is used."""
 
 import hashlib
 from collections.abc import Callable
@@ -22,21 +22,21 @@ _SMALL_BYTES: Final = 1_000
 
 
 class Shelf:
-    """Puts large values aside.
+    """Stores large values.
 
     Args:
-        keep: takes what is to be kept.
-        max_inline: size in bytes of a value's JSON up to which it stays where it is.
+        keep: stores a value.
+        max_inline: largest size of a value's JSON, in bytes, that stays inline.
     """
 
     def __init__(self, keep: Callable[[LargeValue], None], max_inline: int) -> None:
         self._keep, self.max_inline = keep, max_inline
         self.kept = 0
-        """How many values were put aside."""
+        """The number of stored values."""
         self._inline = 0
 
     def put(self, value: JsonValue, max_inline: int | None = None) -> StoredValue | None:
-        """Keep a value that is large; None where it is not. ``max_inline``: another bound than usual."""
+        """Store a value if it is large; None if it is not. ``max_inline`` overrides the usual bound."""
         content = to_json(value)
         if len(content) <= (self.max_inline if max_inline is None else max_inline):
             self._inline += len(content)
@@ -54,7 +54,7 @@ class Shelf:
         return result if outcome is result.outcome else replace(result, outcome=outcome)
 
     def outward(self, outcome: Succeeded) -> Succeeded:
-        """The outcome as it may leave the executor: all of a run travel whole as far as some large ones might."""
+        """The outcome for callers. Large outputs become previews; all but small ones do once a run's total is large."""
         full = self._inline > _LARGE_OUTPUTS * self.max_inline
         stored = self.put(outcome.value, min(_SMALL_BYTES, self.max_inline) if full else None)
         if stored is None:
@@ -63,9 +63,9 @@ class Shelf:
 
 
 class Shown:
-    """What an answer shows of its values: it may name one large value thousands of times, or thousands of values.
+    """The values that an answer shows. An answer may name a large value thousands of times, or thousands of values.
 
-    All together they travel as far as four large ones might; of further ones that are not small there is a beginning.
+    Their total size is bounded by that of four large values. Beyond it, values that are not small become previews.
     """
 
     def __init__(self, shelf: Shelf) -> None:
@@ -73,7 +73,7 @@ class Shown:
         self._known = dict[int, tuple[JsonValue, JsonValue, StoredValue | None, int]]()
 
     def of(self, value: JsonValue) -> tuple[JsonValue, StoredValue | None]:
-        """What is shown of a value, and where all of it is kept if that is not all."""
+        """The value to show, and a reference to the full value if only a preview is shown."""
         known = self._known.get(id(value))
         if known is None:
             stored = self._shelf.put(value)
@@ -92,7 +92,7 @@ class Shown:
 
 
 def preview(value: JsonValue, depth: int = _PREVIEW_DEPTH) -> JsonValue:
-    """The beginning of a value: the first items, members and characters, to a certain depth, and few of them in all."""
+    """The beginning of a value: its first items, members and characters, with a bounded depth and total number."""
     left = _PREVIEW_VALUES
 
     def beginning(value: JsonValue, depth: int) -> JsonValue:

@@ -35,7 +35,7 @@ class Problem(BaseModel):
 
 
 class SandboxError(Exception):
-    """Base of every error the sandbox answers on purpose; the message becomes the problem's `detail`."""
+    """Base of all errors that the sandbox answers intentionally. The message becomes the problem's `detail`."""
 
     status = 400
     kind = "bad-request"
@@ -47,14 +47,14 @@ class SandboxError(Exception):
 
 
 class NotFound(SandboxError):
-    """What the request names does not exist."""
+    """The requested resource does not exist."""
 
     status = 404
     kind = "not-found"
 
 
 class Unprocessable(SandboxError):
-    """Every part of the request is well-formed, but together they make no sense."""
+    """Each part of the request is well-formed, but they do not fit together."""
 
     status = 422
     kind = "unprocessable"
@@ -68,7 +68,7 @@ class Conflict(SandboxError):
 
 
 class StorageFull(Conflict):
-    """The collection has reached its cap."""
+    """The collection has reached its size limit."""
 
     kind = "storage-full"
 
@@ -95,7 +95,7 @@ class TooManyRequests(SandboxError):
 
 
 class ToldToFail(SandboxError):
-    """The failure a lab endpoint was asked for."""
+    """The failure that was requested from a lab endpoint."""
 
     kind = "told-to-fail"
 
@@ -106,7 +106,7 @@ class ToldToFail(SandboxError):
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The ``responses=`` entry of a route that answers these statuses with a problem."""
+    """The ``responses=`` argument of a route that answers these statuses with a problem."""
     descriptions = {
         404: "Something the request names does not exist.",
         409: "The request conflicts with the current state.",
@@ -124,7 +124,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def clean(text: str) -> str:
-    """`text` as something UTF-8 can carry (no lone surrogates), and of bounded length."""
+    """`text` without lone surrogates, which UTF-8 cannot encode, and with a bounded length."""
     return text[:_MAX_TEXT].encode("utf-8", "replace").decode("utf-8")
 
 
@@ -156,7 +156,7 @@ async def _on_http_exception(_: Request, error: Exception) -> JSONResponse:
 
 
 async def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
-    """Never echo the input: it may hold NaN or lone surrogates, which JSON cannot carry."""
+    """Answer without echoing the input: it may hold NaN or lone surrogates, which JSON cannot represent."""
     assert isinstance(error, RequestValidationError)
     errors = [
         ProblemError(

@@ -1,6 +1,6 @@
-"""Types of the values that travel between endpoints: codes, dates, times, places.
+"""Types of the values that endpoints exchange: codes, dates, times, places.
 
-Codes are strict on purpose: a name where a code is due is refused, so that a caller has to look the code up first.
+Codes are intentionally strict: a name in place of a code is refused, so that a caller has to look the code up first.
 Dates and times are limited to 1900-2099, which every library behind the sandbox supports.
 """
 

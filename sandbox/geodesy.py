@@ -1,4 +1,4 @@
-"""Distances and directions on the earth taken as a sphere (the haversine formula; within 0.5% of the ellipsoid)."""
+"""Distances and directions on a spherical earth (haversine formula; within 0.5% of the ellipsoid)."""
 
 from __future__ import annotations
 

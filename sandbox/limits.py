@@ -7,9 +7,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class BodyLimit:
-    """ASGI middleware: reading more than `limit` bytes of a body raises HTTPException 413 in whoever reads it.
+    """ASGI middleware: reading more than `limit` bytes of a body raises HTTPException 413 in the reader.
 
-    The framework's own limit answers in plain text; raised where the body is read, it becomes a problem document.
+    The framework's own limit answers in plain text. An exception in the reader becomes a problem document.
     """
 
     def __init__(self, app: ASGIApp, limit: int) -> None:

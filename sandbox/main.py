@@ -76,7 +76,7 @@ def create_app(settings: SandboxSettings | None = None) -> FastAPI:
 
 
 def _publish(app: FastAPI, public_url: str | None) -> None:
-    """Serve the OpenAPI document and a health check, neither of which is part of the estate."""
+    """Serve the OpenAPI document and a health check, which are not part of the document itself."""
     built: list[dict[str, Any]] = []
 
     @app.get("/openapi.json", include_in_schema=False)

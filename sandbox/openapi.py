@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the sandbox: FastAPI's, with what FastAPI cannot say added."""
+"""The OpenAPI 3.1 document of the sandbox: FastAPI's document with additions that FastAPI does not support."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _document_problems(operation: dict[str, Any]) -> None:
-    """Say which problems an operation answers: validation, unreadable bodies, missing credentials."""
+    """Add the problems that an operation may answer: validation, unreadable bodies, missing credentials."""
     responses = operation["responses"]
     if "422" in responses and PROBLEM_JSON not in responses["422"].get("content", {}):
         responses["422"] = problems(422)[422] | {"description": "The request is not valid; `errors` says where."}
@@ -71,7 +71,7 @@ def _document_problems(operation: dict[str, Any]) -> None:
 
 
 def _tidy_parameter(parameter: dict[str, Any]) -> None:
-    """No parameter can be null on the wire; `x-explode: false` in a schema is the parameter's own `explode`."""
+    """Remove null, which no parameter can send, and move `x-explode: false` from the schema to `explode`."""
     schema = parameter["schema"]
     options = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
     if len(options) == 1:

@@ -1,4 +1,4 @@
-"""The four kinds of paging of the estate: page and size, offset and limit with a `Link` header, cursor, page token."""
+"""The four kinds of paging of the sandbox: page and size, offset and limit with a `Link` header, cursor, page token."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def count_pages(total: int, size: int) -> int:
 
 
 def link_header(url: URL, limit: int, offset: int, total: int) -> str | None:
-    """RFC 8288 `Link` to the neighbouring pages (`next`, `prev`), as path and query; None where there are none."""
+    """RFC 8288 `Link` to the neighbouring pages (`next`, `prev`), as path and query; None if there are none."""
     links = []
     if offset + limit < total:
         links.append((offset + limit, "next"))
@@ -37,9 +37,9 @@ def link_header(url: URL, limit: int, offset: int, total: int) -> str | None:
 
 
 def slice_by_cursor(items: Sequence[Item], cursor: str | None, limit: int) -> tuple[list[Item], str | None]:
-    """Items after an opaque cursor and the cursor of the rest (None at the end).
+    """Items after an opaque cursor, and the cursor of the rest (None at the end).
 
-    Raises Unprocessable for a foreign one.
+    Raises Unprocessable for an invalid cursor.
     """
     start = 0 if cursor is None else _decode(cursor)
     end = start + limit

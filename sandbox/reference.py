@@ -1,4 +1,4 @@
-"""Reference data of the sandbox, read on first use and kept per app."""
+"""Reference data of the sandbox, read on first use and cached per app."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class AirportEntry:
 
 @dataclass(frozen=True, slots=True)
 class CityEntry:
-    """One city, with the name of its region (mostly a country) and the country code where it is known."""
+    """One city, with the name of its region (mostly a country) and the country code if it is known."""
 
     name: str
     region: str
@@ -90,7 +90,7 @@ class RateTable:
 
 
 class Reference:
-    """Everything that never changes while an app runs. Each table is built when it is first asked for."""
+    """The data that never changes while an app runs. Each table is built on first use."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[dict[str, Any]]] = {}
@@ -151,7 +151,7 @@ class Reference:
 
     @cached_property
     def cities(self) -> tuple[CityEntry, ...]:
-        """Capitals and large cities; where the source names a region twice, the first is kept."""
+        """Capitals and large cities. If the source names a region twice, the first entry is kept."""
         from astral import geocoder
 
         country_of_zone = {zone: codes[0] for zone, codes in self.zone_countries.items()}
@@ -181,7 +181,7 @@ class Reference:
 
     @cached_property
     def rates(self) -> RateTable:
-        """European Central Bank reference rates of the day the data file states."""
+        """European Central Bank reference rates of the day given in the data file."""
         lines = (files("sandbox") / "data" / "ecb_rates.csv").read_text(encoding="utf-8").splitlines()
         stated = next(line for line in lines if line.startswith("# date:"))
         rows = [line.split(",") for line in lines if line and not line.startswith(("#", "currency"))]
@@ -196,7 +196,7 @@ class Reference:
         return pint.UnitRegistry(cache_folder=None)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """The rows of `data/<name>.json`; callers leave them as they are."""
+        """The rows of `data/<name>.json`. Callers must not change them."""
         if name not in self._rows:
             self._rows[name] = json.loads((files("sandbox") / "data" / f"{name}.json").read_text("utf-8"))
         return self._rows[name]

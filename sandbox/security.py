@@ -83,7 +83,7 @@ async def require_bearer(
 async def require_scopes(
     state: State, scopes: SecurityScopes, given: Annotated[str | None, Security(oauth_scheme)]
 ) -> None:
-    """Raises Unauthorized without a live access token, Forbidden where it lacks a scope (RFC 6750, section 3)."""
+    """Raises Unauthorized without a valid access token, Forbidden if it lacks a scope (RFC 6750, section 3)."""
     scheme, token = get_authorization_scheme_param(given)
     grant = state.tokens.find(token) if scheme.lower() == "bearer" else None
     if grant is None:

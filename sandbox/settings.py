@@ -12,7 +12,7 @@ _CREDENTIALS = ("api_key", "basic_password", "bearer_token", "oauth_client_secre
 
 
 class SandboxSettings(BaseSettings):
-    """How one sandbox app behaves. A credential left unset is random per start, so no working secret has a default."""
+    """Settings of one sandbox app. Unset credentials are random per start, so there are no default secrets."""
 
     model_config = SettingsConfigDict(env_prefix="NESTOR_SANDBOX_", extra="ignore", frozen=True)
 
@@ -55,7 +55,7 @@ class Credentials:
 
     @classmethod
     def from_settings(cls, settings: SandboxSettings) -> Credentials:
-        """Take what the settings say and draw the rest at random."""
+        """Use the credentials in the settings, and random ones for the rest."""
 
         def value(secret: SecretStr | None) -> str:
             return secrets.token_urlsafe(24) if secret is None else secret.get_secret_value()

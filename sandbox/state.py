@@ -58,7 +58,7 @@ class Collection(Generic[Item]):
         return item
 
     def remove(self, identifier: str) -> None:
-        """Forget one item. Raises NotFound."""
+        """Delete one item. Raises NotFound."""
         self.get(identifier)
         del self._items[identifier]
 
@@ -70,7 +70,7 @@ class _Remembered:
 
 
 class IdempotencyLedger:
-    """First answers by `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header); the oldest are forgotten."""
+    """First answers by `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header). The oldest are evicted."""
 
     def __init__(self, cap: int) -> None:
         self._cap = cap
@@ -79,11 +79,11 @@ class IdempotencyLedger:
     def once(
         self, operation: str, key: str | None, body: BaseModel, response: Response, action: Callable[[], Result]
     ) -> Result:
-        """Run `action`, or answer as the first time if `key` was used for the same body.
+        """Run `action`, or return the first answer if `key` was used for the same body.
 
-        A replay carries the header `Idempotent-Replayed: true`. A failed action is not remembered, so it can be tried
-        again. Raises Unprocessable where the key was used for another body (section 2.7 of the draft). `action` must
-        not wait: handlers that call this run on the event loop, which is what makes check and act one step.
+        A replay has the header `Idempotent-Replayed: true`. A failed action is not stored, so it can be retried. Raises
+        Unprocessable if the key was used for another body (section 2.7 of the draft). `action` must not await:
+        handlers that call this run on the event loop, which makes check and action atomic.
         """
         if key is None:
             return action()
@@ -110,7 +110,7 @@ class Grant:
 
 
 class TokenStore:
-    """Opaque OAuth2 access tokens, kept as digests; the oldest are forgotten beyond `cap`."""
+    """Opaque OAuth2 access tokens, stored as digests. Beyond `cap`, the oldest are evicted."""
 
     def __init__(self, lifetime: float, cap: int, clock: Callable[[], float]) -> None:
         self.lifetime = lifetime
@@ -118,7 +118,7 @@ class TokenStore:
         self._grants: OrderedDict[str, Grant] = OrderedDict()
 
     def issue(self, scopes: frozenset[str]) -> str:
-        """A new token."""
+        """Issue a new token."""
         token = secrets.token_urlsafe(32)
         self._grants[self._digest(token)] = Grant(scopes, self._clock() + self.lifetime)
         if len(self._grants) > self._cap:
@@ -140,7 +140,7 @@ class TokenStore:
 
 
 class Counters:
-    """Calls counted by key, for the lab; the least recently used are forgotten beyond `cap`."""
+    """Counters of calls by key, for the lab. Beyond `cap`, the least recently used are evicted."""
 
     def __init__(self, cap: int) -> None:
         self._cap = cap
@@ -155,7 +155,7 @@ class Counters:
         return count + 1, first
 
     def forget(self, *key: str) -> None:
-        """Start counting this key anew."""
+        """Reset the counter of this key."""
         self._values.pop(key, None)
 
 
@@ -178,7 +178,7 @@ class SandboxState:
     def collection(
         self, kind: type[Item], name: str, prefix: str, seed: Callable[[], Sequence[Item]] = tuple
     ) -> Collection[Item]:
-        """The collection of this kind of item, made with its seed (ids numbered from 1) when first asked for."""
+        """The collection of this kind of item. Created on first use with its seed (ids numbered from 1)."""
         if name not in self.collections:
             self.collections[name] = Collection[Item](name, prefix, self.settings.max_items, seed())
         return cast(Collection[Item], self.collections[name])

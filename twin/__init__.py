@@ -1,7 +1,14 @@
-"""A server made from a service's description alone, which remembers: what is created can be read, changed and deleted.
+"""A stateful mock server, made only from a service's description. Created items can be read, changed and deleted.
 
-It is built from the catalogue's contracts, so it speaks for every format that is imported. ``routes`` finds the
-operation of a request, ``access`` asks for its credentials, ``wire`` reads its arguments, ``checking`` holds them
-against their schemas, ``families`` says which operations are about the same things, ``state`` keeps those,
-``shapes`` and ``values`` make answers, ``service`` joins them, ``main`` serves it. It knows no other service.
+It is built from the catalogue's contracts, so it works for every format that can be imported. It depends on no other
+service. Its modules:
+
+- ``routes`` finds the operation of a request;
+- ``access`` checks its credentials;
+- ``wire`` reads its arguments;
+- ``checking`` validates them against their schemas;
+- ``families`` groups the operations by the collection that they work on;
+- ``state`` stores the items;
+- ``shapes`` and ``values`` build answers;
+- ``service`` joins these parts, and ``main`` serves them.
 """

@@ -1,4 +1,4 @@
-"""Credentials: what a twin asks for, as the operations declare it, and the token endpoint of OAuth2."""
+"""Checks the credentials that the operations declare, and provides the OAuth2 token endpoint."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ USER: Final = "twin"
 """The user name of HTTP Basic and Digest, and the id of the OAuth2 client."""
 TOKEN_PATH: Final = "/.twin/token"  # noqa: S105 - a path
 NOT_TAKEN: Final = frozenset({SecretKind.MUTUAL_TLS, SecretKind.AWS_SIGV4, SecretKind.OTHER})
-"""The kinds that a twin has no credentials for."""
+"""The kinds of credentials that a twin does not support."""
 _LIFETIME_S: Final = 3_600
 _MOST_TOKENS: Final = 1_000
 
 
 class Access:
-    """Who may call.
+    """Checks who may call.
 
     Args:
         apis: the operations.
-        token: the API key, bearer token, password and client secret, all in one; at least 8 characters.
+        token: used as API key, bearer token, password and client secret; at least 8 characters.
     """
 
     def __init__(self, apis: Iterable[Api], token: str) -> None:
@@ -42,7 +42,7 @@ class Access:
         self._token_paths = {TOKEN_PATH} | {urlsplit(url).path for url in urls if url}
 
     def secrets(self, host: str) -> dict[str, dict[str, JsonValue]]:
-        """The executor's entries for these credentials, bound to the twin's host (``name:port``)."""
+        """The executor's secrets file entries for these credentials, bound to the twin's host (``name:port``)."""
         found: dict[str, dict[str, JsonValue]] = {}
         for name, need in self._requirements.items():
             if need.kind in (SecretKind.BASIC, SecretKind.DIGEST):
@@ -57,9 +57,9 @@ class Access:
         return found
 
     def check(self, api: Api, request: Received, path: Mapping[str, str]) -> None:
-        """Raises Refused (401) unless one of the operation's alternatives is met in full.
+        """Raises Refused (401) unless one of the operation's security alternatives is met in full.
 
-        ``path``: what stands in the request's path, percent-encoded, by name.
+        ``path``: the raw values of the path's parameters, percent-encoded, by name.
         """
         if not api.security or any(all(self._met(need, request, path) for need in one) for one in api.security):
             return
@@ -75,10 +75,10 @@ class Access:
         return request.method == "POST" and request.path in self._token_paths
 
     def issue(self, request: Received) -> dict[str, JsonValue]:
-        """An access token by the client credentials grant (RFC 6749, section 4.4).
+        """Issue an access token by the client credentials grant (RFC 6749, section 4.4).
 
         Raises:
-            Refused: another grant, or the client is not known.
+            Refused: the grant is another one, or the client is unknown.
         """
         form = parse_qs(request.body.decode("utf-8", "replace"), max_num_fields=100)
         if form.get("grant_type") != ["client_credentials"]:
@@ -106,7 +106,7 @@ class Access:
             return bool(given) and given[0] == USER and self._same(given[1])
         if need.kind is SecretKind.DIGEST:
             return self._challenges.met(USER, self._token, request)
-        # One token meets two logins asked for at once.
+        # One token satisfies several required logins at once.
         is_issued = need.kind in LOGINS and shown.strip() in self._issued
         is_pasted = not (need.kind in LOGINS and need.token_url) and self._same(shown.strip())
         return scheme.lower() == "bearer" and (is_issued or is_pasted)
@@ -127,7 +127,7 @@ class Access:
 
 
 def _basic(authorization: str) -> tuple[str, ...]:
-    """User name and password of HTTP basic; nothing where that is not what is shown."""
+    """User name and password of HTTP basic; empty for anything else."""
     scheme, _, shown = authorization.partition(" ")
     if scheme.lower() != "basic":
         return ()
@@ -140,7 +140,7 @@ def _basic(authorization: str) -> tuple[str, ...]:
 
 
 def pointed_at(root: JsonValue, token_url: str) -> JsonValue:
-    """A document whose OAuth2 clients get their tokens here; nothing else of it is changed."""
+    """A copy of the document with all OAuth2 token URLs replaced by ``token_url``."""
     if not isinstance(root, dict):
         return root
     changed = dict(root)

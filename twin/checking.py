@@ -1,4 +1,4 @@
-"""Arguments held against their schemas, in bounded time."""
+"""Validates arguments against their schemas, in bounded time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_TEXT: Final = 300
 def validator_of(
     schema: JsonSchema, definitions: Mapping[str, JsonSchema]
 ) -> jsonschema_rs.Draft202012Validator | None:
-    """A validator that fetches nothing; None where checking could take long, or the schema is broken."""
+    """A validator that fetches nothing; None if checking could be slow, or the schema is invalid."""
     try:
         cost = cost_of(schema, definitions)
         return jsonschema_rs.Draft202012Validator(
@@ -33,7 +33,7 @@ def validator_of(
 
 
 class Checks:
-    """The validators of one API's parameters, each made when it is first needed.
+    """The validators of one API's parameters. Each is built on first use.
 
     Args:
         definitions: targets of the schemas' references.
@@ -44,9 +44,9 @@ class Checks:
         self._made: dict[int, tuple[JsonSchema, jsonschema_rs.Draft202012Validator | None]] = {}
 
     def problems(self, schema: JsonSchema, value: JsonValue) -> list[str]:
-        """What is wrong with a value; nothing where it fits, or cannot be checked."""
+        """The violations of a value; empty if it fits or cannot be checked."""
         if id(schema) not in self._made:
-            self._made[id(schema)] = (schema, validator_of(schema, self._definitions))  # kept: its id stays its own
+            self._made[id(schema)] = (schema, validator_of(schema, self._definitions))  # keeps the schema's id in use
         validator = self._made[id(schema)][1]
         try:
             if validator is None or validator.is_valid(value):

@@ -1,4 +1,4 @@
-"""HTTP Digest (RFC 7616) as a twin asks for it: SHA-256, quality of protection ``auth``."""
+"""The server side of HTTP Digest (RFC 7616): SHA-256, quality of protection ``auth``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_NONCES: Final = 1_000
 
 
 class Challenges:
-    """Nonces given out, with the count of the last request that each was used for."""
+    """The issued nonces, each with the count of the last request that used it."""
 
     def __init__(self) -> None:
         self._counts: OrderedDict[str, int] = OrderedDict()
@@ -29,7 +29,7 @@ class Challenges:
         return f'Digest realm="{_REALM}", qop="auth", algorithm=SHA-256, nonce="{nonce}"'
 
     def met(self, user: str, password: str, request: Received) -> bool:
-        """Whether the request answers one of the challenges, and did not before."""
+        """Whether the request answers one of the challenges and is not a replay."""
         scheme, _, shown = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "digest":
             return False

@@ -1,8 +1,8 @@
-"""Which operations are about the same things: collections, their items, and what is done to either.
+"""Groups operations by the collection that they work on, and finds what each one does.
 
-An operation's path says it: what ends in a parameter is an item of the path before it, and a path with such items, or
-one whose answer is a list, is a collection. Services that write the verb into the path (``/contacts/create``,
-``contacts.list``) are read by that verb. All else answers from its schema alone.
+The paths decide. A path that ends in a parameter is an item of the path before it. A path with such items, or with a
+list as its answer, is a collection. For services with verbs in their paths (``/contacts/create``, ``contacts.list``)
+the verb decides. All other operations are answered from their schemas alone.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class Family:
 
     Attributes:
         template: its path.
-        noun: what one of its items is called, plain and in the singular.
-        schema: of an item, and ``definitions`` its references' targets.
-        key: the field that holds an item's id; None where no field does.
-        id_schema: of an id.
-        closed: whether its ids can be known: it can be listed or created in. Of others any id exists.
-        creates: whether an operation makes new items.
-        rank: how well the operation shows an item that the schema is from; the less, the better.
+        noun: the name of one of its items, plain and in the singular.
+        schema: the schema of an item. ``definitions`` are its references' targets.
+        key: the field that holds an item's id; None if there is none.
+        id_schema: the schema of an id.
+        closed: whether callers can learn its ids, because items can be listed or created. Otherwise every id exists.
+        creates: whether an operation creates items.
+        rank: the quality of the operation that ``schema`` is taken from; lower is better.
     """
 
     template: Template
@@ -70,16 +70,16 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """What an operation does to which family.
+    """What an operation does, and to which family.
 
     Attributes:
         api: the operation.
-        template: its path, taken apart.
+        template: its path, split into segments.
         role: what it does.
-        family: to items of which; None: to none.
+        family: the family of its items; None if there is none.
         above: how many segments of the path are the collection's; the next one, if any, is the item's id.
-        spot: where in its answer the item or the list stands; None: nowhere.
-        id_name: the argument with the item's id, where it is not in the path.
+        spot: where the item or the list is in its answer; None if it is not there.
+        id_name: the argument with the item's id, if it is not in the path.
     """
 
     api: Api
@@ -92,7 +92,7 @@ class Deed:
 
 
 def form_of(template: Template) -> tuple[str, ...]:
-    """A path without the names of its parameters: what two templates of one collection share."""
+    """A path without the names of its parameters. All templates of a collection have the same form."""
     return tuple("{}" if one.names else one.noun for one in template)
 
 
@@ -108,14 +108,14 @@ class Families:
         listed = [(api, _split_verb(api)) for api in apis]
         items = {form_of(template) for _, (template, _) in listed if template[-1].names}
         self._collections = {form[:-1] for form in items}
-        listed.sort(key=lambda one: one[1][1] in _BY_ID)  # these are read so only where there is such a collection
+        listed.sort(key=lambda one: one[1][1] in _BY_ID)  # these come last: they need collections found before
         self.deeds = {api.id: self._deed(api, template, verb) for api, (template, verb) in listed}
         for family in self._families.values():
             if family.key is None:
                 family.key = key_of(family.schema, family.noun, "", family.definitions)
 
     def __iter__(self) -> Iterator[Family]:
-        """All of them."""
+        """Iterate over all families."""
         return iter(self._families.values())
 
     def family(self, form: tuple[str, ...]) -> Family | None:
@@ -123,7 +123,7 @@ class Families:
         return self._families.get(form)
 
     def called(self, noun: str) -> Family | None:
-        """The collection at the top whose items are called so."""
+        """The top-level collection with this noun."""
         found = (one for one in self._families.values() if one.noun == noun)
         return next((one for one in found if not any(part.names for part in one.template)), None)
 
@@ -160,7 +160,7 @@ class Families:
         return deed
 
     def _one(self, api: Api, template: Template, role: Role, family: Family, above: int, *, rank: int) -> Deed:
-        """A deed whose answer, if any, shows one item."""
+        """A deed whose answer, if any, holds one item."""
         spot = item_spot(api.response.json_schema, api.definitions, family.noun)
         if spot is not None and role is not Role.DELETE:
             self._described(family, spot.schema, api, rank)
@@ -174,7 +174,7 @@ class Families:
         return self._families[form]
 
     def _described(self, family: Family, schema: JsonSchema, api: Api, rank: int) -> None:
-        """The family's items are as the operation that shows them best says."""
+        """Use this schema for the family's items if it ranks better than the current one."""
         if rank < family.rank and schema:
             family.schema, family.definitions, family.rank = schema, dict(api.definitions), rank
 
@@ -203,7 +203,7 @@ def _split_verb(api: Api) -> tuple[Template, Role | None]:
 
 
 def _id_argument(api: Api, noun: str) -> str | None:
-    """The argument with the id of the item that an operation is about."""
+    """The argument that holds the id of the operation's item."""
     wanted = (f"{noun}id", "id", noun, f"{noun}uuid", "uuid", f"{noun}key", f"{noun}name")
     plainly = [one for one in api.parameters if not kinds_of(one.json_schema, api.definitions) & {"object", "array"}]
     names = {plain(one.wire_name): one.name for one in plainly}

@@ -1,4 +1,4 @@
-"""Lists: which items a request's arguments ask for, and which page of them."""
+"""Lists: selects the items that match a request's arguments, and the requested page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST: Final = 1_000
 
 
 def matching(items: Sequence[Item], given: Mapping[str, JsonValue]) -> list[Item]:
-    """The items whose fields equal the arguments of the same names, and that hold the words searched for."""
+    """The items whose fields equal the arguments of the same names and that contain the search words."""
     found = list(items)
     known = {plain(name) for item in items for name in item}
     for name, wanted in given.items():
@@ -40,7 +40,7 @@ def matching(items: Sequence[Item], given: Mapping[str, JsonValue]) -> list[Item
 
 
 def paged(items: Sequence[Item], given: Mapping[str, JsonValue]) -> Sequence[Item]:
-    """The page of the items that the arguments ask for."""
+    """The page of items that the arguments select."""
     said = {
         plain(name): value for name, value in given.items() if isinstance(value, int) and not isinstance(value, bool)
     }
@@ -57,7 +57,7 @@ def _field(item: Item, bare: str) -> JsonValue:
 
 
 def _equals(value: JsonValue, wanted: JsonValue) -> bool:
-    """Whether a field is what is asked for; objects are never asked for."""
+    """Whether a field equals an argument. Objects are not compared; they always match."""
     if isinstance(wanted, list):
         return not wanted or any(_equals(value, one) for one in wanted)
     if isinstance(value, list):

@@ -22,8 +22,8 @@ def create_app(twin: Twin, document: str = "") -> Starlette:
     """The app of a twin.
 
     Args:
-        twin: answers.
-        document: what it was made from, shown at ``/.twin/document``.
+        twin: answers the requests.
+        document: the document that it was made from, served at ``/.twin/document``.
     """
 
     async def show(_request: Request) -> Response:

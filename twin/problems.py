@@ -1,4 +1,4 @@
-"""What a twin refuses, as RFC 9457 problem details."""
+"""A twin's refusals, as RFC 9457 problem details."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class Refused(Exception):
     """A request that the service would refuse.
 
     Attributes:
-        status: of the answer, 4xx.
+        status: the answer's status, 4xx.
         detail: what is wrong with the request.
-        errors: its invalid parts: where each stands and what is wrong with it.
-        headers: of the answer, beside its type.
+        errors: its invalid parts: the location of each and what is wrong with it.
+        headers: the answer's headers besides its type.
     """
 
     def __init__(

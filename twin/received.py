@@ -16,9 +16,9 @@ class Received:
     Attributes:
         method: in capitals.
         path: as it was sent, percent-encoded.
-        query: the same.
+        query: as it was sent, percent-encoded.
         headers: by lower-case name.
-        body: the bytes.
+        body: the raw bytes.
     """
 
     method: str

@@ -1,4 +1,4 @@
-"""Which operation a request is for."""
+"""Finds the operation of a request."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _EXPRESSION = re.compile(r"\{([^{}]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What stands between two slashes: ``texts`` around the parameters called ``names``."""
+    """The part of a path between two slashes: ``texts`` around the parameters called ``names``."""
 
     texts: tuple[str, ...]
     names: tuple[str, ...]
 
     def read(self, text: str) -> dict[str, str] | None:
-        """The raw values of the parameters in a segment as it was sent, None where it is another one."""
+        """The raw parameter values in a segment of a request's path; None if it does not match."""
         if not self.names:
             return {} if unquote(text) == unquote(self.texts[0]) else None
         if not text.startswith(self.texts[0]):
@@ -41,12 +41,12 @@ class Segment:
 
     @property
     def noun(self) -> str:
-        """Its text without what says how the answer is written, as `.json`."""
+        """Its text without a format suffix such as `.json`; empty if it has parameters."""
         return re.sub(r"\.(json|xml)$", "", unquote(self.texts[0])) if not self.names else ""
 
 
 def segments_of(api: Api) -> tuple[Segment, ...]:
-    """The path of an API with its server's before it, taken apart; its query and a slash at its end are left out."""
+    """The segments of an API's path, prefixed by its server's path. Query and trailing slash are left out."""
     path = urlsplit(api.server).path.rstrip("/") + api.path
     parts = path.partition("?")[0].partition("#")[0].strip("/").split("/")
     pieces = [_EXPRESSION.split(part) for part in parts]
@@ -62,7 +62,7 @@ class Match:
 
 
 class Routes:
-    """Finds operations; of several that fit, the one whose path says most.
+    """Finds operations. If several match, the one with the most specific path is used.
 
     Args:
         apis: the operations.
@@ -80,7 +80,7 @@ class Routes:
         """The operation of this method and raw path.
 
         Raises:
-            Refused: 404, or 405 where only other methods are known.
+            Refused: 404, or 405 if the path exists with other methods only.
         """
         parts = path.strip("/").split("/")
         allowed: dict[str, None] = {}
@@ -107,7 +107,7 @@ def _read(segments: tuple[Segment, ...], parts: list[str]) -> dict[str, str] | N
 
 
 def _has(query: str, path: str) -> bool:
-    """Whether the request's query has what the path itself carries."""
+    """Whether the request's query contains the query pairs of the document's path."""
     wanted = parse_qsl(path.partition("#")[0].partition("?")[2], keep_blank_values=True)
     if not wanted:
         return True

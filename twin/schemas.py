@@ -1,4 +1,4 @@
-"""Schemas looked into: references, combinations, kinds of values."""
+"""Helpers for JSON Schemas: references, combinations, types of values."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MOST = 1_000
 
 
 def resolved(schema: JsonValue, definitions: Definitions) -> JsonSchema:
-    """The schema with references followed, ``allOf`` merged and, of alternatives, the first that is not null."""
+    """The schema with references resolved, ``allOf`` merged, and the first non-null alternative merged in."""
     return _resolved(schema, definitions, [_MOST])
 
 
 def _resolved(schema: JsonValue, definitions: Definitions, left: list[int]) -> JsonSchema:
-    """``left`` holds how many schemas may still be looked at: a few lines can combine without end."""
+    """``left`` holds how many more schemas may be visited, since a small schema can combine without end."""
     found = schema if isinstance(schema, dict) else {}
     for _ in range(_DEPTH):
         reference = found.get("$ref")
@@ -71,7 +71,7 @@ def _combined(
 
 
 def kinds_of(schema: JsonValue, definitions: Definitions, depth: int = 0) -> frozenset[str]:
-    """The JSON types that a value may have; empty where nothing says."""
+    """The JSON types that a value may have; empty if not declared."""
     found = schema if isinstance(schema, dict) else {}
     declared = found.get("type")
     if isinstance(declared, str):
@@ -104,30 +104,30 @@ def is_of(value: JsonValue, kind: str) -> bool:
 
 
 def fits(value: JsonValue, kinds: frozenset[str]) -> bool:
-    """Whether a value is of one of these types; of what is not declared anything is."""
+    """Whether a value is of one of these types. True if no known type is declared."""
     known = [kind for kind in kinds if kind in KINDS]
     return not known or any(is_of(value, kind) for kind in known)
 
 
 def members(value: JsonValue) -> dict[str, JsonValue]:
-    """The members of an object; none where it is none."""
+    """The members of an object; empty for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def listed(value: JsonValue) -> list[JsonValue]:
-    """The elements of a list; none where it is none."""
+    """The elements of a list; empty for any other value."""
     return value if isinstance(value, list) else []
 
 
 @lru_cache(maxsize=8192)
 def plain(name: str) -> str:
-    """A name without case and punctuation: ``petId`` and ``pet_id`` are one."""
+    """A name without case and punctuation: ``petId`` and ``pet_id`` are the same."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 @lru_cache(maxsize=4096)
 def singular(word: str) -> str:
-    """A plain noun in the singular, roughly as English has it."""
+    """A plain noun in the singular, by rough rules for English."""
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith(("sses", "xes", "ches", "shes")):

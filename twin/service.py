@@ -1,4 +1,4 @@
-"""A twin: requests in, answers out. It sends nothing anywhere."""
+"""A twin: answers requests. It makes no requests itself."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MAX_CALLS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer; ``body`` is empty where there is none."""
+    """An answer. ``body`` is empty if there is none."""
 
     status: int
     media_type: str = "application/json"
@@ -43,7 +43,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request that was answered: the operation's id, empty where there is none; why it was refused, if it was."""
+    """An answered request: the operation's id (empty if none matched), the status, and the reason of a refusal."""
 
     api: str
     status: int
@@ -54,12 +54,12 @@ class Twin:
     """A service made from its operations.
 
     Args:
-        apis: the operations, of one service.
-        token: what its callers must show where operations ask for credentials; at least 8 characters.
-        seed: of what it makes up.
+        apis: the operations of one service.
+        token: the secret that callers must present if operations require credentials; at least 8 characters.
+        seed: the seed of generated data.
 
     Attributes:
-        calls: the last requests and what became of them.
+        calls: the most recent requests and their results.
     """
 
     def __init__(self, apis: Iterable[Api], token: str, seed: int = 0) -> None:
@@ -72,12 +72,12 @@ class Twin:
         self._readers: dict[str, Reader] = {}
 
     def forget(self) -> None:
-        """Begin anew, as after a start; tokens that were issued stay good."""
+        """Reset the state, as after a start. Issued tokens stay valid."""
         self._state = State(self._families, self._seed)
         self.calls.clear()
 
     def know(self, path: str, fields: Mapping[str, JsonValue]) -> bool:
-        """Let an item have been there all the time, at the path where it is read; False where no such path is known."""
+        """Add an item as if it had always existed, at the path where it is read. False if the path is unknown."""
         found = self._item_at(path)
         if found is None:
             return False
@@ -86,7 +86,7 @@ class Twin:
         return True
 
     def answer(self, request: Received) -> Answer:
-        """Answer a request; what is wrong with it is a 4xx with problem details."""
+        """Answer a request. An invalid request gets a 4xx with problem details."""
         api = ""
         try:
             if self.access.issues(request):
@@ -103,7 +103,7 @@ class Twin:
         return answer
 
     def refuse(self, refused: Refused, api: str = "") -> Answer:
-        """The answer that says so, kept among the calls."""
+        """The answer for a refusal, which is also added to ``calls``."""
         self.calls.append(Call(api, refused.status, refused.detail))
         return _json(refused.status, refused.problem(), "application/problem+json", refused.headers)
 
@@ -135,12 +135,12 @@ class Twin:
         return self._shown(deed, item)
 
     def _own(self, family: Family, place: Place, identifier: str) -> str:
-        """An item's id; where a word means the caller's own, the first item's, unless an item is called so."""
+        """An item's id. A word such as `me` means the first item, unless an item has that id."""
         items = self._state.items(family, place) if identifier.lower() in _MINE else {}
         return identifier if identifier in items else next(iter(items), identifier)
 
     def _through(self, deed: Deed, place: Place) -> Place:
-        """The path by the ids of the items that it leads through; Refused (404) where one is known not to be there."""
+        """The path with words such as `me` replaced by ids. Raises Refused (404) if an item on it does not exist."""
         form = form_of(deed.template)
         last = len(form) if deed.family is None else deed.above
         for index in range(last):
@@ -179,7 +179,7 @@ class Twin:
         return _answer(api, put(made, path, laid_over(at(made, path), item, deed.spot.schema, api.definitions)))
 
     def _other(self, deed: Deed, place: Place, arguments: Mapping[str, JsonValue]) -> Answer:
-        """What is no item and no collection: it answers as its schema says, with what it was given where that fits."""
+        """Answer an operation without a family: from its schema, with the arguments in the fields that fit."""
         api, fields = deed.api, _fields(deed, arguments)
         if api.method == "DELETE":
             self._state.erase(place)
@@ -196,7 +196,7 @@ class Twin:
         return _answer(api, put(made, spot.path, laid_over(at(made, spot.path), shown, spot.schema, api.definitions)))
 
     def _of_parent(self, deed: Deed, place: Place, fields: Item) -> Item:
-        """The item that something is done to, changed by it, where the answer shows that item."""
+        """The item that an action applies to, with its changes, if the answer shows that item; otherwise empty."""
         index = next((at for at in range(len(place) - 1, -1, -1) if deed.template[at].names), None)
         family = self._families.family(form_of(deed.template)[:index]) if index is not None else None
         if index is None or family is None:
@@ -216,7 +216,7 @@ class Twin:
         return self._state.know(family, place[:index], place[index], merged_fields(item, kept))
 
     def _item_at(self, path: str) -> tuple[Family, Place, str] | None:
-        """Family, collection's path and id of the item at a path, with or without its server's before it."""
+        """Family, collection path and id of the item at a path. The path may omit the server's path."""
         *above, last = path.strip("/").split("/")
         for family in self._families:
             prefix = len(family.template) - len(above)
@@ -234,7 +234,7 @@ class Twin:
 
 
 def merged_fields(item: Item, fields: Mapping[str, JsonValue]) -> Item:
-    """The item's fields with the given ones over them."""
+    """The item's fields, overwritten by the given ones."""
     return {**item, **fields}
 
 
@@ -246,7 +246,7 @@ def _place(template: Template, values: Mapping[str, str]) -> Place:
 
 
 def _fields(deed: Deed, arguments: Mapping[str, JsonValue]) -> Item:
-    """The fields of an item among the arguments; an object that holds nothing but the item is unwrapped."""
+    """The item's fields in the arguments. An object that only wraps the item is unwrapped."""
     found: Item = {}
     for one in deed.api.parameters:
         if one.name not in arguments or one.location not in (Location.BODY, Location.QUERY):
@@ -261,7 +261,7 @@ def _fields(deed: Deed, arguments: Mapping[str, JsonValue]) -> Item:
 
 
 def _as_shown(found: Item, deed: Deed) -> Item:
-    """The fields as the item has them: what is sent as `FriendlyName` is shown as `friendly_name`."""
+    """The fields under the item's own names: `FriendlyName` in a request becomes `friendly_name`."""
     if deed.family is None:
         return found
     known = members(resolved(deed.family.schema, deed.family.definitions).get("properties"))
@@ -270,7 +270,7 @@ def _as_shown(found: Item, deed: Deed) -> Item:
 
 
 def _answer(api: Api, value: JsonValue) -> Answer:
-    """The answer in the media type that the operation promises."""
+    """The answer in the operation's media type."""
     said = api.response
     if said.status in (204, 205, 304) or said.media_type is None or api.method == "HEAD":
         return Answer(said.status)

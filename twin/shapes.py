@@ -1,4 +1,4 @@
-"""Where in an answer the item stands that it is about, or the list of them; and what pages are called."""
+"""Finds the item or the list of items in an answer, and the usual names of paging fields."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ PAGES: Final = frozenset({"pages", "totalpages", "pagecount", "numpages", "lastp
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place in an answer: the way to it from the top, and the schema of the item there."""
+    """A place in an answer: its path from the top, and the schema of the item there."""
 
     path: tuple[str | int, ...]
     schema: JsonSchema
 
 
 def key_of(schema: JsonSchema, noun: str, parameter: str, definitions: Definitions) -> str | None:
-    """The field with an item's id: what the path's parameter is called, or what ids are usually called."""
+    """The field with an item's id: named like the path's parameter, or with a usual name for ids."""
     properties = members(resolved(schema, definitions).get("properties"))
     names = {
         plain(name): name
@@ -72,7 +72,7 @@ def key_of(schema: JsonSchema, noun: str, parameter: str, definitions: Definitio
 
 
 def item_spot(schema: JsonSchema, definitions: Definitions, noun: str) -> Spot | None:
-    """Where one item stands: at the top, or in the member that is called after it; None where nothing says."""
+    """Where an item is in an answer: at the top, or in a member with a fitting name. None if unknown."""
     return _item_spot(schema, definitions, noun, ())
 
 
@@ -105,7 +105,7 @@ def _rank(name: str, noun: str) -> int:
 
 
 def list_spot(schema: JsonSchema, definitions: Definitions, noun: str) -> Spot | None:
-    """Where a list of items stands: the answer itself, or its member that says so; None where there is none."""
+    """Where a list of items is in an answer: at the top, or in a member with a fitting name. None if there is none."""
     return _list_spot(schema, definitions, noun, ())
 
 
@@ -131,7 +131,7 @@ def _list_spot(schema: JsonValue, definitions: Definitions, noun: str, way: tupl
 
 
 def _is_about_lists(properties: Mapping[str, JsonValue]) -> bool:
-    """Whether what stands beside a list is about it, as its length, so that the answer is no item with a list in it."""
+    """Whether the members beside a list describe it, such as its length. If not, the answer is an item with a list."""
     names = {plain(name) for name in properties}
     about = names & (
         TOTALS | ENDS | MORE | PAGES | {"meta", "metadata", "pagination", "paging", "links", "page", "pageinfo"}
@@ -140,7 +140,7 @@ def _is_about_lists(properties: Mapping[str, JsonValue]) -> bool:
 
 
 def put(answer: JsonValue, path: tuple[str | int, ...], value: JsonValue) -> JsonValue:
-    """The answer with this value at a place."""
+    """The answer with this value at the path."""
     if not path:
         return value
     step, rest = path[0], path[1:]
@@ -153,7 +153,7 @@ def put(answer: JsonValue, path: tuple[str | int, ...], value: JsonValue) -> Jso
 
 
 def at(answer: JsonValue, path: tuple[str | int, ...]) -> JsonValue:
-    """The value at a place; None where there is none."""
+    """The value at the path; None if there is none."""
     for step in path:
         if isinstance(step, int):
             answer = answer[0] if isinstance(answer, list) and answer else None
@@ -165,7 +165,7 @@ def at(answer: JsonValue, path: tuple[str | int, ...]) -> JsonValue:
 def laid_over(
     shown: JsonValue, stored: Mapping[str, JsonValue], schema: JsonSchema, definitions: Definitions
 ) -> JsonValue:
-    """What an answer shows of an item: its stored fields where the schema has them, else what the schema makes."""
+    """The item in an answer: its stored fields if the schema has them, and the generated values for the others."""
     properties = members(schema.get("properties"))
     if not properties:
         return dict(stored)
@@ -177,7 +177,7 @@ def laid_over(
 
 
 def last_page(answer: JsonValue, count: int, path: tuple[str | int, ...]) -> JsonValue:
-    """The answer of a list that says that nothing comes after, and how many there are."""
+    """The answer of a list, marked as the last page, and with the total count."""
     if not isinstance(answer, dict):
         return answer
     found: dict[str, JsonValue] = {}

@@ -1,4 +1,4 @@
-"""What a twin remembers: items by their collections' paths, and what else was written where."""
+"""A twin's state: items by their collections' paths, and data written to other paths."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from twin.schemas import fits, is_of, kinds_of, members, plain, resolved
 from twin.values import example_of
 
 SEEDS: Final = 3
-"""Items that a collection begins with."""
+"""Number of items that a collection starts with."""
 MAX_BYTES: Final = 64 * 1024 * 1024
 Place = tuple[str, ...]
 Item = dict[str, JsonValue]
 
 
 class State:
-    """All that is remembered.
+    """All state of a twin.
 
     Args:
-        families: the collections that there can be.
-        seed: of the ids. The same seed and requests give the same answers.
+        families: the possible collections.
+        seed: the seed of the ids. The same seed and requests give the same answers.
     """
 
     def __init__(self, families: Families, seed: int) -> None:
@@ -43,7 +43,7 @@ class State:
         self._written: dict[Place, Item] = {}
 
     def items(self, family: Family, place: Place) -> dict[str, Item]:
-        """The items of a collection at its concrete path; seeded when first asked for, unless what it is in is new."""
+        """The items of a collection at its concrete path. Seeded on first use, unless a parent item is new."""
         if place not in self._collections:
             found: dict[str, Item] = {}
             is_fresh = any(place[:end] in self._fresh for end in range(1, len(place)))
@@ -59,10 +59,10 @@ class State:
         return self._collections[place]
 
     def add(self, family: Family, place: Place, fields: Mapping[str, JsonValue]) -> Item:
-        """A new item.
+        """Add a new item.
 
         Raises:
-            Refused: 409, it brings an id that is taken, or there is no room.
+            Refused: 409; its id is taken, or the memory is full.
         """
         items = self.items(family, place)
         brought = fields.get(family.key) if family.key else None
@@ -76,7 +76,7 @@ class State:
         return self.keep(family, place, identifier, fields)
 
     def keep(self, family: Family, place: Place, identifier: str, fields: Mapping[str, JsonValue]) -> Item:
-        """An item with this id and these fields, over what is there or what its schema makes. Raises Refused (409)."""
+        """Store these fields over the existing item of this id, or over a generated one. Raises Refused (409)."""
         items = self.items(family, place)
         known = items.get(identifier)
         if known is None:
@@ -91,7 +91,7 @@ class State:
         return item
 
     def know(self, family: Family, place: Place, identifier: str, fields: Mapping[str, JsonValue]) -> Item:
-        """As ``keep``, of an item that has been there all the time: what is below it is there, too."""
+        """Like ``keep``, but the item counts as always present, so collections below it are seeded, too."""
         is_new = identifier not in self.items(family, place)
         item = self.keep(family, place, identifier, fields)
         if is_new:
@@ -99,7 +99,7 @@ class State:
         return item
 
     def find(self, family: Family, place: Place, identifier: str) -> Item | None:
-        """An item; None where there is none. Where ids cannot be known, every one exists until it is deleted."""
+        """An item; None if it does not exist. In a family that is not closed, every id exists until it is deleted."""
         items = self.items(family, place)
         if identifier in items:
             return items[identifier]
@@ -108,24 +108,24 @@ class State:
         return self._made(family, place, 1, identifier)
 
     def remove(self, family: Family, place: Place, identifier: str) -> None:
-        """Forget an item and all that is below it."""
+        """Delete an item and everything below it."""
         self.items(family, place).pop(identifier, None)
         gone = (*place, identifier)
         self._gone.add(gone)
         self.erase(gone)
 
     def erase(self, place: Place) -> None:
-        """Forget what was written to a path, and all that is below it."""
+        """Delete what was written to a path, and everything below it."""
         for kept in (self._collections, self._written):
             for path in [path for path in kept if path[: len(place)] == place]:
                 del kept[path]
 
     def written(self, place: Place) -> Item:
-        """What was written to a path that is no collection and no item."""
+        """What was written to a path that is neither a collection nor an item."""
         return self._written.get(place, {})
 
     def write(self, place: Place, fields: Mapping[str, JsonValue]) -> None:
-        """Remember that. Raises Refused (409)."""
+        """Store the fields at a path, merged into those already there. Raises Refused (409)."""
         found = merged(self.written(place), fields)
         self._bytes += _size(found)
         if self._bytes >= MAX_BYTES:
@@ -133,7 +133,7 @@ class State:
         self._written[place] = found
 
     def _made(self, family: Family, place: Place, number: int, identifier: str) -> Item:
-        """An item as its schema makes it, with its id, and the ids of what it belongs to."""
+        """An item generated from its schema, with its own id and the ids of related items."""
         value = example_of(family.schema, family.noun, family.definitions, number=number)
         item: Item = dict(value) if isinstance(value, dict) else {}
         properties = members(resolved(family.schema, family.definitions).get("properties"))
@@ -149,7 +149,7 @@ class State:
         return item
 
     def _id_for(self, family: Family, number: int) -> str:
-        """The id that a family's item of this number gets: one that its schema and its path take."""
+        """The id for a family's item of this number: one that fits the schemas of its field and of its path."""
         properties = members(resolved(family.schema, family.definitions).get("properties"))
         schemas = [one for one in (properties.get(family.key or ""), family.id_schema) if isinstance(one, dict) and one]
         plainly = str(self._first_id + number)
@@ -171,7 +171,7 @@ class State:
 
 
 def merged(old: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> Item:
-    """The old fields with the new ones over them; objects member by member."""
+    """The old fields, overwritten by the new ones. Objects are merged recursively."""
     found = dict(old)
     for name, value in new.items():
         before = found.get(name)
@@ -180,7 +180,7 @@ def merged(old: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> Item:
 
 
 def _bare(schema: JsonSchema) -> JsonSchema:
-    """An id's schema without examples: every item would get the same one."""
+    """An id's schema without examples, since they would give every item the same id."""
     return {key: value for key, value in schema.items() if key not in ("default", "example", "examples")}
 
 
@@ -189,7 +189,7 @@ def _takes(checks: Checks, schema: JsonSchema, text: str) -> bool:
 
 
 def _typed(name: str, text: str, schema: JsonValue, family: Family) -> Item:
-    """The field with an id as its schema wants it; nothing where it is of another kind."""
+    """The field with the id in a type of its schema; empty if no type fits."""
     kinds = kinds_of(schema, family.definitions)
     if fits(text, kinds):
         return {name: text}

@@ -1,4 +1,4 @@
-"""Values made from schemas: the same every time, every declared field there and of its declared type."""
+"""Generates values from schemas. They are deterministic and hold every declared field in its declared type."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _FORMATS: Mapping[str, str] = {
 def example_of(
     schema: JsonValue, name: str, definitions: Mapping[str, JsonSchema], depth: int = 0, number: int = 1
 ) -> JsonValue:
-    """A value of this schema, always the same one for the same number.
+    """A value of this schema. The same number always gives the same value.
 
     Args:
-        schema: of the value.
-        name: what the texts in it are made of.
+        schema: the schema of the value.
+        name: used in the generated texts.
         definitions: targets of its references.
-        depth: how deep it stands already.
-        number: tells one value from others of the same schema; the first shows the schema's own examples.
+        depth: the current nesting depth.
+        number: distinguishes values of the same schema.
     """
     return _Maker(definitions, number).value(schema, name, depth)
 
 
 class _Maker:
-    """``left``: how many values may still be made. Schemas of a few lines can stand for billions."""
+    """``left``: how many more values may be generated. A schema of a few lines can describe billions."""
 
     def __init__(self, definitions: Mapping[str, JsonSchema], number: int) -> None:
         self._definitions, self._number, self.left = definitions, number, _MOST_VALUES
@@ -55,7 +55,7 @@ class _Maker:
         return shown if shown is not None else self._typed(declared, name, depth)
 
     def _shown(self, declared: JsonSchema) -> JsonValue:
-        """A value that the schema itself shows, where it is of the schema's type."""
+        """A value from the schema itself: its constant, one of its choices, or an example of its type."""
         kinds = kinds_of(declared, self._definitions)
         if declared.get("const") is not None:
             return declared["const"]
@@ -112,7 +112,7 @@ class _Maker:
 
 
 def _matching(pattern: str, text: str, number: int) -> str:
-    """The first of some usual texts that a pattern takes, or the text as it is."""
+    """The first of some usual texts that matches the pattern; the text as it is if none does."""
     hexes = f"{number:032x}"
     prefixed = re.match(r"\^?([A-Za-z_]{1,6})\[", pattern)
     made = (f"{prefixed[1]}{hexes}",) if prefixed else ()

@@ -1,7 +1,7 @@
-"""Arguments read out of a request: the styles of OpenAPI 3.1 (section 4.8.12) the other way round.
+"""Reads arguments from a request: the inverse of the styles of OpenAPI 3.1 (section 4.8.12).
 
-A text is read as what its schema asks for: ``5`` is a number where a number is wanted, else a text. Where both are
-allowed the number is tried first; ``problems`` of the caller decides.
+A text is parsed as the type of its schema: ``5`` is a number if the schema allows a number, else a text. If it allows
+both, the number is tried first, and the first reading that fits the schema is used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Pairs = Sequence[tuple[str, JsonValue]]
 
 
 def text_of(request: Received, name: str) -> str:
-    """A text member of a request's body, be it a JSON object or a form; empty where there is none."""
+    """A text member of a request's body, which is a JSON object or a form; empty if there is none."""
     media_type = essence(request.headers.get("content-type", ""))
     fields: Pairs = ()
     try:
@@ -54,13 +54,13 @@ def text_of(request: Received, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A part of a form that is a file, or a body that is no text."""
+    """A file in a form, or a binary body."""
 
     media_type: str
     content: bytes
 
     def value(self) -> JsonValue:
-        """The file as Nestor's executor writes it down."""
+        """The file as Nestor's executor represents it."""
         return {"media_type": self.media_type, "base64": base64.b64encode(self.content[:100_000]).decode()}
 
 
@@ -84,7 +84,7 @@ class Reader:
             path: the raw values of the path's parameters by wire name.
 
         Raises:
-            Refused: 400 or 422 where arguments are missing or of the wrong form, 415 for another media type.
+            Refused: 400 or 422 if arguments are missing or malformed, 415 for another media type.
         """
         errors: list[tuple[str, str]] = []
         found: dict[str, JsonValue] = {}
@@ -107,7 +107,7 @@ class Reader:
         return found | body
 
     def _may_be_empty(self, parameter: Parameter) -> bool:
-        """An empty list or object leaves nothing behind in a query."""
+        """Whether a required parameter may be absent: an empty list or object adds nothing to a query."""
         kinds = kinds_of(parameter.json_schema, self._api.definitions)
         return parameter.location is Location.QUERY and bool(kinds & {"array", "object"})
 
@@ -119,7 +119,7 @@ class Reader:
         found: dict[str, JsonValue],
         errors: list[tuple[str, str]],
     ) -> None:
-        """Keep the first of the readings that fits the schema; where none does, what is wrong with the last."""
+        """Store the first reading that fits the schema. If none fits, add the last one's violations to ``errors``."""
         wrong: list[str] = []
         for value in raw:
             wrong = self._checks.problems(parameter.json_schema, value)
@@ -135,7 +135,7 @@ class Reader:
         path: Mapping[str, str],
         pairs: Mapping[Location, list[tuple[str, str]]],
     ) -> list[JsonValue]:
-        """The ways to read a parameter; none where it was not sent."""
+        """The possible readings of a parameter; empty if it was not sent."""
         if parameter.location is Location.PATH:
             text = path.get(parameter.wire_name)
             return [] if text is None else self._simple(parameter, text)
@@ -181,7 +181,7 @@ class Reader:
         )
 
     def _form(self, parameter: Parameter, pairs: list[tuple[str, str]]) -> list[JsonValue]:
-        """A parameter of a query, a cookie or a form: ``form``, ``deepObject`` and those with delimiters."""
+        """A parameter of a query, a cookie or a form: ``form``, ``deepObject`` and the delimited styles."""
         schema, kinds, name = parameter.json_schema, self._kinds(parameter.json_schema), parameter.wire_name
         values = [value for key, value in pairs if key == name]
         if parameter.media_type is not None:
@@ -201,7 +201,7 @@ class Reader:
         return self._split(parameter, values[0], _DELIMITERS.get(parameter.style, ","))
 
     def _deep(self, schema: JsonSchema, name: str, pairs: list[tuple[str, str]]) -> JsonValue:
-        """``name[member][index]=value`` as the value that it came from."""
+        """The value that was serialised as ``name[member][index]=value``."""
         root: dict[str, JsonValue] = {}
         for key, value in pairs:
             steps = _MEMBER.findall(key[len(name) :])[:_MAX_LEVELS]
@@ -214,7 +214,7 @@ class Reader:
         return self._shaped(schema, root)
 
     def _shaped(self, schema: JsonValue, value: JsonValue, depth: int = 0) -> JsonValue:
-        """Texts in members and elements as what the schema asks for."""
+        """The value with its texts converted to the types of the schema."""
         declared = resolved(schema, self._api.definitions)
         if isinstance(value, dict) and depth < _MAX_LEVELS:
             if "array" in self._kinds(declared) or (value and all(key.isdecimal() or not key for key in value)):
@@ -232,7 +232,7 @@ class Reader:
         return {key: self._typed(known.get(key), value)[0] for key, value in fields.items()}
 
     def _typed(self, schema: JsonValue, text: str) -> list[JsonValue]:
-        """What a text may mean: what is not a text first, where that is wanted and the text says it."""
+        """The possible readings of a text. Types other than text come first, if the schema allows them."""
         kinds, found = self._kinds(schema), list[JsonValue]()
         if kinds & {"integer", "number"} and (match := _NUMBER.fullmatch(text)):
             found.append(float(text) if match[2] or match[3] else int(text))
@@ -246,7 +246,7 @@ class Reader:
         return kinds_of(schema, self._api.definitions)
 
     def _body(self, request: Received, errors: list[tuple[str, str]]) -> dict[str, JsonValue]:
-        """The arguments in the body; what is wrong with them is added to ``errors``."""
+        """The arguments in the body. Violations are added to ``errors``."""
         body, wanted = self._api.body, [one for one in self._api.parameters if one.location is Location.BODY]
         if body is None:
             return {}
@@ -301,7 +301,7 @@ class Reader:
         texts_of = [(key, value) for key, value in fields if isinstance(value, str)]
         for one in wanted:
             files = [value for key, value in fields if key == one.wire_name and not isinstance(value, str)]
-            if files:  # schemas say of a file that it is a text, or bytes: there is nothing to hold it against
+            if files:  # schemas describe files as text or bytes, so there is nothing to validate
                 found[one.name] = list(files) if "array" in self._kinds(one.json_schema) else files[0]
                 continue
             raw = self._field(one, texts_of)
@@ -312,7 +312,7 @@ class Reader:
         return found
 
     def _field(self, parameter: Parameter, pairs: list[tuple[str, str]]) -> list[JsonValue]:
-        """A field of a form: styled as in a query where a style is said, else repeated for each element of a list."""
+        """A field of a form: in the style of a query if a style is set, else repeated for each element of a list."""
         if parameter.style is not Style.SIMPLE:
             return self._form(parameter, pairs)
         values = [value for key, value in pairs if key == parameter.wire_name]
@@ -342,7 +342,7 @@ def _parts(content_type: str, body: bytes) -> list[tuple[str, JsonValue]]:
         raise Refused(400, "the Content-Type has line ends")
     head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1", "replace")
     message = message_from_bytes(head + body, policy=policy.HTTP)
-    if body.strip() == f"--{message.get_boundary()}--".encode():  # no part at all, which the parser does not know
+    if body.strip() == f"--{message.get_boundary()}--".encode():  # no parts: the parser does not handle this
         return []
     if not message.is_multipart():
         raise Refused(400, "the body is no multipart form")

@@ -1,1 +1,1 @@
-"""How calls are made. HTTP is the only way there is; the runner knows the ``Adapter`` protocol alone."""
+"""How calls are made. HTTP is the only adapter; the runner depends only on the ``Adapter`` protocol."""

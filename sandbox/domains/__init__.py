@@ -1,1 +1,1 @@
-"""One module of routes per domain; each offers `router`."""
+"""One module of routes per domain. Each defines `router`."""

@@ -56,7 +56,7 @@ class MoonPhase(Answer):
 
 
 def _event(calculate: Callable[..., datetime.datetime | None], *arguments: object) -> datetime.datetime | None:
-    """The time of an event to the second, None where astral says (ValueError) that it does not happen."""
+    """The time of an event to the second; None if it does not happen (ValueError in astral)."""
     try:
         moment = calculate(*arguments)
     except ValueError:

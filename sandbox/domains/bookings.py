@@ -1,4 +1,4 @@
-"""Meeting rooms and their bookings, behind an API key. Creating honours `Idempotency-Key`."""
+"""Meeting rooms and their bookings, protected by an API key. Creating supports `Idempotency-Key`."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _rooms(reference: Reference) -> dict[str, Room]:
 
 
 def _check(booking: Booking, room: Room, others: Collection[Booking]) -> Booking:
-    """The booking with its price. Raises Unprocessable where it cannot be, Conflict where the room is taken."""
+    """The booking with its price. Raises Unprocessable if it is not possible, Conflict if the room is taken."""
     length = booking.end - booking.start
     if not datetime.timedelta() < length <= _LONGEST:
         raise Unprocessable("end must be after start, by twelve hours at most")

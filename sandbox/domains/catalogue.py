@@ -1,4 +1,4 @@
-"""Products on sale, open to everybody."""
+"""Products on sale. Needs no credentials."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def _price_range(
 
 
 def load_products(reference: Reference) -> dict[str, Product]:
-    """Every product by its number."""
+    """All products by their numbers."""
     return {row["sku"]: Product(**row) for row in reference.rows("products")}
 
 

@@ -1,4 +1,4 @@
-"""The company's address book, behind a bearer token."""
+"""The company's address book, protected by a bearer token."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from sandbox.reference import CountryEntry, Reference, ReferenceData, fold, matc
 
 router = APIRouter()
 
-# CLDR 47, which babel carries, ends before Bulgaria's change to the euro on 2026-01-01.
+# CLDR 47, which babel contains, is older than Bulgaria's change to the euro on 2026-01-01.
 _CURRENCY_CHANGES = {"BG": "EUR"}
 
 

@@ -84,7 +84,7 @@ class WorkingDays(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A country or one of its subdivisions, known to be one that holidays are published for."""
+    """A country or one of its subdivisions for which holidays are published."""
 
     country: str
     subdivision: str | None
@@ -92,7 +92,7 @@ class Region:
     def calendar(
         self, year: int, language: str | None = None, category: str = "public"
     ) -> holidays_library.HolidayBase:
-        """Holidays of a year. Raises Unprocessable where the country knows no holidays of this category."""
+        """Holidays of a year. Raises Unprocessable if the country has no holidays of this category."""
         part = self.subdivision.partition("-")[2] if self.subdivision else None
         try:
             return holidays_library.country_holidays(

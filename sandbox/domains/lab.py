@@ -1,4 +1,4 @@
-"""Endpoints that misbehave as they are told."""
+"""Endpoints that fail on request, for tests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Attempt(Answer):
 
 
 class DroppedResponse(Response):
-    """Announces more bytes than it sends, then ends: the server has to close the connection."""
+    """Declares a longer body than it sends, so the server has to close the connection."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the first part of the body only."""

@@ -1,4 +1,4 @@
-"""Customers and their orders, behind OAuth2. Ordering honours `Idempotency-Key`."""
+"""Customers and their orders, protected by OAuth2. Ordering supports `Idempotency-Key`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A list of reminders, behind HTTP basic. Creating takes no idempotency key: sent twice, it creates two."""
+"""A list of reminders, protected by HTTP basic. Creating takes no idempotency key: sent twice, it creates two."""
 
 from __future__ import annotations
 

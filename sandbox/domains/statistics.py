@@ -104,5 +104,5 @@ def fit_line(pairs: Pairs) -> FittedLine:
 
 
 def _tidy(value: float) -> float:
-    """Ten significant digits: what binary fractions leave behind is cut off."""
+    """The value rounded to ten significant digits, which removes floating-point noise."""
     return float(f"{value:.10g}")

@@ -37,7 +37,7 @@ _UNITS: dict[Dimension, tuple[str, ...]] = {
     "angle": ("degree", "radian", "turn"),
 }  # fmt: skip
 _DIMENSION_OF = {unit: dimension for dimension, units in _UNITS.items() for unit in units}
-# Names of ours that pint spells in another way.
+# Unit names that pint spells differently.
 _PINT_NAMES = {
     "celsius": "degree_Celsius",
     "fahrenheit": "degree_Fahrenheit",

@@ -1,4 +1,4 @@
-"""The HTTP adapter: requests from OpenAPI operations, credentials, the address guard, bounded answers."""
+"""The HTTP adapter: builds requests from OpenAPI operations, adds credentials, guards addresses, bounds answers."""
 
 from executor_svc.adapters.http.adapter import HttpAdapter, open_http_adapter
 

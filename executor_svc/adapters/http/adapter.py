@@ -1,4 +1,4 @@
-"""The HTTP adapter: a call becomes a request, the answer an outcome. Credentials are resolved and masked in here."""
+"""The HTTP adapter: turns a call into a request and the answer into an outcome. Resolves and masks credentials."""
 
 import asyncio
 import threading
@@ -35,13 +35,13 @@ from services.errors import Overloaded
 
 _MAX_PAGINGS: Final = 512
 _CHECKERS_BYTES: Final = 100_000_000
-"""Memory for checkers, as far as they are kept for the next answer."""
+"""Memory for the cached checkers, in bytes."""
 _NO_CHECKER_BYTES: Final = 1_000
-"""What it takes to know that there can be none."""
+"""Cost of a cache entry that records that an API has no checker."""
 _MAX_VIOLATION: Final = 200
 _MAX_MESSAGE: Final = 1_000
 _LARGE: Final = 64 * 1024
-"""Bytes of answers from which on they are parsed, checked and masked beside the event loop."""
+"""Size of answers, in bytes, above which they are parsed, checked and masked in a worker thread."""
 _READERS: Final = 2
 _MAX_READ_AT_ONCE: Final = 1_000
 _NOT_TRIED: Final = (
@@ -63,13 +63,13 @@ class _Made:
 
     @property
     def bytes(self) -> int:
-        """The memory that it takes, or somewhat more."""
+        """Its memory use: an upper bound."""
         return self.checker.bytes if self.checker is not None else _NO_CHECKER_BYTES
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What is learned of a call beside its outcome."""
+    """What is learned about a call besides its outcome."""
 
     sending: Sending
     paging: Paging | None
@@ -81,7 +81,7 @@ class _Reading:
 
 
 class _Unread(Exception):
-    """There is an answer, and it could not be read; ``failed`` says why, without its status."""
+    """An answer arrived but could not be read. ``failed`` says why; it does not hold the status."""
 
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.message)
@@ -89,7 +89,7 @@ class _Unread(Exception):
 
 
 class HttpAdapter:
-    """:class:`~executor_svc.models.Adapter` over HTTP. What it returns of a call is masked with what that presented."""
+    """:class:`~executor_svc.models.Adapter` over HTTP. Masks in each result the secrets that the call presented."""
 
     def __init__(self, sender: Sender, pool: ComputePool, settings: ExecutorSettings) -> None:
         self._sender, self._pool, self._max_values = sender, pool, settings.max_response_values
@@ -100,14 +100,14 @@ class HttpAdapter:
         self._lock = threading.Lock()
 
     def breakers(self) -> tuple[Breaker, ...]:
-        """What is known of hosts in trouble."""
+        """The circuit breakers of hosts whose last request failed."""
         return self._sender.breakers()
 
     async def call(self, call: Call) -> CallResult:
-        """Make one call and say what came of it, before its deadline.
+        """Make one call and return its result before its deadline.
 
-        A list is followed over its pages as far as the plan makes use of it, unless the plan itself says which part it
-        wants. If a page cannot be had, the whole call has failed: half a list must not pass for a list.
+        Follows the pages of a list as far as the plan uses it, unless the plan itself selects a part. If a page cannot
+        be fetched, the whole call fails: a partial list must not be taken for the complete one.
         """
         for_tenant.set(call.tenant or "")
         with self._sender.share(origin_of(call.api)) as share:
@@ -142,7 +142,7 @@ class HttpAdapter:
     def preview(self, call: Call) -> RequestRecord:
         """The request that would be sent, without credentials. Raises Unpreviewable.
 
-        Nothing is presented, so nothing is masked: whoever wrote a guess into an argument must not see it confirmed.
+        No secret is presented, so nothing is masked. Masking would confirm a guessed secret in an argument.
         """
         try:
             request = build_request(call.api, call.arguments, call.key)
@@ -151,7 +151,7 @@ class HttpAdapter:
         return request.record(Credentials(), Masker(()))
 
     async def test(self, call: Call, *, send: bool) -> SecretTest:
-        """What comes of presenting the credentials of a call; it is sent once if at all, and its answer not shown."""
+        """The result of presenting a call's credentials. The call is sent at most once; its answer is not shown."""
         with self._sender.share(call.api.server) as share:
             return await self._tested(Sending(call, share), send=send)
 
@@ -210,7 +210,7 @@ class HttpAdapter:
         return None
 
     async def _page(self, request: HttpRequest, reading: _Reading) -> tuple[Reply, JsonValue] | Failed:
-        """One answer and its value, or why there is none."""
+        """One answer with its value, or the failure."""
         sending, reading.requests = reading.sending, reading.requests + 1
         try:
             reply = await self._sender.send(request, sending)
@@ -237,14 +237,14 @@ class HttpAdapter:
     def _understood(self, reply: Reply, sending: Sending, checker: Checker | None) -> tuple[JsonValue, tuple[str, ...]]:
         """The value of an answer, and where it breaks the schema. Raises BadResponse."""
         masker = sending.masker
-        # Masked before it is read: reading changes the case of a media type, and takes it apart.
+        # Mask first: parsing changes the case of the media type and splits it, so a secret in it would not be found.
         kind = masker.text(reply.content_type)
         value = decode(sending.call.api, reply.status, kind, reply.body, self._max_values)
         violations = checker.violations(reply.status, value, reply.body) if checker is not None else ()
         return value, tuple(masker.text(violation)[:_MAX_VIOLATION] for violation in violations)
 
     async def _aside(self, reading: _Reading, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do this beside the event loop where the answers are large. Raises _Unread."""
+        """Run ``work``; in a worker thread if the answers are large. Raises _Unread."""
         if reading.bytes <= _LARGE:
             return work(*args, **kwargs)
         try:
@@ -260,7 +260,7 @@ class HttpAdapter:
         return self._pagings.get(key, lambda: paging_of(api)) if api.content_hash else paging_of(api)
 
     async def _checker(self, call: Call, status: int) -> Checker | None:
-        """What checks an answer of this status, made beside the event loop; None where it cannot be had in time."""
+        """The checker for answers of this status, built in a worker thread. None if there is none in time."""
         api = call.api
         if not is_promised(api, status):
             return None
@@ -268,7 +268,7 @@ class HttpAdapter:
         if api.content_hash and (made := self._checkers.peek(key)) is not None:
             return self._kept(key, made).checker
 
-        def make() -> _Made:  # not again for each of many calls that wait for it at the same time
+        def make() -> _Made:  # looks in the cache again: concurrent calls may wait for the same checker
             if not api.content_hash:
                 return _Made(checker_of(api))
             return self._kept(key, self._checkers.peek(key) or _Made(checker_of(api)))
@@ -280,7 +280,7 @@ class HttpAdapter:
             return None
 
     def _kept(self, key: tuple[str, str], made: _Made) -> _Made:
-        """What is kept under this key from here on; from any thread."""
+        """Cache ``made`` unless the key is cached already; return the cached entry. Thread-safe."""
         with self._lock:
             return self._checkers.get(key, lambda: made)
 
@@ -302,8 +302,8 @@ def _refused(reply: Reply, masker: Masker) -> Failed:
 
 
 def _target(reply: Reply, masker: Masker) -> str:
-    """Where a redirect points, without its path: that is the upstream's own text."""
-    try:  # masked before it is read: reading changes the case of a host
+    """The host that a redirect points to. Leaves out the path, since the upstream can write any text there."""
+    try:  # mask first: parsing changes the case of the host
         host = URL(masker.text(reply.headers.get("Location", ""))).raw_host
     except ValueError:
         return ""
@@ -311,14 +311,14 @@ def _target(reply: Reply, masker: Masker) -> str:
 
 
 def _unobserved(_: HostEvent) -> None:
-    """Nobody counts."""
+    """Ignore the event."""
 
 
 @asynccontextmanager
 async def open_http_adapter(
     settings: ExecutorSettings, store: SecretStore, observe: Observer = _unobserved
 ) -> AsyncIterator[HttpAdapter]:
-    """An adapter with its connections, closed at the end. ``observe`` is told of retries and of hosts in trouble."""
+    """Open an adapter with its connections, and close it at the end. Calls ``observe`` for each :data:`HostEvent`."""
     async with open_transport(settings) as transport:
         auth = Authenticator(store, transport, settings.oauth_skew_s)
         retry = RetryPolicy(settings.max_attempts, settings.retry_base_s)

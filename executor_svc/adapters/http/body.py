@@ -1,4 +1,4 @@
-"""Request bodies: JSON, form, multipart, text and binary, from the arguments located in the body."""
+"""Request bodies: JSON, form, multipart, text and binary, built from the arguments located in the body."""
 
 import base64
 import binascii
@@ -19,12 +19,12 @@ FORM: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
 _PLAIN: Final = "text/plain; charset=utf-8"
 BINARY_MEMBERS: Final = frozenset({"media_type", "base64"})
-"""The members of an object that stands for bytes: what a binary answer is decoded to, and an upload is made of."""
+"""The members of an object that represents bytes. Binary answers are decoded to it; uploads are built from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A body ready to send, and the same as a JSON value for the record."""
+    """A body ready to send. ``recorded`` is the same body as a JSON value, for the record."""
 
     content: bytes
     media_type: str
@@ -32,9 +32,12 @@ class Body:
 
 
 def build_body(api: Api, arguments: Mapping[str, JsonValue], *, needed: bool = False) -> Body | None:
-    """The body of a request, or None where the operation has none or it is optional and nothing was given.
+    """The body of a request. None if the operation has none, or if it is optional and no argument is given.
 
-    ``needed``: there is one in any case, for a key that travels in it.
+    Args:
+        api: the operation.
+        arguments: by parameter name.
+        needed: build a body even without arguments, because a key is sent in it.
 
     Raises:
         Unserialisable: a value cannot be sent in this media type.
@@ -57,7 +60,7 @@ def build_body(api: Api, arguments: Mapping[str, JsonValue], *, needed: bool = F
 
 
 def with_fields(body: Body, fields: Mapping[str, str]) -> Body:
-    """A JSON object or a form with further text fields, which replace those of the same name; keys travel so.
+    """Add text fields to a JSON object or a form; they replace fields of the same name. Used for keys.
 
     Raises:
         Unserialisable: the body has no fields.
@@ -90,10 +93,10 @@ def with_fields(body: Body, fields: Mapping[str, str]) -> Body:
 
 
 def as_document(parameter: Parameter, value: JsonValue) -> JsonValue:
-    """The value as the text of a document, where the parameter travels as one; else the value.
+    """The value serialised in the parameter's media type; the value itself if the parameter has no media type.
 
     Raises:
-        Unserialisable: the document is not JSON, and the value no text.
+        Unserialisable: the media type is not JSON and the value is not a scalar.
     """
     if parameter.media_type is None:
         return value
@@ -127,22 +130,22 @@ def _form_pairs(given: list[tuple[Parameter, JsonValue]], value: JsonValue, whol
 
 
 def _repeated(value: JsonValue, wanted: str) -> list[JsonValue]:
-    """A list is sent as one field for each element, unless JSON is wanted for the whole; null as none."""
+    """The fields to send for a value: one per element of a list, unless the list is sent as JSON; none for null."""
     if value is None:
         return []
     return value if isinstance(value, list) and not is_json(wanted) else [value]
 
 
 def _text(value: JsonValue, wanted: str) -> str:
-    """Objects are written as JSON, and what is said to be."""
+    """A value as text. Objects, lists and null are JSON, as is any value if JSON is the wanted media type."""
     structured = isinstance(value, (dict, list)) or value is None
     return _json(value).decode() if structured or is_json(wanted) else scalar(value)
 
 
 def _multipart(fields: dict[str, JsonValue], typed: Mapping[str, str], recorded: JsonValue) -> Body:
-    """RFC 7578: text as text/plain, objects as JSON, bytes as files; a list as one part for each element.
+    """RFC 7578: text as text/plain, objects as JSON, bytes as files; one part for each element of a list.
 
-    ``typed``: the media types of parts for which the document names one; a list then is one JSON part.
+    ``typed``: the media types of the parts for which the document names one. If it is JSON, a list is one part.
     """
     boundary = "nestor-" + secrets.token_hex(16)
     parts: list[bytes] = []
@@ -183,7 +186,7 @@ def _raw(value: JsonValue, media_type: str) -> Body:
 
 
 def _binary(value: JsonValue) -> tuple[str, bytes] | None:
-    """The bytes that an object of ``media_type`` and ``base64`` stands for."""
+    """The media type and bytes of an object with the members ``media_type`` and ``base64``; None for other values."""
     if not isinstance(value, dict) or value.keys() != BINARY_MEMBERS:
         return None
     media_type, text = value["media_type"], value["base64"]

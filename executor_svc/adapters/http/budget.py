@@ -1,10 +1,12 @@
-"""How many bytes of answers are held at a time, over all calls in flight.
+"""A memory budget for the answers of all calls in flight, in bytes.
 
-What is within the limit of one answer is still too much of many. So the bytes of an answer beyond its first 64 kB are
-taken from a budget while it is read, parsed, checked and masked; likewise what a request takes over of other answers,
-before it is built. One upstream gets at most half of it, so that one that
-stops in the middle of its answers holds up none but its own. The call that has waited or held longest may always go on:
-where every call waited for the others, none would end.
+The size limit of one answer does not bound the memory of many. So the bytes of an answer beyond its first 64 kB are
+taken from the budget while it is read, parsed, checked and masked. The values that a request copies from other answers
+are taken from it, too, before the request is built.
+
+One upstream gets at most half of the budget, so an upstream that stalls in the middle of its answers blocks only its
+own calls. The oldest share in the queue always gets what it asks for. This prevents a deadlock in which every call
+waits for the others.
 """
 
 import asyncio
@@ -12,15 +14,15 @@ from types import TracebackType
 from typing import Final, Self
 
 FREE_BYTES: Final = 64 * 1024
-"""What every answer may hold besides."""
+"""Bytes that every answer may hold outside the budget."""
 
 
 class OutOfRoom(Exception):
-    """No room came up in time."""
+    """The budget had too few free bytes until the time-out."""
 
 
 class AnswerBudget:
-    """``limit`` bytes in all; who finds none left waits ``patience_s`` seconds at most."""
+    """A budget of ``limit`` bytes. Callers wait at most ``patience_s`` seconds for free bytes."""
 
     def __init__(self, limit: int, patience_s: float) -> None:
         self.limit, self.patience_s = limit, patience_s
@@ -28,11 +30,11 @@ class AnswerBudget:
         self._bell = asyncio.Event()
 
     def share(self, host: str) -> "Share":
-        """What a call to this host holds; use it in ``with``."""
+        """The share of a call to this host. Use it in a ``with`` statement."""
         return Share(self, host)
 
     def fits(self, share: "Share", size: int) -> bool:
-        """Whether a share may have so many bytes more."""
+        """Whether a share may take ``size`` more bytes."""
         if next(iter(self._shares)) is share:
             return True
         held = sum(one.held for one in self._shares)
@@ -40,15 +42,15 @@ class AnswerBudget:
         return held + size <= self.limit and same + size <= self.limit // 2
 
     def queue(self, share: "Share") -> None:
-        """Note that a share wants something; a second time changes nothing."""
+        """Add a share to the queue. Idempotent."""
         self._shares.setdefault(share)
 
     async def wait(self) -> None:
-        """Wait until some share has given something back."""
+        """Wait until a share gives bytes back."""
         await self._bell.wait()
 
     def returned(self, share: "Share") -> None:
-        """Note that a share has given something back, or wants nothing any more."""
+        """Wake the waiting shares, after this one has given bytes back or stopped waiting."""
         if not share.held:
             self._shares.pop(share, None)
         self._bell.set()
@@ -56,21 +58,21 @@ class AnswerBudget:
 
 
 class Share:
-    """What one call holds of a budget.
+    """The part of a budget that one call holds.
 
     Attributes:
-        host: of the upstream.
-        held: bytes.
+        host: the upstream's host.
+        held: bytes held.
     """
 
     def __init__(self, budget: AnswerBudget, host: str) -> None:
         self._budget, self.host, self.held = budget, host, 0
 
     async def take(self, size: int, until: float) -> None:
-        """Hold so many bytes more.
+        """Take ``size`` more bytes; wait for them until ``until``, a reading of the loop's clock.
 
         Raises:
-            OutOfRoom: there was no room until then, a reading of the loop's clock.
+            OutOfRoom: there were too few free bytes until then.
         """
         self._budget.queue(self)
         try:
@@ -86,13 +88,13 @@ class Share:
         self.held += size
 
     def give_back(self, size: int) -> None:
-        """Hold so many bytes less."""
+        """Give ``size`` bytes back."""
         if size:
             self.held -= size
             self._budget.returned(self)
 
     def __enter__(self) -> Self:
-        """Hold nothing yet."""
+        """Start with no bytes held."""
         return self
 
     def __exit__(

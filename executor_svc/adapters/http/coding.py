@@ -1,26 +1,26 @@
-"""Content codings (RFC 9110, section 8.4.1), decoded in bounded pieces: an answer may swell a thousandfold."""
+"""Content codings (RFC 9110, section 8.4.1). Decodes in bounded pieces: an answer may expand a thousandfold."""
 
 import zlib
 from collections.abc import Iterator
 from typing import Final
 
 ACCEPTED: Final = "gzip, deflate"
-"""What requests ask for. An answer in anything else is refused."""
+"""The codings that requests accept. An answer in any other coding is refused."""
 _MAX_PIECE: Final = 256 * 1024
 _MAX_MEMBERS: Final = 1_000
-_GZIP, _ZLIB, _RAW = 31, 15, -15  # how zlib calls RFC 1952, RFC 1950 and RFC 1951
+_GZIP, _ZLIB, _RAW = 31, 15, -15  # zlib's `wbits` for RFC 1952, RFC 1950 and RFC 1951
 _FORMATS: Final = {"": None, "identity": None, "gzip": _GZIP, "x-gzip": _GZIP, "deflate": _ZLIB}
 
 
 class Undecodable(ValueError):
-    """The coding is none that was asked for, or the data is not coded so. The message says which."""
+    """The coding was not asked for, or the data is not in this coding. The message says which."""
 
 
 class Decoder:
     """Decodes one answer, whose Content-Encoding is ``coding``.
 
     Raises:
-        Undecodable: the coding is not one of :data:`ACCEPTED`, or several, one upon the other.
+        Undecodable: the coding is not one of :data:`ACCEPTED`, or several codings were applied.
     """
 
     def __init__(self, coding: str) -> None:
@@ -35,12 +35,12 @@ class Decoder:
         """The content in ``data``, in pieces of at most 256 KiB.
 
         Raises:
-            Undecodable: the data is not in this coding, or goes on after its end.
+            Undecodable: the data is not in this coding, or continues after the end of the coded data.
         """
         if self._stream is None:
             yield data
             return
-        # Many servers send "deflate" without the zlib wrapper that the RFC asks for; browsers take both.
+        # Many servers send "deflate" without the zlib wrapper that the RFC requires; browsers accept both.
         if not self._begun and self._name == "deflate" and data and data[0] & 0x0F != 8:
             self._stream = zlib.decompressobj(_RAW)
         self._begun = self._begun or bool(data)
@@ -67,7 +67,7 @@ class Decoder:
         return rest
 
     def _next_member(self) -> "zlib._Decompress":
-        """A gzip file may be several, one after the other (RFC 1952, section 2.2)."""
+        """A decoder for the next member: a gzip file may hold several (RFC 1952, section 2.2)."""
         self._members += 1
         if self._name == "deflate" or self._members > _MAX_MEMBERS:
             raise Undecodable(f"the answer goes on after the end of its {self._name} data")

@@ -1,9 +1,9 @@
-"""Whether an answer is what the API's response schema promises. Schemas and answers are both somebody else's.
+"""Checks an answer against the API's response schema. Neither the schema nor the answer is trusted.
 
-Nothing here raises or hangs. A schema that cannot be compiled is not checked against, nor one by which checking could
-take long: the cost is bounded beforehand, from the schema alone and the size of the answer, since a validator has no
-time-out of its own and recursive schemas with several branches take exponential time. Making a checker takes a while,
-and memory: both are bounded, too.
+Nothing here raises or hangs. Schemas that cannot be compiled are not used, nor are those that may be slow to check.
+The validator has no time-out, and recursive schemas with several branches take exponential time. So the cost of a check
+is bounded beforehand, from the schema and the size of the answer. The time and memory to build a checker are bounded,
+too.
 """
 
 from typing import Final
@@ -18,21 +18,21 @@ from services.schema_cost import Cost, Unbounded, cost_of
 
 MAX_VIOLATIONS: Final = 5
 _CHECKER_REGEX_BYTES: Final = 1_000_000
-"""The size of all compiled patterns of one checker; each may have an equal part of it."""
+"""Size limit, in bytes, of all compiled patterns of one checker; divided equally among them."""
 _MAX_COMPILE_STEPS: Final = 100_000
-"""What compiling all of them may take: the validator holds Python's lock as long. About a hundred simple ones."""
+"""Cost limit of compiling all patterns, about a hundred simple ones: the validator holds the GIL meanwhile."""
 _SCHEMA_BYTES: Final = 4_000
-"""What a checker takes for each schema in it, measured, rounded up."""
+"""Memory of a checker per schema in it, in bytes; measured, rounded up."""
 _REGEX_COPIES: Final = 3
-"""A pattern takes its size once compiled, and again on each thread that it is applied on."""
-# Measured, rounded up: a schema applied to a value, a pattern to a byte of text; and what may be spent on one answer.
+"""A pattern uses its size once when compiled, and once more on each thread that applies it."""
+# Time to apply a schema to a value, and a pattern to a byte of text (measured, rounded up); and the limit per answer.
 _STEP_NS, _PATTERN_NS, _BUDGET_NS = 50, 1_000, 200_000_000
-# Errors are built all at once, each with a copy of what it speaks of.
+# The validator builds all errors at once, each with a copy of the value that it is about.
 _MAX_ERRORS, _MAX_COPIED_BYTES = 20_000, 1_000_000
 
 
 class Checker:
-    """Checks the answers of one API, of one status. ``bytes``: the memory that it takes at most."""
+    """Checks the answers of one API with one status. ``bytes`` is an upper bound of its memory use."""
 
     def __init__(self, validator: jsonschema_rs.Draft202012Validator, cost: Cost, status: int, regex: int) -> None:
         self._validator, self._cost, self._status = validator, cost, status
@@ -41,7 +41,7 @@ class Checker:
     def violations(self, status: int, value: JsonValue, body: bytes) -> tuple[str, ...]:
         """Where ``value``, decoded from ``body``, breaks the schema: ``path: rule``, never a value.
 
-        The path is a JSON pointer (RFC 6901). Another success than the one that the schema describes breaks nothing.
+        The path is a JSON pointer (RFC 6901). An answer with another status than the schema's breaks nothing.
         """
         if status != self._status or not self._affordable(body):
             return ()
@@ -56,7 +56,7 @@ class Checker:
         return tuple(found)[:MAX_VIOLATIONS]
 
     def _affordable(self, body: bytes) -> bool:
-        """Whether the answer can be checked in a moment. A small one is not looked at."""
+        """Whether the check stays within the time budget. The values of small answers are not counted."""
         if self._ns(len(body), len(body)) <= _BUDGET_NS:
             return True
         return self._ns(_values(body), len(body)) <= _BUDGET_NS
@@ -70,15 +70,15 @@ class Checker:
 
 
 def is_promised(api: Api, status: int) -> bool:
-    """Whether an API says how its answers of this status look, such that they could be checked."""
+    """Whether an API has a response schema for this status that its answers can be checked against."""
     return bool(api.response.json_schema) and status == api.response.status and is_json(api.response.media_type or "")
 
 
 def checker_of(api: Api) -> Checker | None:
-    """A checker for an API's JSON answers; None where it promises none, or they cannot be checked.
+    """A checker for an API's JSON answers. None if it has no schema for them, or they cannot be checked.
 
-    References are followed inside the API's own definitions, never fetched. Patterns that need going back (look-around)
-    are none for the engine used here, which takes linear time: a schema that has one is not checked against.
+    References are resolved within the API's own definitions and never fetched. The regex engine takes linear time and
+    has no look-around; a schema with such a pattern is not used.
     """
     schema, definitions = api.response.json_schema, api.definitions
     if not is_promised(api, api.response.status):
@@ -100,7 +100,7 @@ def checker_of(api: Api) -> Checker | None:
 
 
 def _values(body: bytes) -> int:
-    """How many values a JSON text holds, or somewhat more."""
+    """An upper bound of the number of values in a JSON text."""
     return body.count(b",") + body.count(b"[") + body.count(b"{") + 1
 
 

@@ -1,7 +1,7 @@
-"""Presents credentials: chooses the alternative that can be met, and puts each secret where it travels.
+"""Presents credentials: chooses the first security alternative that can be met, and puts each secret in its place.
 
-A secret goes only to the hosts its entry names; for OAuth2 that holds for the token endpoint and for the API alike. It
-travels only where its entry says, and only for the tenants that the entry names.
+A secret goes only to the hosts that its entry names. For OAuth2 this applies to both the token endpoint and the API.
+It is sent only in the place that its entry names, and only for the tenants that the entry names.
 """
 
 from yarl import URL
@@ -18,16 +18,16 @@ __all__ = ["Authenticator", "CredentialUnavailable"]
 
 
 class Authenticator:
-    """Credentials for calls. ``skew_s``: how many seconds before its expiry a token is replaced."""
+    """Credentials for calls. ``skew_s``: seconds before its expiry at which a token is replaced."""
 
     def __init__(self, store: SecretStore, transport: Transport, skew_s: float) -> None:
         self._store, self._tokens = store, Tokens(store, transport, skew_s)
 
     async def present(self, api: Api, origin: URL, deadline: float, tenant: str | None) -> Credentials:
-        """The credentials of the first alternative that can be met in full with what ``tenant`` may use.
+        """The credentials of the first alternative that the secrets of ``tenant`` meet in full.
 
         Raises:
-            CredentialUnavailable: there is none, or the token endpoint gave no token before ``deadline``.
+            CredentialUnavailable: there is no such alternative, or no token was issued before ``deadline``.
         """
         if not api.security:
             return Credentials()
@@ -41,7 +41,7 @@ class Authenticator:
         raise CredentialUnavailable("; ".join(dict.fromkeys(problems)))
 
     def forget(self, token: str) -> None:
-        """Drop a token that an API has refused, so that the next call gets another."""
+        """Drop a token that an API refused, so that the next call gets a new one."""
         self._tokens.forget(token)
 
     def _problem(self, requirement: SecurityRequirement, origin: URL, tenant: str | None) -> str | None:

@@ -1,10 +1,11 @@
-"""The guard against server-side request forgery, at the network seam: it sees addresses, not spellings of them.
+"""The guard against server-side request forgery. It works at the network level: on addresses, not on their spelling.
 
-A name is resolved once; every address it has must be public, or the host explicitly allowed; the connection is opened
-to one of those very addresses. So decimal, octal or hexadecimal spellings, IPv4 in IPv6, and names that answer
-differently the second time (DNS rebinding) all meet the same check. A second look is taken where the socket is made.
+A name is resolved once. Each of its addresses must be public, unless the host is explicitly allowed. The connection is
+opened to one of exactly these addresses. So the same check covers decimal, octal and hexadecimal spellings, IPv4 in
+IPv6, and names that resolve differently the second time (DNS rebinding). The address is checked again when the socket
+is created.
 
-What no address can show: a network's own NAT64 prefix (RFC 6052, section 2.2) or tunnel leads where it likes.
+Not covered: a network's own NAT64 prefix (RFC 6052, section 2.2) or tunnel can lead to any address.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ _NOT_PUBLIC_V4: Final = tuple(
     for net in (
         "0.0.0.0/8",  # this network (RFC 1122)
         "100.64.0.0/10",  # shared address space, also clouds' metadata (RFC 6598)
-        "168.63.129.16/32",  # Azure's host agent: public in form only
+        "168.63.129.16/32",  # Azure's host agent: in a public range, but not public
         "192.0.0.0/24",  # protocol assignments, also Oracle's metadata (RFC 6890)
         "192.88.99.0/24",  # 6to4 relays (RFC 7526)
         "198.18.0.0/15",  # benchmarks (RFC 2544)
@@ -45,11 +46,11 @@ _MAX_LOOKUPS: Final = 32
 
 
 class AddressRefused(OSError):
-    """The host is none, or its address is neither public nor allowed. The message names host and address."""
+    """The host name is invalid, or its address is neither public nor allowed. The message names host and address."""
 
 
 def is_public(address: IPAddress) -> bool:
-    """Whether the address is one of the public internet. An IPv6 address that carries an IPv4 one is judged by both."""
+    """Whether the address is public. If an IPv6 address embeds an IPv4 address, that one is checked."""
     if isinstance(address, ipaddress.IPv4Address):
         special = address.is_private or address.is_loopback or address.is_link_local or not address.is_global
         return not special and not any(address in net for net in _NOT_PUBLIC_V4)
@@ -64,7 +65,7 @@ def is_public(address: IPAddress) -> bool:
 
 @lru_cache(maxsize=4_096)
 def _literal(host: str) -> IPAddress | None:
-    """The address that a host is; None where it is a name, of which `resolve` sees what it stands for.
+    """The address if the host is an IP literal; None if it is a name, whose addresses `resolve` checks.
 
     Raises:
         AddressRefused: it is neither.
@@ -78,7 +79,7 @@ def _literal(host: str) -> IPAddress | None:
 
 
 class AddressGuard(AbstractResolver):
-    """aiohttp's resolver, and the maker of its sockets.
+    """Resolves names and creates sockets for aiohttp.
 
     Args:
         allowed: hosts that may have any address: ``host``, or ``host:port`` for one port only.
@@ -87,16 +88,17 @@ class AddressGuard(AbstractResolver):
     def __init__(self, allowed: Iterable[str]) -> None:
         self._allowed = frozenset(entry.lower() for entry in allowed)
         self._admitted: dict[tuple[IPAddress, int], None] = {}
-        # Threads of its own: names that a slow server answers for must not keep the rest of the process waiting.
+        # A thread pool of its own: slow DNS servers must not block the rest of the process.
         self._lookups = ThreadPoolExecutor(_MAX_LOOKUPS, thread_name_prefix="lookup")
 
     def check_url(self, url: URL) -> None:
-        """Check the host of a URL: that it is one, and where it is an address, that address.
+        """Check that the host of a URL is valid, and that an IP literal is public or allowed.
 
-        aiohttp asks no resolver about addresses, and resolvers differ over what is no name (RFC 1123, section 2.1).
+        aiohttp does not call the resolver for IP literals, and resolvers differ in which names they accept (RFC 1123,
+        section 2.1).
 
         Raises:
-            AddressRefused: it is no host name, or an address that is neither public nor allowed.
+            AddressRefused: the host name is invalid, or the address is neither public nor allowed.
         """
         host, port = (url.raw_host or "").replace("%25", "%"), url.port or 0
         address = _literal(host)
@@ -106,7 +108,7 @@ class AddressGuard(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses of a name, all of them checked.
+        """The addresses of a name. All of them are checked.
 
         Raises:
             AddressRefused: one of them is neither public nor allowed.
@@ -124,14 +126,14 @@ class AddressGuard(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Let go of the threads; lookups under way end unheard."""
+        """Shut down the thread pool. The results of running lookups are discarded."""
         self._lookups.shutdown(wait=False, cancel_futures=True)
 
     def open_socket(self, addr_info: Sequence[Any]) -> socket.socket:
-        """The last line: the socket for a connection to exactly this address.
+        """Create the socket for a connection to exactly this address; the last check.
 
         Raises:
-            AddressRefused: nothing admitted this address.
+            AddressRefused: the address is not public and was not admitted before.
         """
         family, kind, proto, _, sockaddr = addr_info
         address, port = ipaddress.ip_address(sockaddr[0]), int(sockaddr[1])
@@ -152,7 +154,7 @@ class AddressGuard(AbstractResolver):
                 )
 
     def _remember(self, addresses: list[IPAddress], port: int) -> None:
-        """For `open_socket`, which knows no names. The oldest go: an allowed name may change its addresses for ever."""
+        """Store for `open_socket`, which sees no names. Evicts the oldest, since an allowed name may keep changing."""
         for address in addresses:
             self._admitted.pop((address, port), None)
             self._admitted[address, port] = None

@@ -1,4 +1,4 @@
-"""What is known of each upstream host: whether it answers, how often calls may be repeated, what load it is given."""
+"""State of each upstream host: its circuit breaker, its retry budget and its load limits."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,7 +17,7 @@ from services.contracts.operations import Breaker as BreakerStatus
 
 HostEvent = Literal["retry", "retry_refused", "circuit_opened", "circuit_closed", "circuit_refused"]
 Observer = Callable[[HostEvent], None]
-"""Is told what happens, to count it. Hosts come from imported documents, so they make no labels."""
+"""Called for each event, to count it. Gets no host: hosts come from imported documents, so they cannot be labels."""
 
 _MAX_HOSTS: Final = 1_000
 _MAX_TOLD: Final = 200
@@ -28,7 +28,7 @@ _PATIENCE_S: Final = 5.0
 
 
 class CircuitOpen(Exception):
-    """The host failed too often in a row; nothing is sent to it for now. The message says until when."""
+    """The host failed too often in a row; nothing is sent to it until the time in the message."""
 
 
 class NoTurn(Exception):
@@ -36,21 +36,21 @@ class NoTurn(Exception):
 
 
 class RetryBudget:
-    """A token bucket as in Finagle's RetryBudget: retries are at most a fifth of the requests, and a small reserve.
+    """A token bucket as in Finagle's RetryBudget: retries are at most a fifth of the requests, plus a small reserve.
 
-    Without it, a host in trouble gets a multiple of the load that troubles it.
+    Without it, retries would multiply the load of an overloaded host.
     """
 
     def __init__(self, now: float) -> None:
         self._tokens, self._at = _RETRY_RESERVE, now
 
     def earn(self, now: float) -> None:
-        """Count a request that is no retry."""
+        """Count a request that is not a retry."""
         refilled = self._tokens + (now - self._at) * _RESERVE_PER_S + _RETRY_SHARE
         self._tokens, self._at = min(refilled, _RETRY_RESERVE), now
 
     def spend(self) -> bool:
-        """Whether one more retry is allowed; if so, it counts."""
+        """Whether one more retry is allowed. If so, its token is taken."""
         if self._tokens < 1:
             return False
         self._tokens -= 1
@@ -58,10 +58,10 @@ class RetryBudget:
 
 
 class Breaker:
-    """Opens after so many failures in a row, and then lets one request through every ``open_s`` seconds, as a probe.
+    """Opens after ``failures`` failures in a row. Then lets one request through every ``open_s`` seconds, as a probe.
 
-    Own code: purgatory 3.0 takes only exceptions for failures (a 503 is an answer here), lets every waiting request
-    through at once when it half-opens, goes by the wall clock and never forgets a host.
+    purgatory 3.0 does not fit: it counts only exceptions as failures (a 503 is an answer here), lets every waiting
+    request through at once when it half-opens, uses the wall clock, and never drops a host.
     """
 
     def __init__(self, failures: int, open_s: float, observe: Observer) -> None:
@@ -69,7 +69,7 @@ class Breaker:
         self._failures, self._until = 0, 0.0
 
     def wait_s(self, now: float) -> float | None:
-        """None where a request may go out; else in how many seconds the next probe may."""
+        """None if a request may be sent; otherwise the seconds until the next probe."""
         if self._failures < self._limit:
             return None
         if now < self._until:
@@ -79,7 +79,7 @@ class Breaker:
         return None
 
     def status(self, host: str, now: float) -> BreakerStatus | None:
-        """How it stands; None where the last request to the host did not fail."""
+        """Its state; None if the last request to the host did not fail."""
         if not self._failures:
             return None
         is_open = self._failures >= self._limit
@@ -89,7 +89,7 @@ class Breaker:
         )
 
     def record(self, now: float, *, healthy: bool) -> None:
-        """Count how a request ended."""
+        """Count the result of a request."""
         if healthy:
             if self._failures >= self._limit:
                 self._observe("circuit_closed")
@@ -103,7 +103,7 @@ class Breaker:
 
 
 class Limits:
-    """The load that an operator allows for a host, or hosts."""
+    """The load that the operator allows for one or more hosts."""
 
     def __init__(self, limit: HostLimit) -> None:
         self._turns = asyncio.Semaphore(limit.concurrency) if limit.concurrency else None
@@ -112,10 +112,10 @@ class Limits:
 
     @asynccontextmanager
     async def turn(self, deadline: float) -> AsyncIterator[None]:
-        """The right to send one request, within which it is sent and answered.
+        """Wait for the right to send one request, and hold it until the answer.
 
         Raises:
-            NoTurn: none came before ``deadline``, a reading of the loop's clock.
+            NoTurn: the limits left no room before ``deadline``, a reading of the loop's clock.
         """
         async with AsyncExitStack() as stack:
             try:
@@ -131,9 +131,9 @@ class Limits:
 
 @dataclass(slots=True)
 class Host:
-    """One origin. ``budget`` is asked before each retry; ``limits`` are None where the operator sets none.
+    """One origin. ``budget`` is asked before each retry; ``limits`` is None if the operator sets none.
 
-    How many connections a host gets at all is up to the client's pools: their queues are fair and know deadlines.
+    The client's pools limit the connections per host: their queues are fair and respect deadlines.
     """
 
     name: str
@@ -151,13 +151,13 @@ class Host:
             )
 
     def answered(self, status: int) -> None:
-        """Count an answer: any but a 5xx says that the host is well."""
+        """Count an answer. Any status but a 5xx counts as healthy."""
         self.breaker.record(asyncio.get_running_loop().time(), healthy=status < 500)
 
     def failed(self, error: SendFailed, took_s: float) -> None:
         """Count a request without an answer.
 
-        A deadline that was short says nothing of the host, nor does an address that the guard refuses.
+        A short deadline does not count against the host, nor does an address that the guard refuses.
         """
         if error.status is not None:
             self.answered(error.status)
@@ -168,13 +168,13 @@ class Host:
 
 
 class Hosts:
-    """All hosts; of those beyond the thousand used most recently nothing is remembered."""
+    """All hosts. Keeps the state of the 1,000 most recently used."""
 
     def __init__(self, settings: ExecutorSettings, observe: Observer) -> None:
         self.observe = observe
         self._settings = settings
         self._known: Recent[URL, Host] = Recent(_MAX_HOSTS)
-        # Kept by the operator's own keys, and so bounded: they hold what is waiting, and must not be forgotten.
+        # Never evicted, since requests wait in them. Bounded, since the keys come from the settings.
         self._limits: Mapping[str, Limits] = {
             name.lower(): Limits(limit) for name, limit in settings.host_limits.items()
         }
@@ -184,7 +184,7 @@ class Hosts:
         return self._known.get(origin, lambda: self._make(origin))
 
     def breakers(self) -> tuple[BreakerStatus, ...]:
-        """Of the hosts whose last request failed; open ones first."""
+        """The breakers of the hosts whose last request failed; open ones first."""
         now = asyncio.get_running_loop().time()
         known = (host.breaker.status(host.name, now) for host in self._known.values())
         found = [one for one in known if one is not None]

@@ -1,4 +1,4 @@
-"""Pages as one value: a list is continued, an object keeps its first page's members with its one list continued."""
+"""Joins pages into one value. Lists are concatenated; an object keeps the first page's members and joins its list."""
 
 from dataclasses import dataclass, replace
 from typing import Final, Self
@@ -15,26 +15,26 @@ _ITEMS: Final = frozenset({"items", "data", "results", "records", "entries", "va
 
 @dataclass(frozen=True, slots=True)
 class ListLimits:
-    """How far lists are followed: pages, items, and bytes of all pages together."""
+    """How far lists are followed: pages, items, and total bytes of all pages."""
 
     pages: int
     items: int
     bytes: int
 
     def for_items(self, wanted: int | None) -> Self:
-        """The same, or less, where only so many items are made use of."""
+        """The limits with at most ``wanted`` items, if the plan uses only that many."""
         return self if wanted is None or wanted >= self.items else replace(self, items=wanted)
 
 
 class Listing:
-    """A list under way, from its first page on.
+    """A list that is being read, starting with its first page.
 
     Attributes:
-        pages: how many pages are in it.
-        more: whether it goes on beyond them.
+        pages: the number of pages read.
+        more: whether the list continues after them.
 
     Args:
-        anywhere: whether its next page may have another path of the same origin.
+        anywhere: whether the next page may have another path of the same origin.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Listing:
         return {**self._whole, self._member: self._items} if isinstance(self._whole, dict) else self._items
 
     def following(self, credentials: Credentials) -> HttpRequest | None:
-        """The request for the next page; None where there is none, or none is to be followed."""
+        """The request for the next page. None if there is none, or if a limit is reached."""
         if self.more:
             return None
         progress = Progress(self.pages, len(self._items), len(self._last), self._first)
@@ -87,10 +87,10 @@ class Listing:
         return request
 
     def add(self, reply: Reply, value: JsonValue) -> None:
-        """Take the page that was asked for. One that is the last one again, or too much, is left out.
+        """Add the requested page. Ignores a page that repeats the last one or exceeds the byte limit.
 
         Raises:
-            BadResponse: it is no page of this list.
+            BadResponse: it is not a page of this list.
         """
         items = self._items_of(value)
         if items is None:
@@ -105,23 +105,23 @@ class Listing:
 
     @property
     def may_have_more(self) -> bool:
-        """Whether the first page may be followed by others: it is a list, and not plainly the whole of it."""
+        """Whether other pages may follow the first: it is a list, and not clearly complete."""
         return bool(self._paging.controls) or (self.is_list and may_go_on(self._reply, self._page))
 
     @property
     def is_list(self) -> bool:
-        """Whether it is known where the items are."""
+        """Whether the location of the items is known."""
         return self._member != "" or isinstance(self._whole, list)
 
     def _items_of(self, value: JsonValue) -> list[JsonValue] | None:
-        """The items of a page; of an object without its list none, as some upstreams end."""
+        """The items of a page; none of an object without its list, with which some upstreams end."""
         if isinstance(self._whole, dict) and isinstance(value, dict):
             value = value.get(self._member) or []
         return value if isinstance(value, list) else None
 
 
 def _member(value: JsonValue) -> str:
-    """The member that holds an object's items: its one list, or the one among several that is called so."""
+    """The member that holds an object's items: its only list, or the only one of its lists with a usual name."""
     if not isinstance(value, dict):
         return ""
     lists = [name for name, member in value.items() if isinstance(member, list)]

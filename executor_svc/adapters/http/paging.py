@@ -1,8 +1,14 @@
-"""Where the next page of a list is. Sends nothing itself.
+"""Finds the next page of a list. Sends nothing itself.
 
-Looked for, in this order: `Link: rel="next"` (RFC 8288); a token or cursor in the body, where the API has a parameter
-for it; the URL of the next page in the body; page numbers and offsets, where the API has a parameter for them and the
-body says, or its length suggests, that there is more. Names are compared without case and punctuation.
+Tries in this order:
+
+1. `Link: rel="next"` (RFC 8288).
+2. A token or cursor in the body, if the API has a parameter for it.
+3. The URL of the next page in the body.
+4. Page numbers and offsets, if the API has a parameter for them and the body says, or its length suggests, that there
+   is more.
+
+Names are compared without case and punctuation.
 """
 
 import re
@@ -54,7 +60,7 @@ _END: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """How the lists of one API are paged. ``controls``: the arguments by which a plan says which part it wants."""
+    """How the lists of one API are paged. ``controls``: the arguments with which a plan selects a part of the list."""
 
     controls: frozenset[str]
     token: Parameter | None
@@ -63,13 +69,13 @@ class Paging:
     size: int | None
 
     def chosen(self, arguments: Mapping[str, JsonValue]) -> bool:
-        """Whether the plan itself says which part of the list it wants."""
+        """Whether the plan itself selects a part of the list."""
         return any(arguments.get(name) is not None for name in self.controls)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a list has been read: pages, items on all of them and on the last one, and the first page's number."""
+    """How far a list is read: pages, items in total, items on the last page, and the first page's number."""
 
     pages: int
     items: int
@@ -78,11 +84,11 @@ class Progress:
 
 
 class NoWay(Exception):
-    """The list goes on, and there is no way to the rest of it."""
+    """The list continues, but the next page cannot be requested."""
 
 
 def paging_of(api: Api) -> Paging | None:
-    """How an API's lists may be paged; None where a second request would not be harmless."""
+    """How an API's lists are paged. None if the operation is not a safe read, so that it must not be repeated."""
     if api.method != "GET" or api.mutating or api.body is not None:
         return None
     query = {plain(p.wire_name): p for p in api.parameters if p.location is Location.QUERY}
@@ -105,12 +111,12 @@ def paging_of(api: Api) -> Paging | None:
 
 
 def may_go_on(reply: Reply, body: JsonValue) -> bool:
-    """Whether an answer could say where its next page is, where the API has no parameters for pages. Costs little."""
+    """Whether an answer may name its next page; for APIs without parameters for pages. A cheap check."""
     return "Link" in reply.headers or (isinstance(body, dict) and not _SAYING_MORE.isdisjoint(map(plain, body)))
 
 
 def first_number(paging: Paging, body: JsonValue) -> int | None:
-    """The number of the first page, or of its first item: as the body says, the constant, or the schema."""
+    """The number of the first page or of its first item, from the body, the parameter's constant or its schema."""
     parameter = paging.page or paging.offset
     if parameter is None:
         return None
@@ -135,11 +141,11 @@ def next_page(
 ) -> HttpRequest | None:
     """The request for the page after this one; None at the end of the list.
 
-    An upstream names the next page as it likes, and the policy has looked at the operation's path alone: so another
-    path is taken only where the whole origin may be read (``anywhere``).
+    An upstream can name any URL as the next page, but the policy has checked only the operation's path. So another path
+    is followed only if the whole origin may be read (``anywhere``).
 
     Raises:
-        NoWay: there is more, at another origin, at a path that must not be read, or by no way that is known.
+        NoWay: there is more, but at another origin, at a path that must not be read, or with an unknown kind of paging.
     """
     facts = _facts(body)
     url: str | object | None = _next_link(reply)
@@ -157,7 +163,7 @@ def next_page(
 
 
 def _numbered(paging: Paging, request: HttpRequest, facts: Mapping[str, JsonValue], progress: Progress) -> HttpRequest:
-    """The request for the next page by its number, or by that of its first item. Raises NoWay."""
+    """The request for the next page, by page number or by offset. Raises NoWay."""
     for parameter, done, said in (
         (paging.page, progress.pages, _integer(facts.get("nextpage"))),
         (paging.offset, progress.items, _integer(facts.get("nextoffset"))),
@@ -170,7 +176,7 @@ def _numbered(paging: Paging, request: HttpRequest, facts: Mapping[str, JsonValu
 
 
 def _goes_on(paging: Paging, reply: Reply, facts: Mapping[str, JsonValue], progress: Progress) -> bool:
-    """Whether numbered pages go on, by what the body says or else by how full the last one was."""
+    """Whether there is another numbered page: as the body says, or else by how full the last page was."""
     if _first(facts, _MORE_FLAGS) is True or _integer(_first(facts, ("nextpage", "nextoffset"))):
         return True
     if (paging.page is None and paging.offset is None) or not progress.last_items:
@@ -187,7 +193,7 @@ def _goes_on(paging: Paging, reply: Reply, facts: Mapping[str, JsonValue], progr
 
 
 def _token(parameter: Parameter, facts: Mapping[str, JsonValue]) -> str | int | object | None:
-    """The token of the next page; _END where the body says that there is none; None where it says nothing."""
+    """The token of the next page; _END if the body says that there is none; None if the body does not say."""
     name = plain(parameter.wire_name)
     for key in (f"next{name}", *_NEXT_TOKENS, name):
         value = facts.get(key, False)
@@ -201,7 +207,7 @@ def _token(parameter: Parameter, facts: Mapping[str, JsonValue]) -> str | int | 
 
 
 def _url(facts: Mapping[str, JsonValue]) -> str | object | None:
-    """The URL of the next page; _END where the body says that there is none; None where it says nothing."""
+    """The URL of the next page; _END if the body says that there is none; None if the body does not say."""
     for key in _NEXT_URLS:
         value = facts.get(key, False)
         value = value.get("href") if isinstance(value, dict) else value
@@ -213,7 +219,7 @@ def _url(facts: Mapping[str, JsonValue]) -> str | object | None:
 
 
 def _next_link(reply: Reply) -> str | None:
-    """The target of `Link: <...>; rel="next"`, RFC 8288, section 3; of one with another context (`anchor`) none."""
+    """The target of `Link: <...>; rel="next"` (RFC 8288, section 3). Skips links with another context (`anchor`)."""
     if "Link" not in reply.headers:
         return None
     for target, parameters in _LINK.findall(", ".join(reply.headers.getall("Link"))[:_MAX_LINK_CHARS]):
@@ -227,13 +233,13 @@ def _next_link(reply: Reply) -> str | None:
 def _at(
     target: str, paging: Paging, request: HttpRequest, credentials: Credentials, body: JsonValue, *, anywhere: bool
 ) -> HttpRequest | None:
-    """The request for a page that has a URL. Credentials go along, so it must be of the same origin.
+    """The request for a page that has a URL. It carries credentials, so the origin must be the same.
 
-    An object may have a next one (a chapter has) without being a page of a list: there the path must be the same too,
-    and where it is not, only an API that has parameters for pages is said to have more.
+    An object may link to a next object without being a page of a list, as a chapter does. So for objects the path must
+    be the same, too. If it differs, the list counts as unfinished only if the API has parameters for pages.
 
     Raises:
-        NoWay: the URL leads elsewhere.
+        NoWay: the URL has another origin, or a path that must not be followed.
     """
     try:
         url = URL(request.url_text(Credentials()), encoded=True).join(URL(target[:MAX_URL_CHARS]))
@@ -256,7 +262,7 @@ def _with(request: HttpRequest, parameter: Parameter, value: str) -> HttpRequest
 
 
 def _facts(body: JsonValue) -> dict[str, JsonValue]:
-    """What the body says beside its items, by plain names: its own members, and those of objects about the list."""
+    """The body's data besides its items, by plain name: its own members and those of metadata objects."""
     if not isinstance(body, dict):
         return {}
     facts: dict[str, JsonValue] = {}
@@ -269,7 +275,7 @@ def _facts(body: JsonValue) -> dict[str, JsonValue]:
 
 
 def _first(facts: Mapping[str, JsonValue], names: Sequence[str]) -> JsonValue:
-    """The first of these facts that is known."""
+    """The first of these facts that the body holds."""
     return next((value for name in names if (value := facts.get(name)) is not None), None)
 
 
@@ -284,5 +290,5 @@ def _integer(value: JsonValue) -> int | None:
 
 @lru_cache(maxsize=4096)
 def plain(name: str) -> str:
-    """A name without case and punctuation: `next_page_token`, `nextPageToken` and `NextPageToken` are one."""
+    """A name without case and punctuation: `next_page_token`, `nextPageToken` and `NextPageToken` are the same."""
     return re.sub(r"[^a-z0-9]", "", name.lower())

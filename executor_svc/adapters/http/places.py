@@ -1,8 +1,8 @@
-"""Where in a request a secret may stand.
+"""Where in a request a secret may be sent.
 
-A document says where a key travels, and anybody who may import one can say that it is an argument which the operation
-gives back. So the entry's own place counts, and a document that says another one is refused. Entries without a place
-go into headers and cookies only.
+An imported document says where a key is sent. A hostile document could name an argument that the operation echoes. So
+the place in the secret's own entry decides, and a document that names another place is refused. Secrets whose entries
+have no place are sent in headers and cookies only.
 """
 
 import re
@@ -16,14 +16,14 @@ from services.contracts.api import Location, SecretKind, SecurityRequirement
 _COOKIE_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
 _BEARER: Final = frozenset({SecretKind.BEARER, SecretKind.OAUTH2, SecretKind.OPENID_CONNECT})
-"""The kinds of which a pasted token is a bearer token."""
+"""The kinds for which a pasted token is a bearer token."""
 _AUTHORIZATION: Final = (Location.HEADER, "Authorization")
 _ECHOED: Final = frozenset({Location.QUERY, Location.PATH, Location.BODY})
-"""Where arguments travel, which operations give back."""
+"""The locations of arguments, which operations may echo."""
 
 
 def place_of(requirement: SecurityRequirement, secret: Token) -> tuple[Location | None, str]:
-    """Where a pasted value goes as the document says, or else the entry; no location: it is a bearer token."""
+    """Where a pasted value is sent: as the document says, or else the entry. No location means a bearer token."""
     if requirement.kind is SecretKind.API_KEY:
         return requirement.location or Location.HEADER, requirement.parameter or ""
     if requirement.kind is SecretKind.OTHER and secret.place is not None:
@@ -32,7 +32,7 @@ def place_of(requirement: SecurityRequirement, secret: Token) -> tuple[Location 
 
 
 def place_problem(requirement: SecurityRequirement, secret: Secret) -> str | None:
-    """Why a secret may not be presented in this way, or None."""
+    """Why a secret must not be presented for this requirement, or None."""
     if not isinstance(secret, Token):
         return _moved(requirement, None) if _another_kind(requirement, secret.scheme) else None
     location, name = place_of(requirement, secret)
@@ -52,9 +52,9 @@ def place_problem(requirement: SecurityRequirement, secret: Secret) -> str | Non
 
 
 def _is_elsewhere(requirement: SecurityRequirement, secret: Token, location: Location | None, name: str) -> bool:
-    """Whether the document wants a pasted value where its entry does not have it.
+    """Whether the document puts a pasted value in another place than its entry.
 
-    A bearer token's place is one header, as which kind of key an entry has it there.
+    A bearer token is always sent in the Authorization header, so its entry must name that header or no place.
     """
     if secret.place is None:
         return _another_kind(requirement, secret.scheme)
@@ -64,7 +64,7 @@ def _is_elsewhere(requirement: SecurityRequirement, secret: Token, location: Loc
 
 
 def _another_kind(requirement: SecurityRequirement, scheme: SecretKind | None) -> bool:
-    """Whether the document says another kind than the entry; bearer tokens are one, wherever they come from."""
+    """Whether the document names another kind than the entry. All kinds of bearer token count as one."""
     if scheme is None or requirement.kind in (scheme, SecretKind.OTHER):
         return False
     return not {scheme, requirement.kind} <= _BEARER
@@ -76,7 +76,7 @@ def _same(one: tuple[Location, str], other: tuple[Location | None, str]) -> bool
 
 
 def _moved(requirement: SecurityRequirement, secret: Token | None) -> str:
-    """That the document wants a secret where its entry does not have it, and what to do if the document is right."""
+    """The message that the document and the entry disagree, with the command to run if the document is right."""
     place = None
     if requirement.kind is SecretKind.API_KEY:
         place = requirement.location or Location.HEADER, requirement.parameter or ""

@@ -1,4 +1,4 @@
-"""A bounded memory: what was used last is kept."""
+"""A bounded LRU cache."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, ValuesView
@@ -9,9 +9,9 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """The values of the keys that were asked for most recently, weighing ``size`` together at most: 1 each by default.
+    """An LRU cache. The total weight of its values is at most ``size``; by default each value weighs 1.
 
-    The last one is kept whatever it weighs.
+    The value added last is kept whatever its weight.
     """
 
     def __init__(self, size: int, weigh: Callable[[V], int] = lambda _: 1) -> None:
@@ -22,15 +22,15 @@ class Recent(Generic[K, V]):
         return len(self._values)
 
     def values(self) -> ValuesView[V]:
-        """All of them, without counting as asked for."""
+        """All values. Does not count as a use."""
         return self._values.values()
 
     def peek(self, key: K) -> V | None:
-        """The value of this key if there is one, without counting as asked for. Safe to use from any thread."""
+        """The value of this key, or None. Does not count as a use. Thread-safe."""
         return self._values.get(key)
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """The value of this key, made where there is none."""
+        """The value of this key. If there is none, ``make`` creates it."""
         try:
             value = self._values[key]
         except KeyError:

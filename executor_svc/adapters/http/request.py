@@ -1,4 +1,4 @@
-"""An API operation and its arguments as an HTTP request. Credentials are added where it is sent, never here."""
+"""Builds an HTTP request from an API operation and its arguments. Credentials are added when it is sent."""
 
 import re
 import ssl
@@ -38,20 +38,20 @@ _OURS: Final = frozenset(
 
 
 class BadRequest(ValueError):
-    """The request cannot be built from these arguments. The message says which and why."""
+    """The request cannot be built from these arguments. The message names the argument and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a call presents: values that must never be recorded.
+    """The credentials that a call presents. Their values must never be recorded.
 
     Attributes:
         token: the OAuth2 access token among them.
-        aws: whose signature the request gets.
-        digest: what answers the server's challenge.
-        tls: how to connect, with a client certificate.
-        secrets: the texts among all this that nobody may see.
-        names: what the secrets are called that all this is of.
+        aws: the key to sign the request with.
+        digest: answers the server's challenge.
+        tls: how to connect with a client certificate.
+        secrets: all secret texts in these credentials, to be masked.
+        names: the names of the secrets that they come from.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -67,7 +67,7 @@ class Credentials:
     names: tuple[str, ...] = ()
 
     def hidden(self) -> "Credentials":
-        """The same with every value masked."""
+        """These credentials with every value masked."""
         parts = (self.headers, self.query, self.cookies, self.path, self.body)
         headers, query, cookies, path, body = (dict.fromkeys(part, "***") for part in parts)
         if self.aws is not None or self.digest is not None:
@@ -79,7 +79,7 @@ class Credentials:
 class HttpRequest:
     """A request without its credentials. ``query`` and ``cookies`` are encoded ``name=value`` pairs.
 
-    Where a key belongs into the path, its name stands there in braces, which are in no other place of it.
+    If a key belongs in the path, the path holds its name in braces. Braces occur nowhere else in the path.
     """
 
     method: str
@@ -91,11 +91,11 @@ class HttpRequest:
     body: Body | None
 
     def url(self, credentials: Credentials) -> URL:
-        """The whole URL, exactly as it goes out."""
+        """The whole URL, exactly as it is sent."""
         return URL(self.url_text(credentials), encoded=True)
 
     def url_text(self, credentials: Credentials) -> str:
-        """The same as text."""
+        """The whole URL as text."""
         bare = self._bare_url
         for name, value in credentials.path.items():
             bare = bare.replace(f"{{{name}}}", quote(value, safe="*"))
@@ -110,11 +110,11 @@ class HttpRequest:
         return f"{str(self.origin).rstrip('/')}{self.path}{query}"
 
     def whole_body(self, credentials: Credentials) -> Body | None:
-        """The body, with the keys that travel in it."""
+        """The body, with the keys that are sent in it."""
         return self.body if self.body is None else with_fields(self.body, credentials.body)
 
     def all_headers(self, credentials: Credentials) -> dict[str, str]:
-        """All headers, with cookies and the body's type; a credential replaces an argument of the same name."""
+        """All headers, with cookies and the body's type. A credential replaces an argument of the same name."""
         headers = dict(self.headers)
         if credentials.headers:
             replaced = {name.lower() for name in credentials.headers}
@@ -136,9 +136,10 @@ class HttpRequest:
         return headers
 
     def record(self, credentials: Credentials, masker: Masker) -> RequestRecord:
-        """The request for people to read. Masked twice: credentials by where they stand, and by ``masker`` wherever.
+        """The request for people to read. Masks credentials in their places, and with ``masker`` anywhere else.
 
-        The masker must know nothing but what this call presents: whoever writes the arguments sees what is masked.
+        The masker must know only the secrets that this call presents. Otherwise it would confirm a guessed secret to
+        the author of the arguments.
         """
         hidden = credentials.hidden()
         shown = self.whole_body(hidden)
@@ -154,12 +155,13 @@ class HttpRequest:
 
 
 def build_request(api: Api, arguments: Mapping[str, JsonValue], call_key: str) -> HttpRequest:
-    """Build the request. An argument of null counts as not given, except inside a body; constants take its place.
+    """Build the request. An argument of null counts as not given, except in a body; a constant replaces it.
 
-    ``call_key`` tells the call from every other one; its `Idempotency-Key` is made of it, where the API takes one.
+    ``call_key`` identifies the call. If the API takes an `Idempotency-Key`, it is derived from ``call_key``.
 
     Raises:
-        BadRequest: an argument is unknown, missing, or cannot travel where it has to; or the server is no HTTP origin.
+        BadRequest: an argument is unknown, missing, or cannot be sent in its location; or the server is not an HTTP
+            origin.
     """
     arguments = _with_constants(api, arguments)
     _check_names(api, arguments)
@@ -184,7 +186,7 @@ def build_request(api: Api, arguments: Mapping[str, JsonValue], call_key: str) -
     try:
         body = build_body(api, arguments, needed=any(place is Location.BODY for place, _ in keys))
         if body is not None and any(place is Location.BODY for place, _ in keys):
-            with_fields(body, {"": ""})  # refused here, before anything is sent
+            with_fields(body, {"": ""})  # raises now, before anything is sent, if the body has no fields
     except Unserialisable as error:
         raise BadRequest(f"the body cannot be sent: {error}") from None
     request = HttpRequest(api.method, origin, prefix + path, tuple(query), headers, tuple(cookies), body)
@@ -194,7 +196,7 @@ def build_request(api: Api, arguments: Mapping[str, JsonValue], call_key: str) -
 
 
 def origin_of(api: Api) -> str:
-    """The origin that an API is called at; empty where it cannot be called."""
+    """The origin of an API's server; empty if it cannot be called."""
     try:
         return str(_server(api.server)[0])
     except BadRequest:
@@ -202,18 +204,18 @@ def origin_of(api: Api) -> str:
 
 
 def idempotency_key(call_key: str) -> str:
-    """The `Idempotency-Key` of a call: the same for every attempt at it, and equal to no other call's."""
+    """The `Idempotency-Key` of a call: the same for all of its attempts, and unique to it."""
     return content_hash(call_key)[:32]
 
 
 class _Naming:
-    """Turns what a serialiser raises into a BadRequest that names the argument."""
+    """Turns a serialiser's exception into a BadRequest that names the argument."""
 
     def __init__(self, parameter: Parameter) -> None:
         self._name = parameter.name
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, Unserialisable):
@@ -221,7 +223,7 @@ class _Naming:
 
 
 def _with_constants(api: Api, arguments: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    """The arguments, and the constants of parameters that are not among them."""
+    """The arguments, with the constants of the parameters that have no argument."""
     constants = {
         one.name: one.constant
         for one in api.parameters
@@ -245,7 +247,7 @@ def _server(server: str) -> tuple[URL, str]:
     try:
         url = URL(server)
         usable = url.scheme in ("http", "https") and url.raw_host and url.port
-        # Requests are made of the origin's text; what it is checked for and where they go must be the same.
+        # Requests are built from the origin's text, so the text must parse to the origin that was checked.
         usable = usable and URL(str(url.origin())) == url.origin()
     except ValueError:
         raise BadRequest("the API's server is not a URL") from None
@@ -257,9 +259,9 @@ def _server(server: str) -> tuple[URL, str]:
 
 
 def _path(api: Api, arguments: Mapping[str, JsonValue], keys: Set[str]) -> tuple[str, tuple[str, ...]]:
-    """The path with its parameters, and the query that the path of the document itself carries.
+    """The path with its parameters filled in, and the query that the document's path itself holds.
 
-    ``keys`` are credentials: their names stay where they stand.
+    ``keys`` are the names of credentials; they stay in the path as placeholders.
     """
     segments, query = _template(api.path)
     parameters = {p.wire_name: p for p in api.parameters if p.location is Location.PATH}
@@ -268,7 +270,7 @@ def _path(api: Api, arguments: Mapping[str, JsonValue], keys: Set[str]) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """What stands between two slashes: ``texts``, percent-encoded, around the parameters called ``names``."""
+    """The part between two slashes: percent-encoded ``texts`` around the parameters called ``names``."""
 
     texts: tuple[str, ...]
     names: tuple[str, ...]
@@ -276,7 +278,7 @@ class _Segment:
 
 @lru_cache(maxsize=4096)
 def _template(path: str) -> tuple[tuple[_Segment, ...], tuple[str, ...]]:
-    """A path as it stands in a document, taken apart: its segments, and the pairs of its query."""
+    """Split a document's path into its segments and the pairs of its query."""
     template, _, query = path.partition("#")[0].partition("?")
     parts = [_EXPRESSION.split(segment) for segment in template.split("/")]
     segments = tuple(_Segment(tuple(quote(t, safe=_PATH_SAFE) for t in part[::2]), tuple(part[1::2])) for part in parts)
@@ -286,19 +288,19 @@ def _template(path: str) -> tuple[tuple[_Segment, ...], tuple[str, ...]]:
 def _segment(
     segment: _Segment, parameters: Mapping[str, Parameter], arguments: Mapping[str, JsonValue], keys: Set[str]
 ) -> str:
-    """One segment. Whatever its arguments are, it stays one: neither empty, nor split, nor a way up."""
+    """One segment. Whatever its arguments are, it stays one segment: it is not empty, not split, and not `..`."""
     text = segment.texts[0]
     for name, literal in zip(segment.names, segment.texts[1:], strict=True):
         is_key = name in keys and name not in parameters
         text += (f"{{{name}}}" if is_key else _expanded(name, parameters, arguments)) + literal
-    # Encoded or not, many servers and proxies act on dot segments: RFC 3986, section 5.2.4, after decoding.
+    # Many servers and proxies remove dot segments even if these are encoded: RFC 3986, section 5.2.4, after decoding.
     if ("." in text or "%" in text) and _has_dots(text):
         raise BadRequest("an argument in the path must not hold the segments '.' or '..'")
     return text
 
 
 def _has_dots(text: str) -> bool:
-    """Whether some server may find a dot segment here: decoded more than once, or with a matrix parameter behind it."""
+    """Whether a server may see a dot segment here, for example after repeated decoding or before a matrix parameter."""
     for _ in range(_DECODINGS):
         decoded = unquote(text)
         if decoded == text:
@@ -327,7 +329,7 @@ def _accept(api: Api) -> dict[str, str]:
 
 
 def is_settable_header(name: str) -> bool:
-    """Whether a request may set this header: a token (RFC 9110, section 5.6.2), and none of the connection's own."""
+    """Whether a request may set this header: its name is a token (RFC 9110, section 5.6.2) and not reserved here."""
     return _TOKEN.fullmatch(name) is not None and name.lower() not in _OURS
 
 

@@ -1,4 +1,4 @@
-"""Answers as JSON values, or the reason why they are not what the API promised."""
+"""Decodes answers to JSON values, or gives the reason why they do not fit the API."""
 
 import base64
 import codecs
@@ -15,9 +15,9 @@ from services.http import MAX_VALUES, survey
 from services.media_types import essence, is_json
 
 CUT: Final = " [...]"
-"""What stands at the end of a text that was cut off."""
+"""Ends a truncated text."""
 MAX_DEPTH: Final = 100
-"""Deepest nesting of an answer: it travels on inside events, which have a limit too."""
+"""Deepest nesting of an answer. Answers are sent on inside events, which have a limit too."""
 _HUGE_DIGITS: Final = 300
 _HUGE_NUMBER = re.compile(rb"[eE]\+?\d{3}|\d{%d}" % _HUGE_DIGITS)
 _PIECE: Final = 65_536
@@ -36,21 +36,21 @@ _NO_CONTENT: Final = frozenset({204, 205, 304})
 
 
 class BadResponse(ValueError):
-    """The answer is not what it claims to be, or not what the API promised."""
+    """The answer does not match its own headers, or not the API."""
 
 
 def decode(api: Api, status: int, content_type: str, body: bytes, max_values: int = MAX_VALUES) -> JsonValue:
     """The value of a successful answer: JSON as it is, text as a string, other bytes as ``{media_type, base64}``.
 
     Raises:
-        BadResponse: the wrong media type, bad JSON, more than ``max_values`` values of it, a wrong or unknown charset,
-            nothing where JSON was to be read.
+        BadResponse: the media type is wrong, the JSON is invalid or holds more than ``max_values`` values, the charset
+            is wrong or unknown, or the body is empty although JSON is expected.
     """
     if api.method == "HEAD" or status in _NO_CONTENT:
         return None
     promised, received = essence(api.response.media_type or ""), essence(content_type)
     if not body and (not promised or not received):
-        if is_json(promised) and not api.mutating:  # a change is made, whether or not the upstream has more to say
+        if is_json(promised) and not api.mutating:  # a mutating call succeeded even if its answer is empty
             raise BadResponse(f"the answer is empty; expected {promised}")
         return None
     if not _fits(promised, received):
@@ -63,7 +63,7 @@ def decode(api: Api, status: int, content_type: str, body: bytes, max_values: in
 
 
 def decode_error(content_type: str, body: bytes, *, truncated: bool) -> JsonValue:
-    """An error's body as far as it can be understood; it never raises."""
+    """The body of an error, decoded as far as possible. Never raises."""
     if not body:
         return None
     received = essence(content_type)
@@ -79,14 +79,14 @@ def decode_error(content_type: str, body: bytes, *, truncated: bool) -> JsonValu
 
 
 def parse_json(body: bytes, max_values: int = MAX_VALUES) -> JsonValue:
-    """Strict JSON with integers of any size.
+    """Parse strict JSON with integers of any size.
 
-    Two members of one name are refused: parsers differ over which one counts (RFC 8259, section 4), so the upstream and
-    a proxy in between may have meant either.
+    Objects with duplicate member names are refused: parsers differ in which one they use (RFC 8259, section 4), so an
+    upstream and a proxy may read the same body differently.
 
     Raises:
-        BadResponse: empty, not UTF-8, not JSON, NaN or infinite numbers, lone surrogates, nested too deep, more than
-            ``max_values`` values. These are counted before any is made: one may take forty times its bytes.
+        BadResponse: empty, not UTF-8, not JSON, NaN or infinite numbers, lone surrogates, nested too deep, or more than
+            ``max_values`` values. The values are counted before parsing: a value may use forty times its bytes.
     """
     body = body.removeprefix(codecs.BOM_UTF8)
     try:
@@ -97,7 +97,7 @@ def parse_json(body: bytes, max_values: int = MAX_VALUES) -> JsonValue:
     try:
         value: JsonValue = jiter.from_json(body, allow_inf_nan=False, catch_duplicate_keys=True)
         if _has_huge_number(body):
-            orjson.loads(body)  # the parser above reads 1e400 as infinity; this one refuses it
+            orjson.loads(body)  # jiter reads 1e400 as infinity; orjson refuses it
     except ValueError as error:
         raise BadResponse(f"the answer is not valid JSON: {_why(error)}") from None
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
@@ -106,13 +106,13 @@ def parse_json(body: bytes, max_values: int = MAX_VALUES) -> JsonValue:
 
 
 def _has_huge_number(body: bytes) -> bool:
-    """Whether there may be one. In pieces: a search of all of it would let no other thread run."""
+    """Whether the body may hold a huge number. Searches in pieces, because one long search would hold the GIL."""
     pieces = range(0, len(body), _PIECE)
     return any(_HUGE_NUMBER.search(body, start, start + _PIECE + _HUGE_DIGITS) for start in pieces)
 
 
 def _why(error: ValueError) -> str:
-    """The parsers' messages speak of positions only, save these two, which quote what the upstream sent."""
+    """A message without the upstream's data. Parser messages name only positions, except for these two."""
     text = str(error)
     if isinstance(error, UnicodeError):
         return "not UTF-8"
@@ -141,7 +141,7 @@ def _is_text(media_type: str) -> bool:
 
 
 def _fits(promised: str, received: str) -> bool:
-    """Whether what came can stand for what was promised: the same family, not the same letter."""
+    """Whether the received media type is acceptable for the promised one: both must be of the same family."""
     if promised in ("", "*/*", received) or not received:
         return True
     if is_json(promised):

@@ -1,4 +1,4 @@
-"""When a call may be sent again, and after how long."""
+"""When a call may be retried, and after what pause."""
 
 import email.utils
 import random
@@ -12,18 +12,18 @@ from services.contracts.api import Api
 _OFTEN_PASSING: Final = frozenset({502, 503, 504})
 _BUSY: Final = frozenset({429, 503})
 GATEWAY: Final = frozenset({502, 504, 520, 524})
-"""What a gateway answers that does not know what the upstream made of the request; the last two are Cloudflare's."""
+"""Answers of a gateway that does not know how the upstream handled the request. The last two are Cloudflare's."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """At most ``max_attempts`` sends; pauses of up to ``base_s``, doubling, with full jitter."""
+    """Sends at most ``max_attempts`` times. Pauses start at up to ``base_s`` seconds and double, with full jitter."""
 
     max_attempts: int
     base_s: float
 
     def after_failure(self, api: Api, error: SendFailed, attempt: int) -> float | None:
-        """Seconds to wait before the next attempt, or None. What was never sent can always be sent again."""
+        """Seconds before the next attempt, or None. A request that was never sent can always be retried."""
         if attempt >= self.max_attempts or error.reason != "connection":
             return None
         if error.sent and not api.resendable:
@@ -31,7 +31,7 @@ class RetryPolicy:
         return self._backoff_s(attempt)
 
     def after_reply(self, api: Api, reply: Reply, attempt: int) -> float | None:
-        """Seconds to wait as a busy upstream asks for in `Retry-After`, or by our own backoff, or None."""
+        """Seconds before the next attempt, by the upstream's `Retry-After` or else by the backoff; or None."""
         if attempt >= self.max_attempts or not api.resendable:
             return None
         asked = retry_after_s(reply.headers.get("Retry-After", ""), time.time()) if reply.status in _BUSY else None
@@ -44,7 +44,7 @@ class RetryPolicy:
 
 
 def retry_after_s(header: str, now: float) -> float | None:
-    """Seconds asked for by `Retry-After` (RFC 9110, section 10.2.3): a number of seconds or a date; None if neither."""
+    """The pause in `Retry-After` (RFC 9110, section 10.2.3): a number of seconds or a date; None if neither."""
     if header.isascii() and header.isdigit():
         return float(header[:9])
     try:

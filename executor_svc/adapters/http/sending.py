@@ -1,4 +1,4 @@
-"""Sends a request until there is an answer, as often as is allowed, and knows whether it may have had an effect."""
+"""Sends a request with retries until it is answered, and tracks whether it may have had an effect."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -22,16 +22,16 @@ _NO_TURN: Final = "nothing was sent: the limits set for {name} left no room befo
 
 @dataclass(slots=True)
 class Sending:
-    """A call under way.
+    """A call in progress.
 
     Attributes:
-        call: what is to be done.
+        call: the call to make.
         credentials: what it presents; none before the first attempt.
         attempts: how often a request was sent or tried.
-        doubt: why an attempt may have had an effect of which nothing is known; empty where none may.
+        doubt: why an attempt may have had an unknown effect; empty if none may.
         doubted: the number of that attempt.
-        presented: the secrets that some attempt has presented, or is about to.
-        share: holds what other answers bring into the request, and what is read of its own.
+        presented: the secrets that an attempt has presented, or is about to present.
+        share: holds the bytes copied from other answers into the request, and those of its own answer.
     """
 
     call: Call
@@ -44,28 +44,28 @@ class Sending:
 
     @property
     def masker(self) -> Masker:
-        """Masks what this call has presented, and nothing else."""
+        """Masks the secrets that this call has presented, and nothing else."""
         return masker_of(self.presented)
 
     def present(self, credentials: Credentials) -> None:
-        """Go on with these credentials."""
+        """Use these credentials from now on."""
         self.credentials = credentials
         self.presented |= credentials.secrets
 
     def __post_init__(self) -> None:
-        """Take over the doubt that a former process left."""
+        """Start in doubt if a former process may have sent the call."""
         if self.call.resent and self.call.api.mutating:
             self.doubt = _RESENT
 
     def raise_doubt(self, why: str) -> None:
-        """Note that the present attempt may have had an effect."""
+        """Note that the current attempt may have had an effect."""
         self.doubt, self.doubted = why, self.attempts
 
     def settle(self, failed: Failed) -> Failed | InDoubt:
-        """What a failure means for the whole call.
+        """The outcome of the whole call after a failure.
 
-        Where an earlier attempt may have had an effect, no later failure says that it had none: a `DELETE` that is sent
-        again answers 404 because the first one worked. Only a success is a success of the whole.
+        If an earlier attempt may have had an effect, a later failure does not show that it had none: a repeated
+        `DELETE` answers 404 because the first one worked. Only a success settles the call.
         """
         if not self.doubt or (failed.status is not None and 200 <= failed.status < 300):
             return failed
@@ -75,24 +75,24 @@ class Sending:
 
 
 class Sender:
-    """Sends requests with credentials and retries, and with regard to what is known of the host."""
+    """Sends requests with credentials and retries, within the limits and the circuit breaker of the host."""
 
     def __init__(self, transport: Transport, auth: Authenticator, hosts: Hosts, retry: RetryPolicy) -> None:
         self._transport, self._auth, self._hosts, self._retry = transport, auth, hosts, retry
 
     def breakers(self) -> tuple[Breaker, ...]:
-        """What is known of hosts in trouble."""
+        """The circuit breakers of hosts whose last request failed."""
         return self._hosts.breakers()
 
     def share(self, host: str) -> Share:
-        """What a call to this host holds of answers; use it in ``with``."""
+        """The share of the answer budget for a call to this host. Use it in a ``with`` statement."""
         return self._transport.budget.share(host)
 
     async def hold(self, sending: Sending) -> None:
-        """Wait until there is room for what the request takes over of other answers; it is not built before.
+        """Reserve memory for the values that the request copies from other answers, before it is built.
 
         Raises:
-            OutOfRoom: there was none in time.
+            OutOfRoom: there was not enough in time.
         """
         call, budget = sending.call, self._transport.budget
         if call.taken_bytes > FREE_BYTES:
@@ -101,15 +101,15 @@ class Sender:
             await sending.share.take(call.taken_bytes - FREE_BYTES, until)
 
     async def present(self, request: HttpRequest, sending: Sending) -> None:
-        """Only have the credentials ready that the request would go out with. Raises CredentialUnavailable."""
+        """Get the credentials for the request without sending it. Raises CredentialUnavailable."""
         call = sending.call
         sending.present(await self._auth.present(call.api, request.origin, call.deadline, call.tenant))
 
     async def send(self, request: HttpRequest, sending: Sending) -> Reply | Failed:
-        """Send until there is an answer, or no further attempt is allowed or would fit before the deadline.
+        """Send until there is an answer, or no further attempt is allowed or fits before the deadline.
 
         Raises:
-            CredentialUnavailable: the call cannot be made without one.
+            CredentialUnavailable: the credentials that the call needs cannot be had.
         """
         call, loop = sending.call, asyncio.get_running_loop()
         host = self._hosts.of(request.origin)
@@ -136,7 +136,7 @@ class Sender:
             await asyncio.sleep(pause_s)
 
     async def _again(self, request: HttpRequest, sending: Sending, refused: Reply) -> bool:
-        """Whether what was refused with 401 is worth sending once more: with another token, or a challenge answered.
+        """Whether to resend after a 401: with a new token, or with an answer to the challenge.
 
         Raises:
             CredentialUnavailable: there is no other token, or the challenge cannot be answered.
@@ -154,7 +154,7 @@ class Sender:
         return True
 
     async def _attempt(self, host: Host, request: HttpRequest, sending: Sending) -> Reply | SendFailed:
-        """One attempt. What it says of the host and of its effect is noted. Raises CircuitOpen, NoTurn."""
+        """Make one attempt; record the host's health and a possible effect. Raises CircuitOpen, NoTurn."""
         if host.limits is None:
             return await self._once(host, request, sending)
         async with host.limits.turn(sending.call.deadline):
@@ -188,7 +188,7 @@ class Sender:
         return reply
 
     def _pause_s(self, host: Host, call: Call, ended: Reply | SendFailed, attempt: int) -> float | None:
-        """Seconds until the next attempt; None where there is none."""
+        """Seconds until the next attempt; None if there is none."""
         if isinstance(ended, Reply):
             pause_s = self._retry.after_reply(call.api, ended, attempt)
         else:
@@ -201,6 +201,6 @@ class Sender:
 
 
 def _lost(error: SendFailed) -> Failed:
-    """A known status means a known effect, even where the body never came."""
+    """The failure for an incomplete answer. Keeps the status: it tells the effect even if the body is missing."""
     message = error.message if error.status is None else f"answered {error.status}, but {error.message}"
     return Failed(reason=error.reason, message=message, status=error.status)

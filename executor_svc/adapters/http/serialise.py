@@ -1,8 +1,8 @@
 """Parameter values as text: the styles of OpenAPI 3.1 (section 4.8.12), which are RFC 6570's and four more.
 
-Everything is percent-encoded in full (RFC 6570, simple expansion: only unreserved characters stay as they are), so no
-value can change the shape of a URL. `allowReserved` is not heeded: an encoded reserved character means the same data
-(RFC 3986, section 2.4), and one that is left as it is may end the value.
+All characters but the unreserved ones are percent-encoded (RFC 6570, simple expansion), so no value can change the
+structure of a URL. `allowReserved` is ignored: an encoded reserved character means the same data (RFC 3986, section
+2.4), and an unencoded one may end the value.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _DELIMITERS: Final = {Style.SPACE_DELIMITED: " ", Style.PIPE_DELIMITED: "|"}
 
 
 class Unserialisable(ValueError):
-    """The value has no text in this style. The message says why."""
+    """The value cannot be written in this style. The message says why."""
 
 
 def encode(text: str) -> str:
@@ -51,7 +51,7 @@ def scalar(value: JsonValue) -> str:
 
 
 def effective_style(location: Location, style: Style) -> Style:
-    """The style asked for if it exists for this location, else the location's default."""
+    """The given style if it exists for this location, else the location's default."""
     if location is Location.PATH:
         return style if style in _PATH_STYLES else Style.SIMPLE
     if location is Location.QUERY:
@@ -74,7 +74,7 @@ def header_text(value: JsonValue, explode: bool) -> str:
     """A header parameter: `simple`, not percent-encoded (OpenAPI 3.1.1, appendix D).
 
     Raises:
-        Unserialisable: it holds a control character, such as the end of a line.
+        Unserialisable: it holds a control character, such as a line end.
     """
     text = _expand(value, ",", explode, encoded=False)
     if any((char < " " and char != "\t") or char == "\x7f" for char in text):
@@ -140,7 +140,7 @@ def _flat(value: list[JsonValue] | dict[str, JsonValue]) -> Iterable[str]:
 
 
 def _deep(name: str, value: JsonValue) -> Iterable[str]:
-    """``name[member]=value``. The specification ends at one level; deeper ones nest the brackets, as servers expect."""
+    """``name[member]=value``. The specification defines one level; deeper levels nest brackets, as servers expect."""
     if isinstance(value, dict):
         for member, element in value.items():
             yield from _deep(f"{name}[{member}]", element)

@@ -1,6 +1,6 @@
-"""AWS Signature Version 4, for requests whose body is at hand.
+"""AWS Signature Version 4, for requests whose whole body is in memory.
 
-Written here: botocore, which has it too, is fifteen megabytes and signs its own kind of requests only (ADR 13).
+botocore implements it too, but has fifteen megabytes and signs only its own request objects (ADR 13).
 """
 
 import hashlib
@@ -20,20 +20,20 @@ _REGION: Final = re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d+")
 _DEFAULT_REGION: Final = "us-east-1"
 _UNRESERVED: Final = "-_.~"
 _RENAMED: Final = {"email": "ses"}
-"""Endpoints that sign under another name than they have."""
+"""Services whose signing name differs from the name in their endpoint."""
 
 
 def signed(
     key: AwsKey, method: str, url: URL, headers: Mapping[str, str], body: bytes, now: datetime
 ) -> dict[str, str]:
-    """The headers to add to a request so that it is signed.
+    """The headers that sign a request.
 
     Args:
-        key: whose signature it is.
-        method: of the request.
-        url: exactly as it goes out.
-        headers: of the request; of them only the type of the body is signed.
-        body: of the request, empty where there is none.
+        key: the key to sign with.
+        method: the request's method.
+        url: the URL exactly as it is sent.
+        headers: the request's headers; only the content type is signed.
+        body: the request's body; empty if there is none.
         now: the time of signing.
     """
     region, service = _scope(key, url.raw_host or "")
@@ -60,7 +60,7 @@ def signed(
 
 
 def _scope(key: AwsKey, host: str) -> tuple[str, str]:
-    """Region and service: as the entry says, else as the host does (``service.region.amazonaws.com``)."""
+    """Region and service, from the secret's entry or else from the host (``service.region.amazonaws.com``)."""
     labels = [label for label in host.lower().split(".") if label not in ("amazonaws", "com", "cn", "dualstack")]
     region = next((label for label in labels if _REGION.fullmatch(label)), _DEFAULT_REGION)
     named = [label for label in labels if label != region]
@@ -69,7 +69,7 @@ def _scope(key: AwsKey, host: str) -> tuple[str, str]:
 
 
 def _path(url: URL, service: str) -> str:
-    """Each segment is encoded a second time, except for S3."""
+    """The canonical path. Each segment is encoded a second time, except for S3."""
     path = url.raw_path or "/"
     return quote(unquote(path), safe=f"/{_UNRESERVED}") if service == "s3" else quote(path, safe=f"/{_UNRESERVED}")
 

@@ -1,7 +1,7 @@
-"""OAuth2 access tokens: fetched, renewed, kept until shortly before they expire.
+"""OAuth2 access tokens: fetched, renewed, cached until shortly before they expire.
 
-A token endpoint is asked only where the client's entry allows its host. Its answers are read with suspicion: no
-redirects, a bounded size, one deadline.
+A token endpoint is called only if the client's entry allows its host. Its answers are not trusted: no redirects are
+followed, the size is bounded, and there is a deadline.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from services.contracts.api import SecurityRequirement
 WELL_KNOWN: Final = "/.well-known/openid-configuration"
 _TOKEN: Final = re.compile(rf"[!-~]{{{MIN_SECRET_CHARS},32768}}")
 _BOUND_TYPES: Final = frozenset({"dpop", "mac", "pop"})
-"""Types of tokens that are no use without a key. Any other word means a bearer token: some servers have their own."""
+"""Token types that need a key. Any other type is taken for a bearer token, as some servers use names of their own."""
 _DEFAULT_LIFETIME_S: Final = 300.0
 _LONGEST_LIFETIME_S: Final = 86_400.0
 _RENEWAL_S: Final = 15.0
-"""How long a renewal may take, whoever waits for it: cut off in the middle, a rotated refresh token would be lost."""
+"""Time limit of a renewal, independent of its callers' deadlines: if it is cut off, a rotated refresh token is lost."""
 _MAX_TOKENS: Final = 1_000
 _TokenKey = tuple[str, str, tuple[str, ...]]
 
@@ -42,7 +42,7 @@ class CredentialUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """What a token endpoint gave. ``lifetime_s``: None where it does not say."""
+    """The answer of a token endpoint. ``lifetime_s`` is None if the endpoint does not give it."""
 
     access_token: str = field(repr=False)
     refresh_token: str | None = field(repr=False)
@@ -51,7 +51,7 @@ class Issued:
 
 @dataclass(slots=True)
 class _Grant:
-    """What is known of one token: itself, or the problem with it. Times are readings of the loop's clock."""
+    """The state of one token: the token, or the problem with it. Times are readings of the loop's clock."""
 
     lock: asyncio.Lock
     client: Client | None = field(default=None, repr=False)
@@ -63,7 +63,7 @@ class _Grant:
 
 
 class Tokens:
-    """Access tokens of OAuth2 clients. ``skew_s``: how many seconds before its expiry a token is replaced."""
+    """Access tokens of OAuth2 clients. ``skew_s``: seconds before its expiry at which a token is replaced."""
 
     def __init__(self, store: SecretStore, transport: Transport, skew_s: float) -> None:
         self._store, self._transport, self._skew_s = store, transport, skew_s
@@ -74,7 +74,7 @@ class Tokens:
     def problem(self, requirement: SecurityRequirement, client: Client, origin: URL) -> str | None:
         """Why no token can be had for this requirement, or None."""
         if client.access_token is not None and client.refresh_token is None:
-            return None  # it is presented as it is, and nobody is asked for another
+            return None  # the token is presented as it is; no token endpoint is called
         if not (client.refresh_token or client.password or client.client_secret):
             return f"the secret {requirement.secret!r} holds no token; {_again(requirement.secret)}"
         asked = endpoint(client.token_url or requirement.token_url or requirement.openid_url, origin)
@@ -83,16 +83,16 @@ class Tokens:
         return _unbound(client, asked, requirement.secret)
 
     def forget(self, token: str) -> None:
-        """Drop a token that an API has refused, so that the next call gets another."""
+        """Drop a token that an API refused, so that the next call gets a new one."""
         for grant in self._grants.values():
             if grant.token == token:
                 grant.token, grant.refused = "", token
 
     async def get(self, requirement: SecurityRequirement, client: Client, origin: URL, deadline: float) -> str:
-        """A kept token, or a new one. Callers that need the same one wait for one fetch, and share what comes of it.
+        """A cached token, or a new one. Callers that need the same token wait for one fetch and share its result.
 
         Raises:
-            CredentialUnavailable: none was issued, or not before ``deadline``.
+            CredentialUnavailable: no token was issued before ``deadline``.
         """
         name, clock = requirement.secret, asyncio.get_running_loop().time
         asked = clock()
@@ -112,7 +112,7 @@ class Tokens:
             raise CredentialUnavailable(f"no token for {name!r} before the deadline") from None
 
     def _take_over(self, grant: _Grant, name: str, client: Client) -> None:
-        """Where the entry has changed, begin again with the access token it holds, if any."""
+        """If the entry has changed, start again with the access token that it holds, if any."""
         current = self._store.client(name) or client
         if grant.client == current:
             return
@@ -126,7 +126,7 @@ class Tokens:
     async def _replace(
         self, grant: _Grant, requirement: SecurityRequirement, scopes: tuple[str, ...], origin: URL, deadline: float
     ) -> None:
-        """Get another token into ``grant``, or the problem with it, unless that is only the caller's own deadline."""
+        """Put a new token into ``grant``, or the problem; a time-out is the caller's own and is not stored."""
         clock, client = asyncio.get_running_loop().time, grant.client
         assert client is not None
         grant.token = grant.problem = ""
@@ -167,7 +167,7 @@ class Tokens:
         await self._ask(grant, client, requirement, form, origin, deadline)
 
     async def _renewed(self, grant: _Grant, requirement: SecurityRequirement, origin: URL) -> None:
-        """Renew in a task of its own: it is not cut off with its caller, who may wait a shorter time."""
+        """Renew in a separate task, so that a caller with a short deadline does not cancel it."""
         task = asyncio.create_task(self._renew(grant, requirement, origin))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -175,7 +175,7 @@ class Tokens:
         await asyncio.shield(task)
 
     async def _renew(self, grant: _Grant, requirement: SecurityRequirement, origin: URL) -> None:
-        """RFC 6749, section 6. Another process may have been faster: then its token is taken."""
+        """RFC 6749, section 6. If another process was faster, its token is used."""
         name = requirement.secret
         deadline = asyncio.get_running_loop().time() + _RENEWAL_S
         async with asyncio.timeout_at(deadline), self._store.renewing(name):
@@ -207,14 +207,14 @@ class Tokens:
         origin: URL,
         deadline: float,
     ) -> Issued:
-        """Ask the token endpoint, and put into ``grant`` what it gives. Raises CredentialUnavailable, SendFailed."""
+        """Ask the token endpoint, and put its token into ``grant``. Raises CredentialUnavailable, SendFailed."""
         clock, name = asyncio.get_running_loop().time, requirement.secret
         url = await self._token_url(requirement, client, origin, deadline)
         began = clock()
         reply = await ask_token(self._transport, url, client, form, deadline)
         issued = read_token(reply, f"the token endpoint of {name!r}", _masker(client))
         lifetime_s = min(_DEFAULT_LIFETIME_S if issued.lifetime_s is None else issued.lifetime_s, _LONGEST_LIFETIME_S)
-        skew_s = min(self._skew_s, lifetime_s / 2)  # a token that lives shorter than the skew is still used once
+        skew_s = min(self._skew_s, lifetime_s / 2)  # a token whose lifetime is below the skew is still used
         grant.token, grant.expires, grant.at = issued.access_token, began + lifetime_s - skew_s, clock()
         return issued
 
@@ -252,8 +252,8 @@ async def discover(transport: Transport, url: URL, deadline: float) -> Mapping[s
     """An OpenID provider's discovery document.
 
     Raises:
-        CredentialUnavailable: it is none, or speaks for another issuer than its address says.
-        SendFailed: no complete answer.
+        CredentialUnavailable: it is not a discovery document, or its issuer does not match its address.
+        SendFailed: there was no complete answer.
     """
     if not url.path.endswith(WELL_KNOWN):
         url = url.with_path(url.path.rstrip("/") + WELL_KNOWN)
@@ -294,14 +294,14 @@ def read_token(reply: Reply, whose: str, masker: Masker) -> Issued:
 
 
 def error_of(reply: Reply, masker: Masker) -> str:
-    """The error code in a token endpoint's refusal, masked; empty where it names none."""
+    """The error code in a token endpoint's refusal, masked; empty if there is none."""
     detail = masker.json(decode_error(reply.content_type, reply.body, truncated=reply.truncated))
     why = detail.get("error") if isinstance(detail, dict) else None
     return (why if isinstance(why, str) else json.dumps(why))[:100] if why else ""
 
 
 def endpoint(declared: str | None, origin: URL) -> URL | None:
-    """An endpoint's address, which may be relative to the API's; None where it is none of HTTP."""
+    """An endpoint's URL; it may be relative to the API's. None if it is not an HTTP URL."""
     try:
         url = origin.join(URL(declared or ""))
     except ValueError:
@@ -311,7 +311,7 @@ def endpoint(declared: str | None, origin: URL) -> URL | None:
 
 
 def _masker(client: Client) -> Masker:
-    """Masks what a client presents to its token endpoint."""
+    """Masks the secrets that a client presents to its token endpoint."""
     return masker_of(frozenset(client.masked()))
 
 

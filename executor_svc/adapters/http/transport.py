@@ -1,4 +1,4 @@
-"""Sends one request and reads one answer, within a deadline and a size. Knows no API, no credential and no retry."""
+"""Sends one request and reads one answer, within a deadline and a size. Handles no APIs, credentials or retries."""
 
 import asyncio
 import io
@@ -29,13 +29,13 @@ _NO_ROOM: Final = "the answers of other calls left no room to read this one; ask
 
 
 class SendFailed(Exception):
-    """No complete answer.
+    """There is no complete answer.
 
     Attributes:
-        reason: `refused` by the guard; `connection`; `timeout`; `bad_response` for one that is no HTTP or too large;
-            `overloaded` where the answers of other calls leave no room for it.
+        reason: `refused` by the guard; `connection`; `timeout`; `bad_response` if the answer is not HTTP or too large;
+            `overloaded` if the answers of other calls leave no memory for it.
         sent: whether the upstream may have seen the request.
-        status: the answer's status where that much arrived.
+        status: the answer's status, if it arrived.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class SendFailed(Exception):
 
     @property
     def error_type(self) -> str:
-        """As spans name it."""
+        """The error type in spans."""
         return self.reason
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer. ``truncated`` where an error's body was longer than what is kept."""
+    """An answer. ``truncated``: whether an error's body was longer than the part that is kept."""
 
     status: int
     headers: CIMultiDictProxy[str]
@@ -66,13 +66,13 @@ class Reply:
 
     @property
     def content_type(self) -> str:
-        """The Content-Type header, or nothing. Bytes that are no UTF-8 are replaced: they could not travel on."""
+        """The Content-Type header, or an empty text. Invalid UTF-8 is replaced, since it could not be sent on."""
         return _text(self.headers.get("Content-Type", ""))
 
 
 @dataclass(slots=True)
 class _Exchange:
-    """How far a request got; who holds its answer, how large that may be, and until when it may wait for room."""
+    """The progress of a request, the share that holds its answer, its size limit, and how long it may wait for room."""
 
     share: Share
     max_bytes: int
@@ -82,12 +82,12 @@ class _Exchange:
 
 
 def _address(method: str, url: URL) -> Attributes:
-    """What a span tells of a request: the path and the query hold arguments."""
+    """The span attributes of a request. The path and the query are left out, since they hold arguments."""
     return {"http.request.method": method, "server.address": url.raw_host or "", "server.port": url.port or 0}
 
 
 class Transport:
-    """aiohttp behind the address guard: no redirects, no cookies kept, no proxies or logins from the environment."""
+    """aiohttp behind the address guard: no redirects, no stored cookies, no proxies or logins from the environment."""
 
     def __init__(
         self,
@@ -113,17 +113,23 @@ class Transport:
         tls: ssl.SSLContext | None = None,
         share: Share | None = None,
     ) -> Reply:
-        """Send and read. ``deadline`` is a reading of the loop's clock; ``tls`` holds a certificate to connect with.
+        """Send a request and read the answer.
 
-        ``share`` holds the answer beyond its first 64 kB; without one it may not be larger.
-
-        With ``once`` the request gets a connection of its own: on a kept one that the upstream closes meanwhile, nobody
-        could tell whether the request was seen.
+        Args:
+            method: the request's method.
+            url: the URL, exactly as it is sent.
+            headers: the request's headers.
+            body: the request's body; None if there is none.
+            deadline: a reading of the loop's clock.
+            once: use a new connection. If the upstream closes a reused connection at the same time, it is unknown
+                whether it has seen the request.
+            tls: a certificate to connect with.
+            share: holds the answer beyond its first 64 kB. Without a share the answer may not be larger.
 
         Raises:
-            SendFailed: there is no complete answer; it says whether the request may have been seen.
+            SendFailed: there is no complete answer. It says whether the upstream may have seen the request.
         """
-        # What has had an effect is not made again: its answer is worth the whole deadline.
+        # A request that may have had an effect is not repeated, so waiting for its answer is worth the whole deadline.
         patient_until = deadline if once else asyncio.get_running_loop().time() + self.budget.patience_s
         most = min(self._max_bytes, FREE_BYTES) if share is None else self._max_bytes
         exchange = _Exchange(share or self.budget.share(""), most, patient_until)
@@ -141,7 +147,7 @@ class Transport:
                     answered(current, exchange.status)
 
     def _traced(self, url: URL, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """The headers, with those of the trace for a host that is told of it; an argument of that name goes before."""
+        """The headers, with `traceparent` if the host gets it. An argument of that name takes precedence."""
         told = self._told_of_traces
         if not told or told.isdisjoint(("*", url.raw_host, f"{url.raw_host}:{url.port}")):
             return headers
@@ -183,11 +189,11 @@ class Transport:
                 raise SendFailed("overloaded", _NO_ROOM, sent=True, status=response.status) from None
 
     async def _reply(self, response: aiohttp.ClientResponse, exchange: _Exchange) -> Reply:
-        """Read the answer; of an error whatever can be read, since its status already says what came of the request.
+        """Read the answer. The body of an error is read as far as possible, since the status already tells the result.
 
         Raises:
             Undecodable: a success is too large, or not in the coding it claims.
-            OutOfRoom: other answers leave none for it.
+            OutOfRoom: other answers leave no memory for it.
         """
         succeeded = 200 <= response.status < 300
         limit = exchange.max_bytes if succeeded else min(self._max_error_bytes, exchange.max_bytes)
@@ -204,13 +210,13 @@ class Transport:
     async def _decode(
         self, response: aiohttp.ClientResponse, content: bytearray, limit: int, exchange: _Exchange
     ) -> None:
-        """Read into ``content``, a little more than ``limit`` bytes at most.
+        """Read into ``content``, at most a little more than ``limit`` bytes.
 
-        The coded bytes are counted, too: a coding can also carry nothing, without end.
+        The coded bytes are limited, too: coded data can be endless and decode to nothing.
 
         Raises:
             Undecodable: see :class:`Decoder`; or the answer is too large.
-            OutOfRoom: other answers leave none for it.
+            OutOfRoom: other answers leave no memory for it.
         """
         decoder, received, covered = None, 0, FREE_BYTES
         async for chunk in response.content.iter_any():
@@ -238,7 +244,7 @@ def _text(header: str) -> str:
 
 
 def _failure(error: aiohttp.ClientError | OSError, exchange: _Exchange) -> SendFailed:
-    """What went wrong, by type. Texts of the client are not passed on: they quote URLs, which may hold secrets."""
+    """The failure, by type of exception. aiohttp's texts are not passed on: they quote URLs, which may hold secrets."""
     cause = getattr(error, "os_error", error)
     if isinstance(cause, AddressRefused):
         return SendFailed("refused", str(cause), sent=False)
@@ -305,7 +311,7 @@ def _session(settings: ExecutorSettings, guard: AddressGuard, *, fresh: bool) ->
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Leaves a kept connection on which something came unasked: the next call would take it for its answer."""
+    """Closes an idle connection that has received unrequested data: the next call would take that for its answer."""
 
     async def _get(self, key: ConnectionKey, traces: list[aiohttp.tracing.Trace]) -> Connection | None:
         while (connection := await super()._get(key, traces)) is not None:
@@ -316,18 +322,18 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class _NoCookies(aiohttp.DummyCookieJar):
-    """Keeps no cookies, and reads none: aiohttp would log those it cannot read, whatever they hold."""
+    """Stores no cookies and parses none: aiohttp would log the content of those that it cannot parse."""
 
     def update_cookies_from_headers(self, headers: Sequence[str], response_url: URL) -> None:
         """Do nothing."""
 
 
 class _ConnectionLost(aiohttp.ClientError):
-    """The connection broke after it was handed out."""
+    """The connection broke after it was assigned to a request."""
 
 
 async def _never_resend(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Keep aiohttp from sending a PUT or DELETE a second time by itself, which it does on these two errors."""
+    """Keep aiohttp from resending a PUT or DELETE by itself, which it does on these two errors."""
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:
@@ -339,7 +345,7 @@ async def _never_resend(request: aiohttp.ClientRequest, handler: aiohttp.ClientH
 
 
 def _sent_trace() -> aiohttp.TraceConfig:
-    """Notes on the exchange that a connection was handed out: from then on the upstream may see the request."""
+    """Sets ``sent`` when a connection is assigned: from then on the upstream may see the request."""
 
     async def connected(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: object) -> None:
         context.trace_request_ctx.sent = True
