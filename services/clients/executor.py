@@ -16,7 +16,7 @@ _EVENTS: TypeAdapter[ExecutionEvent] = TypeAdapter(ExecutionEvent)
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _GRACE_S = 5.0
 CREDENTIALS_TIMEOUT_S = 20.0
-"""Of a look at a few names: an import or an approval rather waits for a busy machine than fails."""
+"""Timeout for listing secrets. It is long so that an import or approval waits for a busy machine instead of failing."""
 
 
 class Executor(Protocol):
@@ -26,7 +26,7 @@ class Executor(Protocol):
         """Raise unless ready."""
 
     def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
-        """Run a plan; the last event is ``execution_finished``. Raises Conflict where an approval is missing."""
+        """Run a plan; the last event is ``execution_finished``. Raises Conflict if an approval is missing."""
 
     async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets that this tenant may use."""
@@ -59,7 +59,7 @@ class ExecutorClient(ServiceClient):
     service = "executor_svc"
 
     def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
-        """Run a plan; the last event is ``execution_finished``. Raises Conflict where an approval is missing."""
+        """Run a plan; the last event is ``execution_finished``. Raises Conflict if an approval is missing."""
         return self._events("/execute", _EVENTS, request, timeout_s=request.deadline_ms / 1000 + _GRACE_S)
 
     async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
@@ -75,7 +75,7 @@ class ExecutorClient(ServiceClient):
         return await self._call("POST", "/credentials:test", SecretTest, body=request)
 
     async def preview(self, request: PreviewRequest) -> PreviewResponse:
-        """The requests that a plan's mutating or unapproved steps would send, if wanted with what reads give."""
+        """The requests that a plan's mutating or unapproved steps would send. Optionally makes the reads they need."""
         timeout_s = request.deadline_ms / 1000 + _GRACE_S
         return await self._call("POST", "/preview", PreviewResponse, body=request, timeout_s=timeout_s)
 

@@ -17,8 +17,8 @@ _IMPORT_EVENTS: TypeAdapter[ImportEvent] = TypeAdapter(ImportEvent)
 class Retriever(Protocol):
     """The API catalogue and the search in it.
 
-    Who asks as a ``tenant`` is answered as if there were nothing that belongs to other tenants only, imports for that
-    tenant alone, and changes and removes only what it imported.
+    A caller with a ``tenant`` does not see what belongs only to other tenants. Its imports belong to that tenant, and
+    it can change and remove only what it imported.
     """
 
     async def ready(self) -> None:

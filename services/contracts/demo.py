@@ -1,4 +1,4 @@
-"""Demonstrations: solved requests that show a planner how (TPTU-v2, section 3.4)."""
+"""Demonstrations: solved requests that serve as examples for a planner (TPTU-v2, section 3.4)."""
 
 from typing import Literal
 
@@ -33,7 +33,7 @@ def demo_id(demo: Demo) -> str:
 
 
 class ApiDescription(Contract):
-    """An API as the selector sees it: the order of these is the order of API-level fallback."""
+    """An API as the selector sees it. The order of these APIs is the order of API-level fallback."""
 
     id: ApiId
     description: str = ""
@@ -67,7 +67,7 @@ class SelectedDemo(Contract):
 class SelectDemosResponse(Contract):
     """At most k demos: task-level ones first, most similar first, then API-level ones in the order of the APIs.
 
-    Behind them those that are only worded alike, where some were asked for.
+    Demos whose requests only share words follow last, if requested.
     """
 
     demos: tuple[SelectedDemo, ...] = ()

@@ -58,7 +58,7 @@ class Heartbeat:
         asyncio.run(self._beat())
 
     async def _beat(self) -> None:
-        """Send heartbeats until stopped. Errors, such as an unreachable database, are logged and do not end the loop."""
+        """Send heartbeats until stopped. Errors, such as an unreachable database, are logged and do not end it."""
         engine = create_engine(self._membership.url)
         member = self._membership.over(engine)
         try:

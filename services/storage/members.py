@@ -112,7 +112,5 @@ class Membership:
         alive = sa.select(c.id).where(c.seen_at > clock(self._engine) - self.lease_s)
         for member, (seen_at, since) in self._seen.items():
             if since < latest_s and member != self.id:
-                alive = alive.where(
-                    (c.id != member) | (c.seen_at != seen_at)
-                )  # alive again if its row has changed since
+                alive = alive.where((c.id != member) | (c.seen_at != seen_at))  # unless its row has changed since
         return alive
