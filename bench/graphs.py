@@ -38,7 +38,7 @@ class Contestant:
 
 
 def contestants(folder: str, postgres_url: str) -> list[Contestant]:
-    """All contestants: first those without persistence, then those that persist calls."""
+    """All contestants: first those without persistence, then those with it."""
     sqlite = f"sqlite+aiosqlite:///{folder}/nestor.db"
     return [
         Contestant("limit: asyncio + aiohttp", "aiohttp", "", "none"),

@@ -43,7 +43,7 @@ class Health(Contract):
 
 
 class Readiness(Contract):
-    """The service can do its work: every check passed, save perhaps one it can do without."""
+    """The service can do its work: every check passed, except possibly optional ones."""
 
     status: Literal["ready"] = "ready"
     checks: dict[str, str]

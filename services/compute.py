@@ -128,7 +128,7 @@ class ComputePool:
 
     Args:
         max_workers: calls that run at the same time, at least 1.
-        max_waiting: calls that may wait, at least 0; one more is refused.
+        max_waiting: calls that may wait, at least 0; further ones are refused.
         name: prefix of the thread names, also used in error messages.
         budget_s: processor seconds that one call may use, enforced at its checkpoints; None: no limit.
 
@@ -333,7 +333,7 @@ class ComputePool:
         _working.job, job.mark = job, time.thread_time()
         try:
             result = job.work()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+        except BaseException as error:  # noqa: BLE001 - re-raised where the result is awaited
             self._account(job)
             job.future.set_exception(error)
         else:

@@ -47,7 +47,7 @@ class Bounds:
 
     @classmethod
     def of(cls, settings: ServiceSettings) -> Self:
-        """The limits in the settings, reduced to the number of files that this process may open."""
+        """The limits in the settings, capped by the number of files that this process may open."""
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         connections = settings.max_connections if files < 0 else min(settings.max_connections, max(files // 2, 1))
         return cls(
@@ -68,7 +68,7 @@ def raise_file_limit() -> None:
 
 
 def address_key(host: str) -> str:
-    """The key that connections are counted by: an IPv4 address, or an IPv6 /64 network (a host may have all of it)."""
+    """The key that connections are counted by: an IPv4 address, or an IPv6 /64 network (a host has 2**64 of those)."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

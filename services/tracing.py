@@ -3,8 +3,8 @@
 Nothing here exports spans. The code that starts a process configures the exporter (``deploy.traces``). Until then, no
 spans are made.
 
-A span records names, ids, counts, duration and outcome. It never records what was asked or answered. Of an error it
-records only the type, since the text may quote both. Only the ids of a caller's Trace Context are used;
+A span records names, ids, counts, duration and outcome. It never records contents of requests or responses. Of an
+error it records only the type, since the text may quote both. Only the ids of a caller's Trace Context are used;
 ``tracestate`` and baggage, which are the caller's own text, are not passed on.
 """
 

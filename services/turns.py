@@ -18,7 +18,7 @@ class Turns:
 
     Args:
         slots: how many slots may be held at once.
-        waiting: how many requests may wait, all tenants together; one more is refused.
+        waiting: how many requests may wait, all tenants together; further ones are refused.
         each: how many slots one tenant may hold; None: all.
         what: what the slots are for; used in the error message.
     """

@@ -32,22 +32,22 @@ class Executor(Protocol):
         """The names of the configured secrets that this tenant may use."""
 
     async def status(self) -> ExecutorStatus:
-        """Its processes, and what the one that answers knows of hosts in trouble."""
+        """The executor's processes, and the circuit breakers of the process that answers."""
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
-        """What comes of presenting an API's credentials."""
+        """Test the credentials of an API."""
 
     async def preview(self, request: PreviewRequest) -> PreviewResponse:
         """The requests that a plan's mutating or unapproved steps would send."""
 
     async def cancel(self, run_id: str) -> ExecutionState:
-        """Start no further call of a durable run; what is in flight is waited for. Raises NotFound."""
+        """Cancel a durable run: start no further calls and wait for those in flight. Raises NotFound."""
 
     async def resolve(self, run_id: str, step: str, request: ResolveRequest) -> ExecutionState:
-        """Settle a call in doubt; with the last one the run goes on. Raises NotFound, or Conflict if it is in none."""
+        """Settle a call in doubt. After the last one, the run continues. Raises NotFound and Conflict."""
 
     async def forget(self, run_id: str) -> None:
-        """Delete what is known of a durable run, if there is one. Raises Conflict where it is not over."""
+        """Delete the data of a durable run, if it exists. Raises Conflict if it is not over."""
 
     async def value(self, value_id: str) -> JsonValue:
         """A stored value in full. Raises NotFound."""
@@ -67,11 +67,11 @@ class ExecutorClient(ServiceClient):
         return await self._call("GET", "/credentials", Credentials, params={"tenant": tenant}, timeout_s=timeout_s)
 
     async def status(self) -> ExecutorStatus:
-        """Its processes, and what the one that answers knows of hosts in trouble."""
+        """The executor's processes, and the circuit breakers of the process that answers."""
         return await self._call("GET", "/status", ExecutorStatus)
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
-        """What comes of presenting an API's credentials."""
+        """Test the credentials of an API."""
         return await self._call("POST", "/credentials:test", SecretTest, body=request)
 
     async def preview(self, request: PreviewRequest) -> PreviewResponse:
@@ -80,16 +80,16 @@ class ExecutorClient(ServiceClient):
         return await self._call("POST", "/preview", PreviewResponse, body=request, timeout_s=timeout_s)
 
     async def cancel(self, run_id: str) -> ExecutionState:
-        """Start no further call of a durable run; what is in flight is waited for. Raises NotFound."""
+        """Cancel a durable run: start no further calls and wait for those in flight. Raises NotFound."""
         return await self._call("POST", f"/executions/{segment(run_id)}:cancel", ExecutionState)
 
     async def resolve(self, run_id: str, step: str, request: ResolveRequest) -> ExecutionState:
-        """Settle a call in doubt; with the last one the run goes on. Raises NotFound, or Conflict if it is in none."""
+        """Settle a call in doubt. After the last one, the run continues. Raises NotFound and Conflict."""
         path = f"/executions/{segment(run_id)}/steps/{segment(step)}:resolve"
         return await self._call("POST", path, ExecutionState, body=request)
 
     async def forget(self, run_id: str) -> None:
-        """Delete what is known of a durable run, if there is one. Raises Conflict where it is not over."""
+        """Delete the data of a durable run, if it exists. Raises Conflict if it is not over."""
         await self._send("DELETE", f"/executions/{segment(run_id)}")
 
     async def value(self, value_id: str) -> JsonValue:

@@ -1,7 +1,7 @@
 r"""Conversion of plans to and from the notations of other tools.
 
 ========== ====== ====== ==========================================================================================
-notation   encode decode  what it cannot say
+notation   encode decode  not supported
 ========== ====== ====== ==========================================================================================
 nestful    yes    yes    two answers of one name
 openai     yes    yes    two answers of one name

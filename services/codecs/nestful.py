@@ -1,4 +1,4 @@
-"""NESTful's notation (NESTFUL: nested sequences of API calls, section 3), which most tuned models speak.
+"""NESTful's notation (NESTFUL: nested sequences of API calls, section 3), which most fine-tuned models use.
 
 A plan is a list of ``{"name", "arguments", "label"}``; a reference is ``"$label.field$"``; the last call, named
 ``var_result``, holds the answer. Decoding accepts more than encoding produces: labels may have NESTFUL v2's leading

@@ -21,7 +21,7 @@ Tenant = Annotated[
     Field(description="A tenant of the gateway, as `NESTOR_GATEWAY_PRINCIPALS` names it."),
 ]
 Effect = Literal["read", "change"]
-"""What a call does to the upstream's state."""
+"""Effect of a call on the upstream's state."""
 
 
 def effect_of(method: str) -> Effect:

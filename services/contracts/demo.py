@@ -28,7 +28,7 @@ class Demo(Contract):
 
 
 def demo_id(demo: Demo) -> str:
-    """SHA-256, in hex, of the demo's query and plan: equal demos have equal ids, whoever added them."""
+    """SHA-256, in hex, of the demo's query and plan: equal demos have equal ids."""
     return content_hash({"query": demo.query, "plan": demo.plan.id})
 
 

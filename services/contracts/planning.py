@@ -312,7 +312,7 @@ class PlanResponse(Contract):
 
 
 class PlannerBackends(Contract):
-    """The backends this planner has, and those it asks, in this order, when none is named."""
+    """The available backends, and those that are asked, in this order, if the request names none."""
 
     default: str = Field(description="The first of the cascade that needs no demonstrations.")
     available: tuple[str, ...]

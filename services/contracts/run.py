@@ -1,4 +1,4 @@
-"""A run: what was asked, what was planned, what each call did, and the answer."""
+"""A run: the request, the plan, the records of its calls, and the answer."""
 
 from enum import StrEnum
 from typing import Literal

@@ -1,4 +1,4 @@
-"""A cache of bytes with a time to live: in memory, or Redis where several processes share it.
+"""A cache of bytes with a time to live: in memory, or in Redis if several processes share it.
 
 A cache may drop any entry at any time and may be down. Callers compute the value on a miss. So errors of the cache are
 logged and count as misses; they never fail a request.
