@@ -1,1 +1,1 @@
-"""Speed and size of Nestor, measured from outside on real processes: ``make bench`` prints the table."""
+"""Benchmarks of Nestor's speed and size, measured from outside on real processes. ``make bench`` prints the tables."""

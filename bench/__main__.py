@@ -1,4 +1,4 @@
-"""``python -m bench``: what Nestor's speed and size are, against what was hoped for. ``make bench`` runs all of it."""
+"""``python -m bench``: measures Nestor's speed and size and compares them with targets. ``make bench`` runs all."""
 
 import argparse
 import os
@@ -10,56 +10,56 @@ from bench.figures import Figure, Report, Skipped
 
 
 def solve(report: Report) -> list[Figure]:
-    """Start, memory, import, and what ``POST /solve`` adds to the requests it makes."""
+    """Startup, memory, import, and the overhead of ``POST /solve`` over the requests it makes."""
     from bench.solve import measure
 
     return measure()
 
 
 def graphs(report: Report) -> list[Figure]:
-    """A graph of 100 calls, beside other ways to run it."""
+    """A graph of 100 calls, compared with other runners."""
     from bench.graphs import measure
 
     return measure(report)
 
 
 def scale(report: Report) -> list[Figure]:
-    """Ten thousand steps in one plan, a thousand runs at a time."""
+    """Ten thousand steps in one plan, and a thousand concurrent runs."""
     from bench.scale import measure
 
     return measure()
 
 
 def fairness(report: Report) -> list[Figure]:
-    """One tenant's times while another tenant floods."""
+    """One tenant's latency while another tenant floods the service."""
     from bench.fairness import measure
 
     return measure()
 
 
 def floods(report: Report) -> list[Figure]:
-    """Half-sent requests and large bodies of strangers."""
+    """Incomplete requests and large bodies from unauthenticated clients."""
     from bench.floods import measure
 
     return measure()
 
 
 def soak(report: Report) -> list[Figure]:
-    """Durable solves at a steady rate, and the growth of memory; only where it is asked for."""
+    """Durable solves at a steady rate, and the growth of memory; runs only with ``--only soak``."""
     from bench.soak import measure
 
     return measure()
 
 
 def retrieve(report: Report) -> list[Figure]:
-    """The retriever over a catalogue of real size; needs ``--data``."""
+    """The retriever over a catalogue of realistic size; needs ``--data``."""
     from bench.retrieve import measure
 
     return measure()
 
 
 def peers(report: Report) -> list[Figure]:
-    """The retriever's ranking beside langgraph-bigtool and graph-tool-call; needs ``--data``."""
+    """The retriever's ranking compared with langgraph-bigtool and graph-tool-call; needs ``--data``."""
     from bench.retrieve_peers import measure
 
     measure(report)
@@ -88,14 +88,14 @@ def imports(report: Report) -> list[Figure]:
 
 
 def console(report: Report) -> list[Figure]:
-    """The console's graphs of many steps, its pages' size and first paint, and its memory."""
+    """The console: layout of large graphs, page size, first paint, and memory."""
     from bench.console import measure
 
     return measure()
 
 
 def clone(report: Report) -> list[Figure]:
-    """A fresh clone's way to the end of ``make demo``, everything downloaded."""
+    """The time from a fresh clone to the end of ``make demo``, including all downloads."""
     from bench.solve import fresh_clone
 
     return [fresh_clone()]
@@ -108,7 +108,7 @@ SECTIONS: dict[str, Callable[[Report], list[Figure]]] = {
 
 
 def main() -> int:
-    """Measure and print; returns 1 where a target is missed."""
+    """Measure and print. Returns 1 if a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--only", choices=SECTIONS, action="append", help="this section; may be given more than once")
     parser.add_argument("--no-clone", action="store_true", help="leave out the fresh clone, which downloads everything")

@@ -1,4 +1,4 @@
-"""A catalogue of benchmark data as the documents it could have been imported from: one OpenAPI document a provider."""
+"""Converts a catalogue of benchmark data to documents to import: one OpenAPI document per provider."""
 
 import json
 import re
@@ -22,7 +22,7 @@ def documents(apis: Iterable[Api]) -> dict[str, str]:
 
 
 def _parts(found: dict[str, dict[str, Any]], name: str) -> Iterable[dict[str, Any]]:
-    """The provider's paths, and those of further providers for what is there twice."""
+    """The provider's paths, then those of additional providers for operations with the same path and method."""
     yield found[name]
     for number in range(2, 1_000):
         yield found[f"{name}-{number}"]

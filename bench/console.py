@@ -1,4 +1,4 @@
-"""The console: how long graphs take to lay out, how large pages are, when they are seen, and the memory it takes."""
+"""Benchmarks of the console: layout time of graphs, page size, first paint, and memory."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ _PAINT: Final = "performance.getEntriesByName('first-contentful-paint')[0]"
 
 
 def measure() -> list[Figure]:
-    """Run plans of many steps against the sandbox, and look at them."""
+    """Run plans of many steps against the sandbox, and measure the console's pages about them."""
     configure_logging(level="WARNING", json=False)
     with tempfile.TemporaryDirectory(prefix="nestor-") as data, world(Path(data)) as found:
         return asyncio.run(_measure(found))
@@ -70,7 +70,7 @@ async def _measure(found: World) -> list[Figure]:
 
 
 async def _painted(url: str) -> list[Figure]:
-    """From the click to what is seen first, in Chromium; nothing where there is none."""
+    """Time to first contentful paint in Chromium; no figures if Chromium is not installed."""
     chromium = find_chromium()
     if chromium is None:
         return []
@@ -88,7 +88,7 @@ async def _painted(url: str) -> list[Figure]:
 
 
 def _calls(count: int) -> tuple[dict[str, JsonValue], ...]:
-    """Layers of steps, each of which takes a date of the layer before it."""
+    """Layers of steps. Each step takes a date from a step of the previous layer."""
     dates = [f"$s{n - _ROWS + (n % 3 == 0)}.date$" if n >= _ROWS else "2026-01-01" for n in range(count)]
     steps: list[dict[str, JsonValue]] = [
         {"name": "sandbox.addToDate", "arguments": {"date": date, "days": n % 28}, "label": f"s{n}"}

@@ -1,4 +1,4 @@
-"""Whether one tenant's flood keeps another tenant waiting: the other one's times, alone and meanwhile."""
+"""Measures whether a flood from one tenant slows another tenant: its latency alone, and during the flood."""
 
 import asyncio
 import itertools
@@ -33,12 +33,12 @@ ASKED = 30
 PLANNING = 4
 RUNNING = 4
 PAUSE_S = 0.05
-"""Between two runs that a flooder starts, or tries to."""
+"""Pause between two runs that a flooding client starts or tries to start."""
 FACTOR = 2.0
 
 
 def measure() -> list[Figure]:
-    """Everything in one process, the sandbox in another; one tenant floods with long sentences and slow runs."""
+    """Run Nestor in one process and the sandbox in another. One tenant floods with long sentences and slow runs."""
     host, port = f"127.0.0.1:{free_port()}", free_port()
     access, url = sandbox_access(host), f"http://127.0.0.1:{port}"
     nestor = {
@@ -59,12 +59,12 @@ def measure() -> list[Figure]:
 
 async def _measured(url: str, document: str) -> list[Figure]:
     operator = GatewayClient(open_http(url), "operator-token")
-    everyones = ImportRequest(document=document, provider="sandbox", tenants=())  # the flood has plans to make, too
+    everyones = ImportRequest(document=document, provider="sandbox", tenants=())  # the flooding tenant needs APIs too
     events = [event async for event in operator.import_apis(everyones)]
     await operator.aclose()
     assert isinstance(events[-1], ImportReport)
     victim = GatewayClient(open_http(url), "desk-token")
-    await _times(victim, len(TEMPLATES))  # every API is met once
+    await _times(victim, len(TEMPLATES))  # warm-up: uses every API once
     idle = await _times(victim)
     async with _flood(url) as answers:
         flooded = await _times(victim)
@@ -81,7 +81,7 @@ async def _measured(url: str, document: str) -> list[Figure]:
 
 
 async def _times(client: GatewayClient, number: int = ASKED) -> list[float]:
-    """Milliseconds of requests, one after the other; their order is the same each time."""
+    """Latencies of sequential requests, in milliseconds. Their order is always the same."""
     found = []
     for query in itertools.islice(itertools.cycle(queries()), number):
         began = time.perf_counter()
@@ -92,7 +92,7 @@ async def _times(client: GatewayClient, number: int = ASKED) -> list[float]:
 
 @asynccontextmanager
 async def _flood(url: str) -> AsyncIterator[Counter[int]]:
-    """Another tenant sends long sentences and slow runs, as many as it can; counts the answers by status."""
+    """Flood with long sentences and slow runs of another tenant. Counts the responses by status."""
     answers: Counter[int] = Counter()
     headers = {"Authorization": "Bearer kiosk-token"}
     async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=120) as http:

@@ -1,4 +1,4 @@
-"""What is measured, what was hoped for, and the tables of both."""
+"""Measured figures, their targets, and tables of both."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from rich.table import Table
 
 MARK = "<!-- Written by `python -m bench --write`, from here to the end. -->"
 WIDTH = 110
-"""Columns of the tables, also where nobody looks at them."""
+"""Minimum width of the tables in columns, also if the output is not a terminal."""
 
 
 class Skipped(Exception):
-    """A section cannot be measured here; the message says what it needs."""
+    """A section cannot be measured here. The message says what it needs."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the table. ``target`` is a bound from above, or with ``at_least`` from below."""
+    """One row of the table. ``target`` is an upper bound, or with ``at_least`` a lower bound."""
 
     name: str
     value: float
@@ -28,7 +28,7 @@ class Figure:
 
     @property
     def missed(self) -> bool:
-        """Whether there is a target, and it is not met."""
+        """Whether there is a target that is not met."""
         if self.target is None:
             return False
         return self.value < self.target if self.at_least else self.value > self.target
@@ -41,12 +41,12 @@ class Figure:
 
 
 def _digits(value: float) -> str:
-    """Three significant digits, and no fewer than are before the point."""
+    """Format with three significant digits, or more if the integer part has more."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 class Report:
-    """Tables on a terminal, kept to be written into a page as well."""
+    """Prints tables to the terminal, and can write them into a page."""
 
     def __init__(self) -> None:
         self._console = Console()
@@ -54,11 +54,11 @@ class Report:
         self._pages: list[str] = []
 
     def figures(self, title: str, figures: Iterable[Figure]) -> None:
-        """A table of figures with their targets."""
+        """Add a table of figures with their targets."""
         self.table(title, ("measure", "value", "unit", "target", ""), [figure.cells() for figure in figures])
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Any table."""
+        """Add a table."""
         shown = Table(*columns, title=title)
         for row in rows:
             shown.add_row(*row)
@@ -67,11 +67,11 @@ class Report:
         self._pages.append("\n".join([f"**{title}**", "", *(f"| {' | '.join(line)} |" for line in lines)]))
 
     def note(self, line: str) -> None:
-        """A line of text."""
+        """Add a line of text."""
         self._console.print(line)
         self._pages.append(line)
 
     def write(self, page: Path) -> None:
-        """Put the tables into a page, in place of what stands behind its mark."""
+        """Write the tables into a page, replacing everything after its mark."""
         before = page.read_text("utf-8").partition(MARK)[0]
         page.write_text("\n\n".join([before + MARK, *self._pages]) + "\n", "utf-8")

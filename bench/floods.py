@@ -1,6 +1,6 @@
-"""What strangers do to a gateway without a token: requests that are never finished, and bodies of 100 MB.
+"""Floods from clients without a token: requests that are never finished, and bodies of 100 MB.
 
-``/healthz`` is asked meanwhile, by this process: its times hold what this process was kept waiting as well.
+Meanwhile this process measures ``/healthz``. These times include delays within this process itself.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from deploy.sockets import free_port
 
 HALF_SENT = 2_500
 FILES = 1_024
-"""How many files the gateway may open at first, as many systems have it."""
+"""The gateway's soft limit of open files at start, a common system default."""
 WATCHED_S = 10.0
 BODIES = 4
 BODY_BYTES = 100_000_000
@@ -29,7 +29,7 @@ GROWTH_MB = 50.0
 
 
 def measure() -> list[Figure]:
-    """Start a gateway with a token, and ask it without one."""
+    """Start a gateway with a token, and send requests without one."""
     port = free_port()
     env = {"NESTOR_GATEWAY_TOKEN": "a-token-for-the-bench", "NESTOR_GATEWAY_LOG_LEVEL": "ERROR"}
     with ExitStack() as stack:
@@ -49,7 +49,7 @@ def measure() -> list[Figure]:
 
 @contextmanager
 def _files(number: int) -> Iterator[None]:
-    """How many files this process, and those that it starts, may open."""
+    """Set the limit of open files of this process and of those that it starts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
     try:
@@ -59,7 +59,7 @@ def _files(number: int) -> Iterator[None]:
 
 
 async def _half_sent(port: int) -> float:
-    """Begin requests and never finish them; the slowest answer in the time after, in milliseconds."""
+    """Begin requests and never finish them. Returns the slowest ``/healthz`` response afterwards, in milliseconds."""
     held = []
     try:
         for _ in range(HALF_SENT):
@@ -79,7 +79,7 @@ async def _half_sent(port: int) -> float:
 
 
 async def _bodies(port: int, pid: int) -> list[Figure]:
-    """Send large bodies side by side, from threads, and look at memory and at the slowest answer meanwhile."""
+    """Send large bodies in parallel threads, and measure memory and the slowest ``/healthz`` response meanwhile."""
     before = most = rss_mb(pid)
     sending = [asyncio.create_task(asyncio.to_thread(_send, port)) for _ in range(BODIES)]
     slowest, ends = 0.0, time.perf_counter() + WATCHED_S
@@ -96,7 +96,7 @@ async def _bodies(port: int, pid: int) -> list[Figure]:
 
 
 def _send(port: int) -> bytes:
-    """Send as much of a body as is taken; the answer's status, empty where there is none."""
+    """Send as much of a body as is accepted. Returns the response's status; empty if there is no response."""
     chunk = b"[]," * 100_000
     with socket.create_connection(("127.0.0.1", port), 30) as line:
         sent, answer = 0, b""
@@ -106,7 +106,7 @@ def _send(port: int) -> bytes:
                 line.sendall(chunk)
                 sent += len(chunk)
         except ConnectionError:
-            pass  # it was refused, and the rest is not wanted
+            pass  # the server refused the body
         try:
             while data := line.recv(65_536):
                 answer += data
@@ -116,7 +116,7 @@ def _send(port: int) -> bytes:
 
 
 async def _health_ms(port: int) -> float:
-    """How long one look takes, its connection included. Raises ConnectionError where it is not answered with 200."""
+    """Time of one ``/healthz`` request, including its connection. Raises ConnectionError unless the status is 200."""
     began = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(HEALTH)

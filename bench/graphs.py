@@ -1,15 +1,15 @@
-"""A graph of 100 calls, ten wide and ten deep, by Nestor's lanes and by what else one might run it with.
+"""A graph of 100 calls, ten wide and ten deep, run by Nestor's lanes and by other runners.
 
-Every runner is a process of its own with the same event loop (uvloop) and calls the same upstream; they take turns,
-and medians are shown. The first run of each is not counted, nor is what comes before a run: Nestor's planning and
-proving, LangGraph's compiling. Nestor's figures include all that ``POST /execute`` does, save the socket: checks of the
-plan, events as JSON, records of every request, metrics.
+Every runner is a separate process with the same event loop (uvloop) and calls the same upstream. The runners alternate,
+and the tables show medians. The first run of each is not counted. Preparation is not timed: Nestor's planning and
+proving, LangGraph's compiling. Nestor's figures include everything that ``POST /execute`` does except the socket:
+checks of the plan, events as JSON, records of every request, metrics.
 
-* *0 ms*: the upstream answers at once; milliseconds of the whole run for each of its steps.
-* *50 ms*: every call takes that long, so all of a layer ends together: the worst case for a single thread.
-* *jitter*: calls take 25 to 75 ms, as real ones do: who waits for whole layers is slower by half.
+* *0 ms*: the upstream answers at once; the figure is the run's duration divided by its steps, in milliseconds.
+* *50 ms*: every call takes 50 ms, so all calls of a layer end together: the worst case for a single thread.
+* *jitter*: calls take 25 to 75 ms, as real ones do. A runner that waits for whole layers is slower by half.
 
-The last two are makespans as multiples of the critical path, which nobody can beat.
+The last two are makespans as multiples of the critical path, which is a lower bound for every runner.
 """
 
 import itertools
@@ -29,7 +29,7 @@ BURST = {"runs": 50, "rounds": 6, "length": 5}
 
 @dataclass(frozen=True)
 class Contestant:
-    """A runner, where it keeps what it keeps, and which of the calls are POSTs."""
+    """A runner, its database, and which of the calls are POSTs."""
 
     label: str
     runner: str
@@ -38,7 +38,7 @@ class Contestant:
 
 
 def contestants(folder: str, postgres_url: str) -> list[Contestant]:
-    """Who takes part: first those that keep nothing, then those that keep every call."""
+    """All contestants: first those without persistence, then those with it."""
     sqlite = f"sqlite+aiosqlite:///{folder}/nestor.db"
     return [
         Contestant("limit: asyncio + aiohttp", "aiohttp", "", "none"),
@@ -67,13 +67,13 @@ TARGETS = {
     "Nestor, durable, all POSTs, keyed, SQLite": _DURABLE,
     "Nestor, durable, all POSTs, keyed, PostgreSQL": _DURABLE,
 }
-"""What is hoped for, in the terms of the columns."""
+"""Targets, in the units of the columns."""
 
 COLUMNS = {"none": "0 ms: ms a step", "even": "50 ms: / path", "jitter": "jitter: / path"}
 
 
 def measure(report: Report) -> list[Figure]:
-    """Run everything, print who did how, and return the figures that have targets."""
+    """Run everything, print the results, and return the figures that have targets."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         taking_part = contestants(folder, stack.enter_context(postgres()))
@@ -108,7 +108,7 @@ def measure(report: Report) -> list[Figure]:
 def _take_turns(
     taking_part: list[Contestant], workers: dict[tuple[str, str], Worker], origins: dict[str, str]
 ) -> dict[tuple[Contestant, str], float]:
-    """The median of every contestant under every delay, in the terms of the columns."""
+    """The median of every contestant under every delay, in the units of the columns."""
     seeds = itertools.count(1)
     found: dict[tuple[Contestant, str], list[float]] = defaultdict(list)
     for contestant in taking_part:  # the first run opens connections and fills caches
@@ -122,7 +122,7 @@ def _take_turns(
 
 
 def _once(workers: dict[tuple[str, str], Worker], contestant: Contestant, origin: str, delay: str, seed: int) -> float:
-    """One run: milliseconds a step, or the multiple of the critical path."""
+    """One run: milliseconds per step, or the multiple of the critical path."""
     asked = {"delay": delay, "mutating": contestant.mutating, "seed": seed}
     seconds = workers[contestant.runner, contestant.database].seconds(origin=origin, **asked)
     path_s = layered(origin, delay=delay, mutating=contestant.mutating, seed=seed).critical_path_s()
@@ -130,6 +130,6 @@ def _once(workers: dict[tuple[str, str], Worker], contestant: Contestant, origin
 
 
 def _burst(chosen: Worker, origin: str) -> float:
-    """Steps a second with many short runs at a time, every step a POST."""
+    """Steps per second with many concurrent short runs. Every step is a POST."""
     seconds = chosen.seconds(origin=origin, seed=1_000_000, **BURST)
     return BURST["runs"] * BURST["rounds"] * BURST["length"] / seconds

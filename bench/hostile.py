@@ -1,4 +1,4 @@
-"""Requests that cost as much as one can, or are of no sense: every one another, so that no cache answers."""
+"""Requests that are as expensive as possible, or meaningless. All are different, so that caches do not help."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ ROUNDS = 25
 
 
 def hostile(asked: Sequence[str], seed: int) -> list[str]:
-    """Requests of eight kinds, made of the words of real ones."""
+    """Requests of eight kinds, made from the words of real ones."""
     chance = random.Random(seed)
     words = " ".join(asked[:200]).split()
 

@@ -1,4 +1,4 @@
-"""Import of a large document: 250 operations in 2 MB, read and indexed; and which part of that takes the time."""
+"""Import of a large document, 250 operations in 2 MB: parsing and indexing, and the time of each part."""
 
 import json
 import random
@@ -32,7 +32,7 @@ _WORDS = (
 
 
 def measure() -> list[Figure]:
-    """Import once; the encoder is loaded before."""
+    """Import once. The encoder is loaded beforehand."""
     settings = RetrieverSettings()
     encoder = load_encoder(settings.encoder, settings.encoder_threads)
     encoder.encode(["warm"])
@@ -54,7 +54,7 @@ def measure() -> list[Figure]:
 
 
 def large_document(operations: int = OPERATIONS, size: int = BYTES) -> str:
-    """An OpenAPI document of so many operations and at least so many bytes, always the same."""
+    """A deterministic OpenAPI document with ``operations`` operations and at least ``size`` bytes."""
     chance = random.Random(1)
     schemas = {f"Thing{n}": _schema(chance, n) for n in range(operations // 5)}
     paths: dict[str, Any] = {}

@@ -1,10 +1,10 @@
-"""A million vectors: how long their index takes to build, what it finds, how fast, and in how much memory.
+"""An index of a million vectors: build time, recall, search latency, and memory.
 
-Every part is a process of its own, ``python -m bench.index ROLE ...``, so that one that serves has never held the raw
-vectors. They are synthetic, made in portions from a seed, and shaped after the embeddings of the 33,194 operations of
-public APIs that ``nestor eval retrieve`` is run on: the same share of a common direction, variance falling alike, and
-neighbours (a provider's operations, and groups of like ones among them) that cells miss as often: where 1 vector in 32
-of 33,194 is looked at, recall@10 is 0.964 on the real ones and 0.954 on these.
+Every part is a separate process, ``python -m bench.index ROLE ...``, so that the serving process never holds the raw
+vectors. The vectors are synthetic, generated in portions from a seed. They imitate the embeddings of the 33,194
+operations of public APIs that ``nestor eval retrieve`` uses: the same share of a common direction, the same decay of
+variance, and neighbours (a provider's operations, and groups of similar ones among them) that cells miss as often. If
+1 vector in 32 of 33,194 is searched, recall@10 is 0.964 on the real vectors and 0.954 on these.
 """
 
 import json
@@ -29,25 +29,25 @@ FLAT = (33_000, 100_000)
 DIMENSION = 384
 SEARCHES = 2_000
 JUDGED = 500
-"""Searches whose answer is compared with the exact one."""
+"""Number of searches whose result is compared with the exact one."""
 DEPTH = 50
-"""Neighbours asked for, as the retriever does for a request; the first ten are judged."""
+"""Neighbours per search, as in the retriever. The first ten are compared."""
 
 _SOURCE = Source("synthetic", DIMENSION, "1")
 _PORTION = 10_000
 _IMPORT = 50_000
-"""Vectors put in at a time."""
+"""Vectors inserted at a time."""
 _PROVIDER, _GROUP = 125, 20
-"""Vectors of a provider, and of a group of like ones within it."""
+"""Number of vectors of a provider, and of a group of similar ones within it."""
 _TOPICS = 1_000
 _SHARES = {"common": 0.17, "provider": 0.23, "group": 0.15, "own": 0.45}
-"""Of a vector's square, on the average."""
+"""Mean share of each component in a vector's squared length."""
 
 Floats = NDArray[np.float32]
 
 
 def measure() -> list[Figure]:
-    """The figures of an index in cells, and of flat ones for comparison."""
+    """The figures of an index with cells, and of flat ones for comparison."""
     with tempfile.TemporaryDirectory() as folder:
         built = _child("build", "auto", folder, COUNT)
         served = _child("serve", "auto", folder, COUNT)
@@ -78,13 +78,13 @@ def measure() -> list[Figure]:
 
 
 def portions(count: int) -> Iterator[tuple[Ids, Floats]]:
-    """So many ids and vectors of length 1, always the same."""
+    """Deterministic ids and vectors of length 1, in portions, ``count`` in total."""
     for start in range(0, count, _PORTION):
         yield np.arange(start, min(start + _PORTION, count)), _portion(start)[: count - start]
 
 
 def queries(count: int) -> Floats:
-    """Requests: each means what some vector means, in words of its own."""
+    """Query vectors, (n, d): each is a random stored vector plus noise."""
     chance = np.random.default_rng((2, count))
     starts = np.sort(chance.integers(0, count // _PORTION, SEARCHES)) * _PORTION
     meant = np.concatenate(
@@ -100,7 +100,7 @@ def _portion(start: int) -> Floats:
     providers = _directions(chance, _PORTION // _PROVIDER).repeat(_PROVIDER, axis=0)
     groups = chance.choice(_topics(), _PORTION // _GROUP).repeat(_GROUP, axis=0)
     own = _directions(chance, _PORTION)
-    # Some say what another one says, some only what they say.
+    # The share of a vector's own direction varies: some are near duplicates, others are distinct.
     shares = chance.uniform(0, 2 * _SHARES["own"], (_PORTION, 1)).astype(np.float32)
     parts = [(common, "common"), (providers, "provider"), (groups, "group")]
     return _unit((sum(np.sqrt(_SHARES[name]) * part for part, name in parts) + np.sqrt(shares) * own) @ _rotation())
@@ -116,13 +116,13 @@ def _directions(chance: np.random.Generator, count: int) -> Floats:
 
 @cache
 def _topics() -> Floats:
-    """What providers' operations are about; different ones have the same."""
+    """Topics of operations, shared between providers."""
     return _directions(np.random.default_rng(4), _TOPICS)
 
 
 @cache
 def _rotation() -> Floats:
-    """Axes of variance are none of the encoder's components."""
+    """A random rotation, so that the axes of variance differ from the vector components."""
     axes: Floats = np.linalg.qr(np.random.default_rng(3).normal(size=(DIMENSION, DIMENSION)))[0].astype(np.float32)
     return axes
 
@@ -139,7 +139,7 @@ def _child(role: str, *arguments: object) -> dict[str, float]:
 
 
 def _build(indexes: Indexes, folder: Path, count: int) -> dict[str, float]:
-    """Fill an index as imports do, some thousands at a time, and save it, with the right answers beside it."""
+    """Fill an index in batches as imports do, and save it together with the exact nearest neighbours."""
     index, took_s, waiting = indexes.empty(), 0.0, list[tuple[Ids, Floats]]()
     asked = queries(count)
     nearest = _Nearest(asked[:JUDGED])
@@ -157,14 +157,14 @@ def _build(indexes: Indexes, folder: Path, count: int) -> dict[str, float]:
 
 
 def _serve(indexes: Indexes, folder: Path, count: int) -> dict[str, float]:
-    """Load the index and search it, one request after the other on one thread."""
+    """Load the index and search it sequentially on one thread."""
     with np.load(folder / "asked.npz") as asked:
         rows, nearest = asked["queries"], asked["nearest"]
     began = time.perf_counter()
     index = indexes.load(folder / "index", _SOURCE)
     load_s = time.perf_counter() - began
     assert index is not None
-    found = [index.search(row[None], DEPTH)[0][0, : nearest.shape[1]] for row in rows]  # the file is read meanwhile
+    found = [index.search(row[None], DEPTH)[0][0, : nearest.shape[1]] for row in rows]  # also warms the file cache
     recall = np.mean([np.isin(right, ids).mean() for right, ids in zip(nearest, found, strict=False)])
     p50, p99 = _percentiles_ms(rows, lambda row: index.search(row, DEPTH))
     memory_mb = rss_mb(os.getpid())
@@ -183,12 +183,12 @@ def _serve(indexes: Indexes, folder: Path, count: int) -> dict[str, float]:
 
 
 def _change(index: VectorIndex, row: Floats) -> None:
-    """What a service does to publish one changed vector."""
+    """Publish one changed vector as a service does."""
     index.copy().upsert(np.array([7]), row)
 
 
 class _Nearest:
-    """The ten nearest vectors of each query, found by looking at all of them."""
+    """The ten nearest vectors of each query, found by exhaustive search."""
 
     def __init__(self, asked: Floats) -> None:
         self._asked = asked
@@ -196,7 +196,7 @@ class _Nearest:
         self._scores = np.empty((len(asked), 0), np.float32)
 
     def see(self, ids: Ids, vectors: Floats) -> None:
-        """Look at some more."""
+        """Search more vectors."""
         scores = np.hstack([self._scores, self._asked @ vectors.T])
         every = np.hstack([self.ids, np.broadcast_to(ids, (len(self._asked), len(ids)))])
         best = np.argpartition(-scores, 10, axis=1)[:, :10]
@@ -215,7 +215,7 @@ def _percentiles_ms(rows: Floats, work: Callable[[Floats], object]) -> tuple[flo
 
 
 def main(role: str, kind: str, folder: str, count: str) -> None:
-    """One part of the measurement, in this process; prints its figures as JSON."""
+    """Run one part of the measurement in this process, and print its figures as JSON."""
     indexes = open_indexes("flat" if kind == "flat" else "auto", _SOURCE.encoder, DIMENSION)
     figures = {"build": _build, "serve": _serve}[role](indexes, Path(folder), int(count))
     print(json.dumps(figures))

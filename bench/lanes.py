@@ -1,4 +1,4 @@
-"""Nestor's own lanes: what ``POST /execute`` runs, in process, down to the lines it would send."""
+"""Nestor's lanes: everything that ``POST /execute`` runs, in this process, including the lines it would send."""
 
 import uuid
 from contextlib import AsyncExitStack
@@ -33,10 +33,10 @@ _ANSWER = {
 
 
 class Lane(Runner):
-    """The executor as it stands in production, without its socket. The plan decides which lane it takes.
+    """The executor as in production, but without its socket. The plan determines the lane.
 
     Args:
-        database_url: where the ledger is kept.
+        database_url: database of the ledger.
     """
 
     def __init__(self, database_url: str) -> None:
@@ -51,11 +51,11 @@ class Lane(Runner):
         self._service, _ = await self._stack.enter_async_context(open_executor(settings, CollectorRegistry()))
 
     def prepare(self, workload: Workload) -> None:
-        """Plan: that is not what is measured."""
+        """Compile the plan. It is not timed."""
         prepared(workload)
 
     async def run(self, workload: Workload) -> Any:
-        """Run the graph; the last line."""
+        """Run the graph. Returns the last line."""
         compiled = prepared(workload)
         request = ExecuteRequest(run_id=uuid.uuid4().hex, compiled=compiled, approved=compiled.plan.id)
         lines = [line async for line in NdjsonResponse(self._service.execute(request)).body_iterator]
@@ -69,13 +69,13 @@ class Lane(Runner):
         return {record["step"]: record["outcome"]["value"]["value"] for record in finished["records"]}
 
     async def close(self) -> None:
-        """End the executor's parts."""
+        """Stop the executor's parts."""
         await self._stack.aclose()
 
 
 @lru_cache(maxsize=64)
 def prepared(workload: Workload) -> CompiledPlan:
-    """The graph as a proved plan: planning is not what is measured."""
+    """The graph as a proved plan. Preparing it is not timed."""
     apis = {mutating: call_api(workload.origin, mutating=mutating, keyed=workload.keyed) for mutating in (False, True)}
     steps = tuple(_step(node, apis[node.mutating], workload.salt) for node in workload.nodes)
     needed = {need for node in workload.nodes for need in node.needs}

@@ -1,6 +1,6 @@
-"""Retriever and planner as processes of their own, over a catalogue of tools: from words to a proved plan.
+"""Retriever and planner as separate processes over a catalogue of tools: from words to a proved plan.
 
-The data is a folder in the form of ``evals/data.py``; Seal-Tools' has 4,076 tools, to which the aims belong.
+The data is a folder in the format of ``evals/data.py``. The targets are for Seal-Tools, which has 4,076 tools.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ AT_ONCE = 20
 
 
 def measure() -> list[Figure]:
-    """Have the planner read the catalogue as after an import, and ask both services."""
+    """Let the planner read the catalogue as after an import, and send requests to both services."""
     dataset = given()
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -59,7 +59,7 @@ def measure() -> list[Figure]:
 
 @contextmanager
 def _planner() -> Iterator[tuple["subprocess.Popen[bytes]", str, float]]:
-    """A service process: the process, its URL, seconds until it was ready."""
+    """A planner process. Yields the process, its URL, and the seconds until it was ready."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     env = {"NESTOR_PLANNER_LOG_LEVEL": "WARNING"}
@@ -68,12 +68,12 @@ def _planner() -> Iterator[tuple["subprocess.Popen[bytes]", str, float]]:
 
 
 def _addressed(api: Api) -> Api:
-    """Tools without an address get one each: a document has one operation for a path and a method."""
+    """Give tools without a path a unique one, because a document has one operation per path and method."""
     return api if api.path != "/" else api.model_copy(update={"path": f"/{api.id}"})
 
 
 async def _read(retriever_url: str, planner_url: str) -> float:
-    """Seconds that the planner takes to read the catalogue."""
+    """Seconds that the planner needs to read the catalogue."""
     retriever, planner = RetrieverClient(open_http(retriever_url)), PlannerClient(open_http(planner_url))
     seconds, offset = 0.0, 0
     while hits := (await retriever.search(limit=AT_ONCE, offset=offset)).hits:
@@ -88,7 +88,7 @@ async def _read(retriever_url: str, planner_url: str) -> float:
 
 
 async def _ask(retriever_url: str, planner_url: str, asked: Sequence[str]) -> tuple[list[float], list[float]]:
-    """Milliseconds of both services together, and of the planner alone, one request after the other."""
+    """Latencies of sequential requests in milliseconds: of both services together, and of the planner alone."""
     retriever, planner = RetrieverClient(open_http(retriever_url)), PlannerClient(open_http(planner_url))
     both, alone = [], []
     for query in asked:

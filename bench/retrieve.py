@@ -1,7 +1,7 @@
-"""The retriever as a process of its own, over a catalogue of real size: how fast, how large, how soon ready again.
+"""The retriever as a separate process over a catalogue of realistic size: latency, memory, and restart time.
 
-The data is a folder in the form of ``evals/data.py``: its tools become one OpenAPI document a provider, imported as any
-other; its requests are asked as they stand.
+The data is a folder in the format of ``evals/data.py``. Its tools become one OpenAPI document per provider, imported
+like any other. Its requests are sent unchanged.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ SEED = 11
 
 
 def measure() -> list[Figure]:
-    """Import the documents, and measure the service over what they hold."""
+    """Import the documents, and measure the service on their APIs."""
     dataset = given()
     with tempfile.TemporaryDirectory() as folder:
         database = f"sqlite+aiosqlite:///{folder}/catalogue.db"
@@ -46,7 +46,7 @@ def given() -> Dataset:
     """The folder of tools and requests that ``--data`` names.
 
     Raises:
-        Skipped: none is named.
+        Skipped: ``--data`` is not given.
     """
     data = os.environ.get(DATA)
     if not data:
@@ -55,13 +55,13 @@ def given() -> Dataset:
 
 
 def queries(dataset: Dataset) -> list[str]:
-    """The requests, each once, in a fixed order without meaning."""
+    """The distinct requests, in a random but fixed order."""
     asked = dict.fromkeys(one.query for one in dataset.instances)
     return random.Random(SEED).sample(list(asked), len(asked))
 
 
 def imported(database: str, documents: Mapping[str, str]) -> list[Figure]:
-    """Import all of them, and all of them again."""
+    """Import all documents twice."""
     with replica(database) as (child, url, _):
         first_s, first = asyncio.run(imported_into(url, documents))
         again_s, again = asyncio.run(imported_into(url, documents))
@@ -79,7 +79,7 @@ def imported(database: str, documents: Mapping[str, str]) -> list[Figure]:
 
 
 def served(database: str, asked: Sequence[str]) -> list[Figure]:
-    """Start over a catalogue that is there, and ask."""
+    """Start with an existing catalogue, and send requests."""
     with replica(database) as (child, url, start_s):
         warm, alone, together = asked[:20], asked[20 : 20 + ONE_AFTER_ANOTHER], asked[20 + ONE_AFTER_ANOTHER :]
         asyncio.run(_ask(url, warm, 1))
@@ -108,7 +108,7 @@ def served(database: str, asked: Sequence[str]) -> list[Figure]:
 
 @contextmanager
 def replica(database: str) -> Iterator[tuple["subprocess.Popen[bytes]", str, float]]:
-    """A service process over the database: the process, its URL, seconds until it was ready."""
+    """A retriever process on the database. Yields the process, its URL, and the seconds until it was ready."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     env = {"NESTOR_RETRIEVER_DATABASE_URL": database, "NESTOR_RETRIEVER_LOG_LEVEL": "WARNING"}
@@ -117,7 +117,7 @@ def replica(database: str) -> Iterator[tuple["subprocess.Popen[bytes]", str, flo
 
 
 async def imported_into(url: str, documents: Mapping[str, str]) -> tuple[float, list[ImportReport]]:
-    """Seconds for all, and the reports; each document is a provider named as its file."""
+    """Import documents, by provider. Returns the seconds for all of them, and the reports."""
     client, reports = RetrieverClient(open_http(url)), []
     began = time.perf_counter()
     for provider, document in documents.items():
@@ -131,7 +131,7 @@ async def imported_into(url: str, documents: Mapping[str, str]) -> tuple[float, 
 
 
 async def _ask(url: str, asked: Sequence[str], clients: int) -> tuple[list[float], float]:
-    """Milliseconds of each request, and seconds for all, asked by so many clients at a time."""
+    """Send requests from ``clients`` concurrent clients. Returns the milliseconds of each, and the seconds for all."""
     waiting, took = list(reversed(asked)), list[float]()
 
     async def client(session: aiohttp.ClientSession) -> None:
@@ -149,7 +149,7 @@ async def _ask(url: str, asked: Sequence[str], clients: int) -> tuple[list[float
 
 
 async def _change(url: str, other: str) -> tuple[list[float], list[float]]:
-    """Add APIs to one replica: seconds until each is answered, and then until the other replica has it."""
+    """Add APIs to one replica. Returns the seconds of each call, and then until the other replica has the API."""
     here, there = RetrieverClient(open_http(url)), RetrieverClient(open_http(other))
     adds, follows = [], []
     for number in range(CHANGES):

@@ -1,8 +1,8 @@
-"""Nestor's ranking beside other tool retrievers: the same catalogue, the same requests, one after the other.
+"""Nestor's ranking compared with other tool retrievers: the same catalogue and the same requests, in sequence.
 
-The data is a folder in the form of ``evals/data.py``, the requests the sample of ``nestor eval retrieve --limit 200``.
-A peer that is slow is asked for as long as ``BUDGET_S``; how many requests it was asked stands in its row, and where
-they are not all, Nestor has a row for the same ones.
+The data is a folder in the format of ``evals/data.py``. The requests are the sample of ``nestor eval retrieve --limit
+200``. A slow peer gets requests for at most ``BUDGET_S`` seconds. Its row shows how many it got. If these are not all,
+Nestor has an additional row for the same requests.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ COLUMNS = ("", f"all-tools@{K}, %", f"recall@{K}, %", "p50, ms", "p95, ms", "req
 
 @dataclass(frozen=True)
 class Answers:
-    """What one retriever answered to the first requests: ids, and milliseconds; and seconds to be made ready."""
+    """Results of one retriever for the first requests: ids and milliseconds; and the seconds of its preparation."""
 
     name: str
     asked: Sequence[Instance]
@@ -46,7 +46,7 @@ class Answers:
     ready_s: float
 
     def first(self, count: int) -> "Answers":
-        """The same for fewer requests."""
+        """The results for the first ``count`` requests."""
         name = f"{self.name}, the first {count}"
         return Answers(name, self.asked[:count], self.ranked[:count], self.took_ms[:count], self.ready_s)
 
@@ -61,7 +61,7 @@ class Answers:
 
 
 def measure(report: Report) -> None:
-    """Ask everybody, and put the table into the report."""
+    """Measure all retrievers, and add the table to the report."""
     data = os.environ.get(DATA)
     if not data:
         raise Skipped(f"no data: give --data FOLDER or set {DATA} (a folder of tools and requests)")
@@ -73,7 +73,7 @@ def measure(report: Report) -> None:
     for name, peer in PEERS.items():
         try:
             answers = ask(name, partial(peer, dataset.apis, base_encoder()), asked)
-        except Exception as error:  # noqa: BLE001 - whatever a peer raises, the others are measured
+        except Exception as error:  # noqa: BLE001 - an error of one peer does not stop the others
             report.note(f"{name}: skipped: {type(error).__name__}: {error}")
             continue
         rows.append(answers.row())
@@ -83,10 +83,10 @@ def measure(report: Report) -> None:
 
 
 def ask(name: str, make: Callable[[], Searcher], asked: Sequence[Instance]) -> Answers:
-    """Make a retriever ready, its first request included, and ask until all is asked or its time is up."""
+    """Prepare a retriever, including its first request, and send requests until all are sent or its time is up."""
     began = time.perf_counter()
     search = make()
-    search(asked[0].query, K)  # indices that are made when they are first needed
+    search(asked[0].query, K)  # some indices are built lazily
     ready = time.perf_counter()
     ranked, took = list[list[str]](), list[float]()
     for one in asked:
@@ -99,7 +99,7 @@ def ask(name: str, make: Callable[[], Searcher], asked: Sequence[Instance]) -> A
 
 
 def nestor(dataset: Dataset) -> Searcher:
-    """The service's ranking with the options and the encoder it ships with, without HTTP."""
+    """The service's ranking with its default options and encoder, without HTTP."""
     settings = RetrieverSettings()
     encoder, embedding = load_encoder(settings.encoder), load_encoder(settings.encoder, os.cpu_count() or 1)
     options = shipped_options(settings, encoder.name)
@@ -113,7 +113,7 @@ def nestor(dataset: Dataset) -> Searcher:
 
 
 def base_encoder() -> Embed:
-    """The base encoder as peers take one: texts in, lists of numbers out. Few texts are read one by one, as queries."""
+    """The base encoder in the form that peers need: from texts to lists of numbers. A single text is a query."""
     few, many = load_encoder(DEFAULT_MODEL), load_encoder(DEFAULT_MODEL, os.cpu_count() or 1)
 
     def encode(texts: Sequence[str]) -> list[list[float]]:
@@ -135,6 +135,6 @@ def _progress() -> Progress:
 
 
 def _cache() -> Path | None:
-    """Where vectors are kept between runs; nowhere unless somebody says where."""
+    """File that caches vectors between runs; None unless it is configured."""
     file = os.environ.get(CACHE)
     return Path(file) if file else None

@@ -1,4 +1,4 @@
-"""What the bench asks of everything that can run a graph of calls."""
+"""The interface of all runners of a graph of calls."""
 
 from typing import Any
 
@@ -6,22 +6,22 @@ from bench.workload import Workload
 
 
 class Runner:
-    """A way to run a graph of calls."""
+    """Runs graphs of calls."""
 
     async def open(self) -> None:
-        """Get ready."""
+        """Open connections."""
 
     def prepare(self, workload: Workload) -> None:
-        """Whatever is done before a graph can be run; it is not timed."""
+        """Prepare a graph before it is run. This is not timed."""
 
     async def run(self, workload: Workload) -> Any:
-        """Run the graph: what is timed."""
+        """Run the graph. This is timed."""
         raise NotImplementedError
 
     def values(self, answer: Any) -> dict[str, int]:
-        """The value of every call, from what :meth:`run` has returned; it is not timed."""
+        """The value of every call, from the result of :meth:`run`. This is not timed."""
         given: dict[str, int] = answer
         return given
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""

@@ -1,4 +1,4 @@
-"""How far it goes: ten thousand steps in one plan, and a thousand small runs at a time in one executor process."""
+"""Scalability: ten thousand steps in one plan, and a thousand small concurrent runs in one executor process."""
 
 import asyncio
 import json
@@ -19,13 +19,13 @@ DELAY_MS = 50.0
 
 
 def measure() -> list[Figure]:
-    """The figures of both."""
+    """The figures of both measurements."""
     with tempfile.TemporaryDirectory() as folder, upstream() as origin:
         return [*_large(folder, origin), *_crowd(folder, origin)]
 
 
 def _large(folder: str, origin: str) -> list[Figure]:
-    """Plans of growing size: where anything were quadratic, the larger one would cost more for each step."""
+    """Plans of two sizes. If anything were quadratic, the larger one would take more time per step."""
     asked = {"delay": "none", "mutating": "none"}
     with worker("nestor", f"sqlite+aiosqlite:///{folder}/large.db") as chosen:
         chosen.seconds(origin=origin, seed=1, **asked)
@@ -39,7 +39,7 @@ def _large(folder: str, origin: str) -> list[Figure]:
 
 
 def _crowd(folder: str, origin: str) -> list[Figure]:
-    """Runs through ``POST /execute`` of a real executor process: first of the memory lane, then of the durable one."""
+    """Runs through ``POST /execute`` of a real executor process: first in the memory lane, then in the durable one."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     env = {

@@ -1,7 +1,7 @@
-"""Hours of solving: durable plans of five steps at a steady rate, what fails, and whether memory grows.
+"""A soak test: durable plans of five steps at a steady rate, failures, and growth of memory.
 
-``python -m bench --only soak --minutes M [--rate R]``. The plan is a demonstration's, so that each request is the whole
-road with the same work: retrieval, planning by the demonstration, five POSTs in the ledger, the answer.
+``python -m bench --only soak --minutes M [--rate R]``. The plan comes from a demonstration, so that each request does
+the same work end to end: retrieval, planning by the demonstration, five POSTs in the ledger, the answer.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from services.contracts.run import Run, RunStatus
 LENGTH = 5
 SALT = 1
 FIRST = 0
-"""What the first station is given."""
+"""Input of the first station."""
 QUERY = "Pass the soak parcel through all five stations."
 WARM_S = 30.0
 SAMPLE_S = 5.0
@@ -38,7 +38,7 @@ GROWTH = 5.0
 
 @dataclass
 class Seen:
-    """What became of the requests, and the process's memory in the course of time."""
+    """Outcomes of the requests, and the process's memory over time."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     times_ms: list[float] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Seen:
 
 
 def measure() -> list[Figure]:
-    """Solve for as many minutes as are wanted, and say how it went."""
+    """Solve for the configured number of minutes, and return the figures."""
     minutes = float(os.environ.get("NESTOR_BENCH_MINUTES", "1"))
     rate = float(os.environ.get("NESTOR_BENCH_RATE", "30"))
     port = free_port()
@@ -69,7 +69,7 @@ def measure() -> list[Figure]:
 def _figures(seen: Seen, minutes: float, rate: float) -> list[Figure]:
     answers, failed = sum(seen.statuses.values()), sum(n for s, n in seen.statuses.items() if s.startswith("5"))
     start, end = seen.memory[0][1], seen.memory[-1][1]
-    later = seen.memory[len(seen.memory) // 2 :]  # pools and caches fill at first
+    later = seen.memory[len(seen.memory) // 2 :]  # pools and caches fill in the first half
     per_hour = statistics.linear_regression(*zip(*later, strict=True)).slope * 3_600
     quarters = [seen.memory[(len(seen.memory) - 1) * part // 4][1] for part in range(5)]
     print("memory after each quarter, MB:", ", ".join(f"{mb:.0f}" for mb in quarters))
@@ -109,7 +109,7 @@ async def _soaked(url: str, origin: str, pid: int, seconds: float, rate: float) 
 
 
 async def _taught(gateway: GatewayClient, origin: str) -> None:
-    """Import the stations, and show how the request is solved."""
+    """Import the stations, and add a demonstration of the request."""
     workload = chain(origin, length=LENGTH, mutating=True, seed=SALT)
     request = ImportRequest(document=json.dumps(_document(workload)), provider="soak")
     events = [event async for event in gateway.import_apis(request)]
@@ -161,7 +161,7 @@ def _plan(workload: Workload) -> Plan:
 
 
 async def _asked(url: str, pid: int, seconds: float, rate: float, seen: Seen) -> None:
-    """Ask so many times a second, whether or not the answers keep up."""
+    """Send ``rate`` requests per second, even if the responses do not keep up."""
     expected = FIRST
     for place in range(LENGTH):
         expected = value_of(f"s{place}", SALT, [expected])

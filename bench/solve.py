@@ -1,4 +1,4 @@
-"""Start, memory, import, solve overhead, and a fresh clone's way to the end of ``make demo``."""
+"""Startup, memory, import, overhead of solving, and the time from a fresh clone to the end of ``make demo``."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ TEMPLATES = (
 
 
 def queries() -> list[str]:
-    """Sentences of one call and of two nested ones, no two alike, so that no answer is a repeated one."""
+    """Sentences that need one call or two nested calls. All are different, so that no response is repeated."""
     return [
         template.format(number=7 * number + 0.5, country=country, year=2026 + number % 5)
         for number, country in enumerate(COUNTRIES)
@@ -46,7 +46,7 @@ def sandbox_env(access: SandboxAccess) -> dict[str, str]:
 
 
 def measure() -> list[Figure]:
-    """Start Nestor and the sandbox as two processes and measure the first."""
+    """Start Nestor and the sandbox as two processes, and measure Nestor."""
     host, port = f"127.0.0.1:{free_port()}", free_port()
     access, url = sandbox_access(host), f"http://127.0.0.1:{port}"
     nestor = {
@@ -91,7 +91,7 @@ async def _import(url: str, document: str) -> float:
 
 
 async def _overheads(url: str) -> list[float]:
-    """Milliseconds of each solve less the time its own requests take when sent directly, one after another."""
+    """Milliseconds of each solve, minus the time that its requests take when they are sent directly in sequence."""
     gateway, direct = GatewayClient(open_http(url)), httpx2.AsyncClient()
     found = []
     for number, query in enumerate(queries()):
@@ -101,7 +101,7 @@ async def _overheads(url: str) -> list[float]:
         if run.status is not RunStatus.SUCCEEDED:
             raise SystemExit(f"not solved: {run.query}")
         upstream_ms = await _replay(direct, run)
-        if number >= len(TEMPLATES):  # the first of each meets its APIs for the first time
+        if number >= len(TEMPLATES):  # skip the warm-up: the first request of each template
             found.append(total_ms - upstream_ms)
     await gateway.aclose()
     await direct.aclose()
@@ -109,7 +109,7 @@ async def _overheads(url: str) -> list[float]:
 
 
 async def _replay(direct: httpx2.AsyncClient, run: Run) -> float:
-    """Milliseconds of the longest chain of the run's requests (stage by stage, the slowest of each)."""
+    """Milliseconds of the run's critical path (the sum of the slowest request of each stage)."""
     took: dict[str, float] = {}
     for record in run.steps:
         request = record.requests[0]
@@ -121,11 +121,11 @@ async def _replay(direct: httpx2.AsyncClient, run: Run) -> float:
 
 
 def fresh_clone() -> Figure:
-    """Clone what is committed, and run ``make demo`` with nothing installed (downloads included)."""
+    """Clone the committed state, and run ``make demo`` with nothing installed (includes downloads)."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         subprocess.run(["git", "clone", "--quiet", str(ROOT), f"{folder}/nestor"], check=True)
-        # Without pip's cache: a stranger's machine has none.
+        # Without pip's cache, as on a new machine.
         env = os.environ | {"PIP_NO_CACHE_DIR": "1"}
         subprocess.run(["make", "demo"], cwd=f"{folder}/nestor", check=True, stdout=subprocess.DEVNULL, env=env)
         return Figure("fresh clone to the end of make demo", time.perf_counter() - began, "s", 180)

@@ -1,7 +1,7 @@
-"""``python -m bench.upstream [--precise]``: the service that all runners call, in a process of its own.
+"""``python -m bench.upstream [--precise]``: the service that all runners call, in a separate process.
 
-``GET /call/NAME?ms=...&salt=...&in0=...`` and ``POST /call/NAME?ms=...&salt=...`` with a JSON body answer with a small
-object, after as many milliseconds as asked. It prints its port. On bare sockets, so that the runners are measured.
+``GET /call/NAME?ms=...&salt=...&in0=...`` and ``POST /call/NAME?ms=...&salt=...`` with a JSON body return a small
+object after ``ms`` milliseconds. It prints its port. It uses bare sockets, so that it does not slow the runners down.
 """
 
 import argparse
@@ -27,12 +27,12 @@ class Service(asyncio.Protocol):
     """One connection, one request at a time."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember where to answer."""
-        self._transport, self._buffer = cast(asyncio.Transport, transport), b""  # uvloop's is one only in what it does
+        """Store the transport."""
+        self._transport, self._buffer = cast(asyncio.Transport, transport), b""  # uvloop's is not a subclass
         self._loop = asyncio.get_running_loop()
 
     def data_received(self, data: bytes) -> None:
-        """Answer when a request is complete."""
+        """Respond when a request is complete."""
         self._buffer += data
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0:
@@ -50,14 +50,14 @@ class Service(asyncio.Protocol):
             self._transport.write(answer)
 
     def _answer(self, answer: bytes, due: float) -> None:
-        """Answer on time: awake a little before, so that waking up does not count as the runner's delay."""
+        """Respond on time. Called slightly early, so that wake-up latency does not count as the runner's delay."""
         while time.perf_counter() < due:
             pass
         self._transport.write(answer)
 
 
 def respond(request: bytes, body: int) -> tuple[float, bytes]:
-    """How long to wait, in milliseconds, and the answer. ``body``: where the request's body begins."""
+    """The delay in milliseconds, and the response. ``body`` is the offset of the request's body."""
     head = _HEAD.match(request)
     if head is None:
         return 0.0, b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
@@ -80,7 +80,7 @@ async def serve() -> None:
 
 
 def main() -> None:
-    """Serve; ``--precise`` waits with select(2), whose clock counts microseconds where epoll's counts milliseconds."""
+    """Serve. ``--precise`` waits with select(2), whose timeout is in microseconds; epoll's is in milliseconds."""
     parser = argparse.ArgumentParser(prog="python -m bench.upstream", description=__doc__)
     parser.add_argument("--precise", action="store_true")
     precise = parser.parse_args().precise

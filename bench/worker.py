@@ -1,8 +1,8 @@
-"""``python -m bench.worker RUNNER [DATABASE]``: one runner in a process of its own, told line by line what to run.
+"""``python -m bench.worker RUNNER [DATABASE]``: one runner in a separate process, controlled through standard input.
 
-A line of standard input is a JSON object: the arguments of :func:`bench.workload.layered` for one graph, or ``origin``,
-``runs``, ``rounds``, ``length`` and ``seed`` for many chains at a time; the answer is ``{"seconds", "preparing"}``.
-Every value is checked.
+Each line of standard input is a JSON object: the arguments of :func:`bench.workload.layered` for one graph, or
+``origin``, ``runs``, ``rounds``, ``length`` and ``seed`` for many concurrent chains. The output is
+``{"seconds", "preparing"}``. Every value is checked.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from bench.workload import Workload, chain, layered
 
 
 def runner(name: str, database: str) -> Runner:
-    """The runner of that name. Each imports what it needs, and nothing the others need."""
+    """The runner of that name. Imports only the modules that this runner needs."""
     module, build = _RUNNERS[name]
     made: Runner = build(importlib.import_module(module), database)
     return made
@@ -40,7 +40,7 @@ _RUNNERS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
 
 
 async def one(chosen: Runner, task: dict[str, Any]) -> dict[str, float]:
-    """Seconds that a graph takes, and its preparation before."""
+    """Seconds that one graph and its preparation take."""
     workload = layered(**task)
     began = time.perf_counter()
     chosen.prepare(workload)
@@ -52,7 +52,7 @@ async def one(chosen: Runner, task: dict[str, Any]) -> dict[str, float]:
 
 
 async def many(chosen: Runner, task: dict[str, Any]) -> dict[str, float]:
-    """Seconds that chains of POSTs take, so many at a time, round after round."""
+    """Seconds that many chains of POSTs and their preparation take, with ``runs`` chains running concurrently."""
     total, length = task["runs"] * task["rounds"], task["length"]
     seeds = range(task["seed"], task["seed"] + total)
     began = time.perf_counter()
@@ -74,19 +74,19 @@ async def many(chosen: Runner, task: dict[str, Any]) -> dict[str, float]:
 
 
 def check(workload: Workload, values: dict[str, int]) -> None:
-    """Every call answered what it had to. Raises ValueError."""
+    """Raise ValueError unless every call returned the expected value."""
     if values != workload.expected():
         raise ValueError("a call was given another's value")
 
 
 def keep_what_is_loaded() -> None:
-    """As Nestor's services do once they have started; it spares every runner the same long pauses."""
+    """Freeze loaded objects, as Nestor's services do after start. It avoids long garbage collections in all runners."""
     gc.collect()
     gc.freeze()
 
 
 async def main() -> None:
-    """Do what standard input says, until it ends."""
+    """Run the tasks from standard input until it ends."""
     logging.disable(logging.INFO)
     name, database = sys.argv[1], (*sys.argv[2:], "")[0]
     chosen = runner(name, database)

@@ -1,6 +1,6 @@
-"""The graph of calls that every runner is given: ten wide, ten deep, edges at random, each call fed by two others.
+"""The graph of calls for all runners: ten wide, ten deep, with random edges. Each call takes inputs from two others.
 
-Only the standard library: the peers import it where Nestor's own packages are not installed.
+It uses only the standard library, because peers import it where Nestor's packages are not installed.
 """
 
 import random
@@ -17,7 +17,7 @@ JITTER_MS = (25.0, 75.0)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One call. ``needs`` are the calls whose values it sends; the upstream holds its answer for ``delay_ms``."""
+    """One call. ``needs`` are the calls whose values it sends. The upstream responds after ``delay_ms``."""
 
     name: str
     needs: tuple[str, ...]
@@ -27,10 +27,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A graph, and where its calls go. Nodes stand after those they need.
+    """A graph, and the origin that its calls go to. Nodes follow those they need.
 
-    ``salt`` travels in every URL: no two runs send the same ones, which clients would remember. ``keyed``: the upstream
-    knows a POST that comes again by its `Idempotency-Key`.
+    ``salt`` is part of every URL, so that URLs differ between runs and clients cannot cache them. ``keyed``: the
+    upstream recognises a repeated POST by its `Idempotency-Key`.
     """
 
     origin: str
@@ -39,14 +39,14 @@ class Workload:
     keyed: bool = False
 
     def critical_path_s(self) -> float:
-        """Seconds of the longest chain of delays: no runner can be faster."""
+        """Seconds of the longest chain of delays, a lower bound for every runner."""
         ends: dict[str, float] = {}
         for node in self.nodes:
             ends[node.name] = max((ends[need] for need in node.needs), default=0.0) + node.delay_ms
         return max(ends.values()) / 1000
 
     def expected(self) -> dict[str, int]:
-        """The value of every call, worked out without making any."""
+        """The value of every call, computed without making calls."""
         values: dict[str, int] = {}
         for node in self.nodes:
             values[node.name] = value_of(node.name, self.salt, [values[need] for need in node.needs])
@@ -54,20 +54,20 @@ class Workload:
 
 
 def value_of(name: str, salt: int, inputs: list[int]) -> int:
-    """What the upstream answers: it depends on every input and its place, so that a mix-up cannot go unseen."""
+    """The upstream's response value. It depends on every input and its position, so that mix-ups are detected."""
     return zlib.crc32(":".join([name, *map(str, [salt, *inputs])]).encode())
 
 
 def layered(origin: str, *, delay: str, mutating: str, seed: int, width: int = WIDTH, depth: int = DEPTH) -> Workload:
-    """The graph of 100 calls, or another of this form. Its edges are always the same; ``seed`` decides the jitter.
+    """The graph of 100 calls, or another of this form. Its edges are always the same; ``seed`` determines the jitter.
 
     Args:
-        origin: where the upstream is.
+        origin: origin of the upstream.
         delay: one of :data:`DELAYS`.
         mutating: which calls are POSTs: ``none``, ``one`` (in the middle), ``all``, or all of them ``keyed``.
-        seed: of the jitter, and the salt; another for every run.
-        width: how many calls a layer has.
-        depth: how many layers there are.
+        seed: seed of the jitter, also the salt; different for every run.
+        width: number of calls per layer.
+        depth: number of layers.
     """
     edges, jitter = random.Random(1), random.Random(seed)
     nodes = []
@@ -81,17 +81,17 @@ def layered(origin: str, *, delay: str, mutating: str, seed: int, width: int = W
 
 
 def chain(origin: str, *, length: int, mutating: bool, seed: int, delay_ms: float = 0.0) -> Workload:
-    """One call after another, each fed by the last."""
+    """A chain of calls. Each takes the value of the previous one."""
     nodes = [Node(f"s{place}", (f"s{place - 1}",) if place else (), delay_ms, mutating) for place in range(length)]
     return Workload(origin, tuple(nodes), seed)
 
 
 def query(workload: Workload, node: Node, values: Mapping[str, int]) -> dict[str, str]:
-    """The query of a node's request; a POST sends its inputs as a JSON body instead."""
+    """The query parameters of a node's request. A POST sends its inputs as a JSON body instead."""
     asked = {"ms": f"{node.delay_ms:.3f}", "salt": str(workload.salt)}
     return asked if node.mutating else asked | {key: str(value) for key, value in inputs(node, values).items()}
 
 
 def inputs(node: Node, values: Mapping[str, int]) -> dict[str, int]:
-    """What a node sends, by argument name."""
+    """The inputs that a node sends, by argument name."""
     return {f"in{place}": values[need] for place, need in enumerate(node.needs)}

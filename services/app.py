@@ -43,7 +43,7 @@ class Health(Contract):
 
 
 class Readiness(Contract):
-    """The service can do its work: every check passed, save perhaps one it can do without."""
+    """The service can do its work: every check passed, except possibly optional ones."""
 
     status: Literal["ready"] = "ready"
     checks: dict[str, str]
@@ -65,9 +65,9 @@ def create_service(
 ) -> FastAPI:
     """Build a service: problem documents, request ids, limits, ``/healthz``, ``/readyz`` and ``/metrics``.
 
-    The lifespan puts the service object on ``app.state.service`` and its checks into ``app.state.readiness``; a check
-    named in ``app.state.optional`` is reported, but the service is ready without it. Metrics are registered with
-    ``app.state.registry``; ``/metrics`` shows ``app.state.exposed``. Nothing is shared between two apps of one process.
+    The lifespan sets ``app.state.service`` to the service object and adds checks to ``app.state.readiness``. A check
+    named in ``app.state.optional`` is reported but may fail. Metrics are registered with ``app.state.registry``;
+    ``/metrics`` shows ``app.state.exposed``. Two apps in one process share nothing.
     """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
@@ -88,10 +88,10 @@ def create_service(
         version=version(),
         lifespan=with_state,
         responses=PROBLEM_RESPONSES,
-        docs_url=None,  # ours is below: FastAPI's loads scripts that nobody has pinned
+        docs_url=None,  # replaced by the route below: FastAPI's page loads scripts without a pinned hash
         redoc_url=None,
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # FastAPI's own would tell paths and queries
-        redirect_slashes=False,  # an unknown address is a problem, not a detour
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # FastAPI's own records paths and queries
+        redirect_slashes=False,  # an unknown path is an error, not a redirect
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.name, app.state.settings = name, settings
@@ -114,7 +114,7 @@ def create_service(
 
 
 def service_router(*, route_class: type[StrictRoute] = StrictRoute, **options: Any) -> APIRouter:
-    """A router whose routes read their bodies strictly; every service's handlers use it."""
+    """A router whose routes parse request bodies strictly. Every service uses it."""
     return APIRouter(route_class=route_class, **options)
 
 
@@ -162,7 +162,7 @@ async def _check(check: ReadinessCheck, timeout_s: float) -> str:
 
 
 def _declare_problem(app: FastAPI) -> None:
-    """Put the Problem schema, which no route returns by itself, into the published document."""
+    """Add the Problem schema to the OpenAPI document. No route returns it, so FastAPI does not add it."""
     original = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What an import would change, for people to read: equal changes of many operations are said once."""
+"""A readable summary of what an import would change. Equal changes to several operations are grouped."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ _PARAMETER = "parameters."
 
 @dataclass(slots=True)
 class SameChange:
-    """A field that changes in the same way in some operations.
+    """A field that changes in the same way in one or more operations.
 
     Attributes:
-        said: what happens, such as ``parameter `limit` added``.
-        before: what it says; None where it is not there.
-        after: what it would say.
+        said: description of the change, such as ``parameter `limit` added``.
+        before: the old value; None if the field does not exist yet.
+        after: the new value; None if the field is removed.
         apis: ids of the first of these operations.
-        total: how many there are.
+        total: number of operations.
     """
 
     said: str
@@ -28,21 +28,21 @@ class SameChange:
 
     @property
     def title(self) -> str:
-        """Where, and what happens there."""
+        """The operation, or the number of operations, and the change."""
         return f"{self.total:,} operations: {self.said}" if self.total > 1 else f"{self.apis[0]}: {self.said}"
 
 
 class ChangeGroups:
-    """Groups changes one after the other, as they come.
+    """Groups changes incrementally.
 
     Args:
-        most: different changes that are kept; None: all.
-        named: operations of each that are named; None: all.
+        most: maximum number of distinct changes to keep; None: all.
+        named: maximum number of operations to name per change; None: all.
 
     Attributes:
         others: APIs that would be added or removed, in order; at most ``most`` of each kind.
-        left_out: fields that differ and are in no group.
-        others_left_out: added and removed APIs that are not among the others.
+        left_out: number of changed fields that are in no group.
+        others_left_out: number of added and removed APIs that are not in ``others``.
     """
 
     def __init__(self, most: int | None = None, named: int | None = None) -> None:
@@ -53,11 +53,11 @@ class ChangeGroups:
 
     @property
     def groups(self) -> list[SameChange]:
-        """Those of the most operations first."""
+        """The groups, those with the most operations first."""
         return sorted(self._groups.values(), key=lambda group: -group.total)
 
     def add(self, change: ImportChange) -> None:
-        """Take one more."""
+        """Add one change."""
         if change.action != "updated":
             listed = self.others[change.action]
             if self._most is None or len(listed) < self._most:
@@ -83,7 +83,7 @@ class ChangeGroups:
 
 
 def grouped(changes: Sequence[ImportChange]) -> ChangeGroups:
-    """All of these changes in groups."""
+    """Group all of these changes."""
     groups = ChangeGroups()
     for change in changes:
         groups.add(change)
@@ -91,7 +91,7 @@ def grouped(changes: Sequence[ImportChange]) -> ChangeGroups:
 
 
 def said(change: FieldChange) -> str:
-    """What happens to a field, in words."""
+    """Describe what happens to a field."""
     name = change.field
     if not name:
         return "changed"

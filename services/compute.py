@@ -1,20 +1,21 @@
 """Bounded thread offload for encoder and index work, shared fairly between tenants.
 
-onnxruntime and faiss release the GIL while they compute, so threads are enough. What an event loop needs is a bound:
-with an unbounded queue every request waits longer than its caller does, so work beyond the bound is refused at once.
+onnxruntime and faiss release the GIL while they compute, so threads are enough. The queue is bounded: with an
+unbounded queue, every request would wait longer than its caller does. Work beyond the bound is refused at once.
 
-Requests are what runs in parallel, so a library's own threads only get in their way: numpy's would spin after every
-small product, for half of the processor time of a search.
+Requests run in parallel, so the threads of a library only compete with them. numpy's threads would spin after every
+small product and use half of the processor time of a search.
 
-Whose turn it is depends on processor time: of the tenants with work, the one goes first that has used least; what one
-uses while it is alone is free. What a call uses after it has become long counts four times, so that short ones need
-not wait for it.
-Work that takes long calls :func:`checkpoint` now and then. There it ends when nobody waits for it any more or its
-budget is used up, and there it pauses while a tenant that has used less has work. It pauses also where a thread is free
-for that other tenant: two threads of Python code share one interpreter lock, so each would slow the other down.
+Scheduling depends on processor time. Of the tenants with work, the one that has used least goes first. Time that a
+tenant uses while no other has work is free. Once a call is long, its further time counts four times, so that short
+calls need not wait for it.
 
-While several tenants have work now and then, none has all threads at once: what has no checkpoints, such as a network's
-run over a long request, would keep the others waiting to its end.
+Long work calls :func:`checkpoint` regularly. At a checkpoint it ends if nobody waits for its result or its budget is
+used up, and it pauses while a tenant that has used less has work. It pauses even if a thread is free for that tenant:
+two threads of Python code share the GIL, so each would slow the other down.
+
+While several tenants are active, no tenant gets all threads at once. Work without checkpoints, such as a network's
+run over a long request, would otherwise block the others until it ends.
 """
 
 from __future__ import annotations
@@ -38,27 +39,27 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 for_tenant: contextvars.ContextVar[str] = contextvars.ContextVar("for_tenant", default="")
-"""For whom work is done that is offloaded from here on; unset: for the service itself."""
+"""The tenant that offloaded work is charged to; unset: the service itself."""
 
 _LAG_S: Final = 0.5
-"""How much less, or more, processor time a tenant may have on its account than another one with work."""
+"""Largest difference between the accounts of two tenants with work, in processor seconds."""
 _SLICE_S: Final = 0.05
-"""How much more processor time than another a tenant may have used without giving way to it."""
+"""How much more processor time than another a tenant may have used before it gives way to it."""
 _LONG_S: Final = 0.25
-"""Processor time from which on a call is a long one."""
+"""Processor time after which a call counts as long."""
 _LONG_WEIGHT: Final = 4.0
-"""How often its further processor time counts."""
+"""Factor by which the further processor time of a long call counts."""
 _CHARGE_EVERY_S: Final = 0.002
 _GRACE_S: Final = 0.05
-"""How long work that has paused waits for the other tenant's next call: a request makes several in a row."""
+"""How long paused work waits for the other tenant's next call: a request makes several calls in a row."""
 _RECENT_S: Final = 5.0
-"""So long after its last call a tenant finds a thread free, whatever others have to do."""
+"""How long after a tenant's last call a thread is kept free for it."""
 _MOST_TENANTS: Final = 1_000
 _working = threading.local()
 
 
 def checkpoint() -> None:
-    """A place where long work may pause or end. Does nothing outside of a :class:`ComputePool`.
+    """Let long work pause or end here. Does nothing outside of a :class:`ComputePool`.
 
     Raises:
         DeadlineExceeded: the work has used up its processor time.
@@ -75,10 +76,10 @@ class _Job:
 
     Attributes:
         used_s: processor seconds so far, up to ``mark``.
-        mark: the thread's processor time when that was last brought up to date.
-        state: whether it waits to begin, runs, has paused, or is over.
-        resumed: set when it may go on after a pause.
-        unwanted: why it is to end at its next checkpoint.
+        mark: the thread's processor time when ``used_s`` was last updated.
+        state: "waiting", "running", "paused" or "over".
+        resumed: set when it may continue after a pause.
+        unwanted: why it has to end at its next checkpoint; empty if it need not.
     """
 
     pool: ComputePool
@@ -93,29 +94,29 @@ class _Job:
 
 
 class _Accounts:
-    """Processor seconds of tenants, as far as they decide whose turn it is.
+    """Processor seconds of tenants, used for scheduling.
 
-    Only their differences count, and between tenants with work none is larger than ``_LAG_S``. So what a tenant used
-    while it was alone holds it up no longer than that once others come, and what it left unused holds up nobody.
+    Only differences count. Between tenants with work, no difference is larger than ``_LAG_S``. So what a tenant used
+    while it was alone delays it by at most ``_LAG_S``, and time that a tenant did not use does not delay others.
     """
 
     def __init__(self) -> None:
         self._used: dict[str, float] = {}
 
     def of(self, tenant: str) -> float:
-        """Its account; the lower it is, the sooner is its turn."""
+        """The tenant's account. The tenant with the lowest account goes first."""
         return self._used.get(tenant, 0.0)
 
     def add(self, tenant: str, seconds: float, busy: Iterable[str]) -> None:
-        """Charge a tenant, 0 where it comes with work; ``busy``: the tenants that have work."""
+        """Charge a tenant (0 seconds when it submits work). ``busy``: the tenants that have work."""
         used = self._used.pop(tenant, 0.0) + seconds
         lowest = min((self.of(other) for other in busy if other != tenant), default=used)
         self._used[tenant] = min(max(used, lowest - _LAG_S), lowest + _LAG_S)
         if len(self._used) > _MOST_TENANTS:
-            del self._used[next(iter(self._used))]  # of the one that was charged longest ago
+            del self._used[next(iter(self._used))]  # the one charged longest ago
 
     def gives_way(self, tenant: str, others: Iterable[str]) -> bool:
-        """Whether another one among these has used so much less that this one lets it go first."""
+        """Whether one of the others has used so much less that this tenant lets it go first."""
         least = min((self.of(other) for other in others if other != tenant), default=math.inf)
         return self.of(tenant) > least + _SLICE_S
 
@@ -123,16 +124,16 @@ class _Accounts:
 class ComputePool:
     """Runs blocking functions on a fixed number of threads at a time, with a bound on how many may wait.
 
-    From the first pool on, linear algebra that was loaded before it takes one thread for each call in this process.
+    Creating a pool limits the BLAS libraries loaded so far to one thread per call, in the whole process.
 
     Args:
         max_workers: calls that run at the same time, at least 1.
-        max_waiting: calls that may wait for their turn, at least 0; the next one is refused.
-        name: prefix of the thread names and word in the error message.
-        budget_s: processor seconds that one call may use, as far as it has checkpoints; None: any.
+        max_waiting: calls that may wait, at least 0; further ones are refused.
+        name: prefix of the thread names, also used in error messages.
+        budget_s: processor seconds that one call may use, enforced at its checkpoints; None: no limit.
 
     Raises:
-        ValueError: for a bound out of range.
+        ValueError: a bound is out of range.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class ComputePool:
         if max_workers < 1 or max_waiting < 0:
             raise ValueError(f"need max_workers >= 1 and max_waiting >= 0, got {max_workers} and {max_waiting}")
         threadpool_limits(1, user_api="blas")
-        # Calls that have paused keep their threads.
+        # Paused calls keep their threads.
         self._executor = ThreadPoolExecutor(max_workers + max_waiting, thread_name_prefix=name)
         self._name = name
         self._workers = max_workers
@@ -163,14 +164,14 @@ class ComputePool:
 
     @property
     def in_flight(self) -> int:
-        """Number of calls now running or waiting."""
+        """Number of calls running or waiting."""
         return self._in_flight
 
     @property
     def stuck_s(self) -> float:
-        """For how long no call has begun, ended or been at a checkpoint, while one must; 0 where none must.
+        """Seconds since a call last began, ended or reached a checkpoint; 0 if there is no call that has to.
 
-        However busy the pool is, this stays as short as what its calls do without a checkpoint.
+        However busy the pool is, this is at most the time that a call takes between two checkpoints.
         """
         must = bool(self._lines) or len(self._running) == self._workers
         return time.monotonic() - self._moved if must else 0.0
@@ -178,12 +179,12 @@ class ComputePool:
     async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn(*args, **kwargs)`` on a worker thread, in a copy of the caller's context, and return its result.
 
-        When the awaiting task is cancelled, a call that still waits is dropped; one that already runs ends at its next
-        checkpoint, or where it has none keeps its slot until its own end, and its result is thrown away.
+        When the awaiting task is cancelled, a call that still waits is dropped. A running call ends at its next
+        checkpoint. A running call without checkpoints keeps its slot until it ends, and its result is discarded.
 
         Raises:
             Overloaded: too many calls are waiting, or the pool is closed.
-            DeadlineExceeded: it used up its processor time.
+            DeadlineExceeded: the call used up its processor time.
             Exception: whatever ``fn`` raises.
         """
         context = contextvars.copy_context()
@@ -192,7 +193,7 @@ class ComputePool:
             result: T = await asyncio.wrap_future(job.future)
         except asyncio.CancelledError:
             self._give_up([job], "nobody waits for it any more")
-            # close() cancels waiting calls. Their callers were not cancelled themselves: tell them what happened.
+            # close() cancels waiting calls. Their callers were not cancelled themselves, so they get the reason.
             task = asyncio.current_task()
             if self._closed and task is not None and not task.cancelling():
                 raise self._closing() from None
@@ -200,7 +201,7 @@ class ComputePool:
         return result
 
     async def close(self) -> None:
-        """Refuse new calls, drop those that wait or have paused (their callers get ``Overloaded``), await the rest."""
+        """Refuse new calls, drop waiting and paused ones (their callers get ``Overloaded``), await the rest."""
         with self._lock:
             self._closed = True
             left = [job for line in self._lines.values() for job in line]
@@ -210,7 +211,12 @@ class ComputePool:
         await asyncio.to_thread(self._executor.shutdown, wait=True)
 
     def check(self, job: _Job) -> None:
-        """A running call is at a checkpoint. Raises what ends it; returns when it may go on."""
+        """Handle a running call at a checkpoint. Return when it may continue.
+
+        Raises:
+            DeadlineExceeded: the call used up its processor time.
+            Overloaded: the call has to end.
+        """
         self._moved = time.monotonic()
         unaccounted_s = time.thread_time() - job.mark
         if self._budget_s is not None and job.used_s + unaccounted_s > self._budget_s:
@@ -242,12 +248,12 @@ class ComputePool:
             self._accounts.add(job.tenant, 0.0, self._busy())
             self._lines.setdefault(job.tenant, deque()).append(job)
             self._dispatch()
-        # Outside the lock: for a finished future the callback runs here and now, and it takes the lock itself.
+        # Outside the lock: if the future is already done, the callback runs at once, and it takes the lock itself.
         job.future.add_done_callback(lambda _: self._release(job))
         return job
 
     def _dispatch(self) -> None:
-        """Let calls begin or go on that have their turn. The lock is held."""
+        """Start or resume the calls whose turn it is. The caller holds the lock."""
         while self._lines and len(self._running) < self._workers and not self._closed:
             tenant = min(self._lines, key=lambda one: (self._leaves_free(one), self._accounts.of(one)))
             job = self._lines[tenant][0]
@@ -260,7 +266,7 @@ class ComputePool:
             self._go(job)
 
     def _leaves_free(self, tenant: str) -> bool:
-        """Whether a tenant has all threads but the last one, which is left to those who came a short time ago."""
+        """Whether a tenant has all threads but one, and the last is kept for tenants with recent calls."""
         if self._workers == 1 or len(self._running) < self._workers - 1:
             return False
         alone = all(job.tenant == tenant for job in self._running)
@@ -271,11 +277,11 @@ class ComputePool:
         return [*self._lines, *(job.tenant for job in self._running)]
 
     def _lately(self) -> list[str]:
-        """The tenants whose last call is just over: the next one comes soon."""
+        """The tenants whose last call has just ended. Their next call is likely to follow soon."""
         return self._since(_GRACE_S)
 
     def _since(self, seconds: float) -> list[str]:
-        """The tenants whose last call has ended within this time."""
+        """The tenants whose last call ended within the last ``seconds``."""
         now = time.monotonic()
         self._ended = {tenant: at for tenant, at in self._ended.items() if now - at < _RECENT_S}
         return [tenant for tenant, at in self._ended.items() if now - at < seconds]
@@ -293,7 +299,7 @@ class ComputePool:
         job.state = "paused"
         job.resumed.clear()
         self._running.remove(job)
-        self._lines.setdefault(job.tenant, deque()).appendleft(job)  # before those that have not begun
+        self._lines.setdefault(job.tenant, deque()).appendleft(job)  # ahead of calls that have not begun
         self._dispatch()
 
     def _leave_line(self, job: _Job) -> None:
@@ -303,7 +309,7 @@ class ComputePool:
             del self._lines[job.tenant]
 
     def _charge(self, job: _Job) -> None:
-        """Bring a call's account up to date, on its own thread. What a tenant uses while it is alone is free."""
+        """Update a call's account, on its own thread. Time that a tenant uses while it is alone is free."""
         now = time.thread_time()
         weight = _LONG_WEIGHT if job.used_s > _LONG_S else 1.0
         alone = all(tenant == job.tenant for tenant in [*self._busy(), *self._since(_RECENT_S)])
@@ -312,7 +318,7 @@ class ComputePool:
         job.mark = now
 
     def _give_up(self, jobs: Iterable[_Job], why: str) -> None:
-        """End calls at their next checkpoint; those that have paused are at one."""
+        """Make calls end at their next checkpoint. Paused calls are at one, so they resume in order to end."""
         with self._lock:
             for job in jobs:
                 job.unwanted = why
@@ -327,7 +333,7 @@ class ComputePool:
         _working.job, job.mark = job, time.thread_time()
         try:
             result = job.work()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+        except BaseException as error:  # noqa: BLE001 - re-raised where the result is awaited
             self._account(job)
             job.future.set_exception(error)
         else:
@@ -340,7 +346,7 @@ class ComputePool:
             self._charge(job)
 
     def _release(self, job: _Job) -> None:
-        """A call is over, or was cancelled before it began."""
+        """Handle the end of a call, or its cancellation before it began."""
         with self._lock:
             self._moved = time.monotonic()
             self._in_flight -= 1
@@ -356,7 +362,7 @@ class ComputePool:
 
 
 def _without_stop_iteration(call: Callable[[], T]) -> T:
-    """Asyncio futures cannot carry a StopIteration: the awaiting task would hang for ever."""
+    """Convert StopIteration to RuntimeError. Asyncio futures cannot carry it: the awaiting task would hang forever."""
     try:
         return call()
     except StopIteration as error:

@@ -1,4 +1,4 @@
-"""The page under `/docs`: Swagger UI, of one version, whose every byte the browser checks before it runs it."""
+"""The page at `/docs`: Swagger UI in a pinned version. The browser checks the hash of each file before it uses it."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ _POLICY: Final = (
 
 
 def docs_page(title: str) -> HTMLResponse:
-    """The page for the document that `openapi.json` beside it is."""
+    """The page. It loads the OpenAPI document from `openapi.json`, relative to its own address."""
     page = f"""<!DOCTYPE html>
 <html lang="en">
 <head>

@@ -1,10 +1,10 @@
-"""Text in, vectors out: one seam, two implementations.
+"""Text encoders: one interface, two implementations.
 
-``OnnxEncoder`` serves: onnxruntime and tokenizers, no torch. ``SentenceTransformersEncoder`` is the optional door to
-any sentence-transformers model. Both import their libraries only when one is created.
+``OnnxEncoder`` is for serving: it needs onnxruntime and tokenizers, not torch. ``SentenceTransformersEncoder`` is
+optional and runs any sentence-transformers model. Both import their libraries only when one is created.
 
-Vectors are float32, L2-normalised, so that an inner product is a cosine similarity. An encoder's ``name`` changes
-whenever its vectors could: store it beside every vector and embed again when it differs.
+Vectors are float32 and L2-normalised, so an inner product is a cosine similarity. An encoder's ``name`` changes
+whenever its vectors could change: store it beside every vector and embed again when it differs.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Vectors = NDArray[np.float32]
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 RETRIEVER_MODEL = "nestor-retriever-v2"
-"""The same, trained to bring requests and APIs together (docs/training.md); for other texts the default is better."""
+"""The default model fine-tuned to match requests and APIs (docs/training.md). For other texts the default is better."""
 PLANNER_MODEL = "nestor-planner-v5"
 """The compact planner's network (docs/planning.md)."""
 MAX_TOKENS = 256
-"""What all-MiniLM-L6-v2 declares as its maximum sequence length; later tokens are cut off."""
+"""Maximum sequence length that all-MiniLM-L6-v2 declares. Longer texts are truncated."""
 MAX_CHARS = 8192
-"""Characters read of one text: far more than ``MAX_TOKENS`` tokens of prose, few enough to tokenise in milliseconds."""
+"""Maximum characters read of a text: far more than ``MAX_TOKENS`` tokens of prose, and tokenised in milliseconds."""
 
 _SHIPPED = Path(__file__).parent / "models"
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -44,12 +44,12 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class TokenEncoding:
-    """One text, token by token, for late interaction and for pooling parts of it.
+    """Token vectors of one text, for late interaction and for pooling parts of it.
 
     Attributes:
-        vectors: (t, d) contextual token vectors as the model gives them, not normalised; without the special tokens.
-        offsets: t pairs (start, end), half-open, in characters of the text given.
-        pooled: (d,) the same normalised vector that ``encode`` gives for this text.
+        vectors: (t, d) contextual token vectors, not normalised. Special tokens are left out unless requested.
+        offsets: t pairs (start, end), half-open, in characters of the input text.
+        pooled: (d,) the same normalised vector that ``encode`` returns for this text.
     """
 
     vectors: Vectors
@@ -58,7 +58,7 @@ class TokenEncoding:
 
 
 class Encoder(Protocol):
-    """Turns text into vectors. Safe to call from several threads; never fails on the content of a text."""
+    """Encodes text as vectors. Thread-safe. Accepts any text."""
 
     @property
     def name(self) -> str:
@@ -78,24 +78,25 @@ class Encoder(Protocol):
         ...
 
     def encode_tokens(self, text: str, *, special: bool = False) -> TokenEncoding:
-        """Encode one text token by token; with the tokens that mark its ends where ``special``."""
+        """Encode one text token by token; with ``special``, include the special tokens at its ends."""
         ...
 
 
 class EncoderError(RuntimeError):
-    """A model cannot be loaded; the message says what to do about it."""
+    """A model cannot be loaded. The message says what to do about it."""
 
 
 class OnnxEncoder:
     """Runs a sentence encoder exported to ONNX.
 
-    The directory holds ``tokenizer.json`` and ``model.onnx`` with inputs ``input_ids``, ``attention_mask`` and perhaps
-    ``token_type_ids`` (int64, (n, t)) and outputs ``token_embeddings`` (n, t, d) and ``sentence_embedding`` (n, d),
-    pooled and normalised: the names sentence-transformers uses. ``training.retriever.export_encoder`` writes one.
+    The directory holds ``tokenizer.json`` and ``model.onnx``. The model has the inputs ``input_ids``,
+    ``attention_mask`` and optionally ``token_type_ids`` (int64, (n, t)), and the outputs ``token_embeddings`` (n, t, d)
+    and ``sentence_embedding`` (n, d), pooled and normalised. These are the names that sentence-transformers uses.
+    ``training.retriever.export_encoder`` writes such a directory.
 
     Args:
-        directory: where the two files are.
-        threads: texts encoded at once in one call of ``encode``.
+        directory: folder of the two files.
+        threads: number of texts that one call of ``encode`` encodes in parallel.
 
     Raises:
         EncoderError: a file is missing or is not such a model.
@@ -131,7 +132,7 @@ class OnnxEncoder:
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Encode texts into (n, d), rows normalised."""
-        # One text a run: batches pad, are no faster on a CPU, and let neighbours change the last bits of a vector.
+        # One text per run. Batches are no faster on a CPU, and their padding can change the last bits of a vector.
         vectors = np.empty((len(texts), self._dimension), dtype=np.float32)
         workers = min(self._threads, len(texts))
 
@@ -188,11 +189,11 @@ class SentenceTransformersEncoder:
             ) from error
         try:
             self._model: Any = SentenceTransformer(name_or_path)
-        except (OSError, ValueError) as error:  # what transformers raises for a missing or foreign model
+        except (OSError, ValueError) as error:  # raised by transformers for a missing or unsupported model
             raise EncoderError(f"sentence-transformers cannot load {name_or_path!r}: {error}") from error
         self._dimension = int(self._model.get_embedding_dimension())
         self._name = f"{Path(name_or_path).name}@{_hash(*_torch_content(self._model))}"
-        # transformers sets truncation and padding on the shared tokenizer at each call: not safe in parallel.
+        # Not thread-safe without a lock: transformers sets truncation and padding on the shared tokenizer at each call.
         self._lock = threading.Lock()
 
     @property
@@ -238,19 +239,19 @@ class SentenceTransformersEncoder:
 
 
 def model_directory(name: str) -> Path:
-    """Where a model that ships with Nestor lies, by its name; any other name is a directory itself."""
+    """The directory of a model that ships with Nestor, by name. Any other name is taken as a directory."""
     return _SHIPPED / name if name in {path.name for path in _SHIPPED.iterdir()} else Path(name)
 
 
 def load_encoder(name_or_path: str = DEFAULT_MODEL, threads: int = 1) -> Encoder:
-    """Load the shipped model by name, an exported one by directory, or anything else with sentence-transformers.
+    """Load a shipped model by name, an exported one by directory, or any other with sentence-transformers.
 
-    A shipped model is loaded once in a process: all who ask for it with as many threads share it.
+    A shipped model is loaded once per process and number of threads, and then shared.
 
     Args:
         name_or_path: ``all-MiniLM-L6-v2`` or ``nestor-retriever-v2``; a directory with ``model.onnx`` and
-            ``tokenizer.json``; or what ``SentenceTransformer`` takes.
-        threads: texts that an ONNX model encodes at once in one call of ``encode``.
+            ``tokenizer.json``; or any argument of ``SentenceTransformer``.
+        threads: number of texts that an ONNX model encodes in parallel in one call of ``encode``.
 
     Raises:
         EncoderError: the model cannot be loaded.
@@ -269,7 +270,7 @@ def _shipped(name: str, threads: int) -> OnnxEncoder:
 
 
 def sanitised(text: str) -> str:
-    """Bound the length and replace lone surrogates, which tokenizers refuses; every other character keeps its place."""
+    """Truncate the text and replace lone surrogates, which tokenizers rejects. Character offsets do not change."""
     return _SURROGATES.sub("\ufffd", text[:MAX_CHARS])
 
 
@@ -283,12 +284,12 @@ def _hash(*parts: bytes) -> str:
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """A tokenizer that cuts off at ``MAX_TOKENS`` and does not pad. Raises EncoderError where the file holds none."""
+    """A tokenizer that truncates to ``MAX_TOKENS`` and does not pad. Raises EncoderError if the file is not one."""
     from tokenizers import Tokenizer
 
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises plain Exception, and nothing narrower, for a file it cannot read
+    except Exception as error:  # tokenizers raises a plain Exception for a file it cannot read
         raise EncoderError(f"{path} is not a tokenizer: {error}") from error
     tokenizer.no_padding()
     tokenizer.enable_truncation(MAX_TOKENS)
@@ -296,18 +297,18 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
 
 def load_session(path: Path) -> Any:
-    """An ONNX Runtime session that takes one thread a run. Raises EncoderError where the file holds no model."""
-    # Or it would send usage data to its makers and keep a device id on disk. It reads this before its first session.
+    """An ONNX Runtime session that uses one thread per run. Raises EncoderError if the file is not a model."""
+    # Without this, onnxruntime sends usage data and keeps a device id on disk. It is read before the first session.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
     options = onnxruntime.SessionOptions()
-    # One thread a run, several runs at once: onnxruntime's own threads spin, and lose most where cores are shared.
+    # One thread per run, several runs in parallel: onnxruntime's own threads spin, which is slow on shared cores.
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    # The memory arena stays on: with one text a run it levels off at about 30 MB a thread, plain malloc at 60 to 120.
-    # All sessions of a process share one: the planner runs two models, one after the other.
+    # The memory arena stays on: with one text per run it levels off at about 30 MB per thread, malloc at 60 to 120 MB.
+    # All sessions of a process share one arena: the planner runs two models, one after the other.
     _register_arena()
     options.add_session_config_entry("session.use_env_allocators", "1")
     try:
@@ -328,7 +329,7 @@ def _register_arena() -> None:
 
 
 def _torch_content(model: Any) -> list[bytes]:
-    """What decides the vectors of a sentence-transformers model: weights, modules and length limit."""
+    """What determines the vectors of a sentence-transformers model: weights, modules and length limit."""
     parts = [str(model).encode(), str(model.max_seq_length).encode()]
     for key, tensor in sorted(model.state_dict().items()):
         parts += [key.encode(), tensor.detach().float().cpu().contiguous().numpy().tobytes()]

@@ -23,10 +23,10 @@
     ├── ServiceUnavailable    503   a service this one needs is down (`service` says which)
     ├── NotReady              503   `/readyz` (`checks` says why)
     ├── DeadlineExceeded      504
-    └── InternalError         500   a bug: it is logged with the request id and seen by nobody else
+    └── InternalError         500   a bug: its details go to the log only, with the request id
 
-Each renders as ``application/problem+json`` (RFC 9457); a typed client rebuilds the same exception from ``type``, so
-both deployments, one process and many, raise identically.
+Each renders as ``application/problem+json`` (RFC 9457). A typed client rebuilds the same exception from ``type``, so
+callers see the same exceptions whether Nestor runs as one process or as several.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ TYPE_PREFIX = "urn:nestor:problem:"
 
 
 class ServiceError(Exception):
-    """The root. ``detail`` is for the caller to read; ``extensions`` are further members of the problem document."""
+    """Base class. ``detail`` is text for the caller; ``extensions`` are further members of the problem document."""
 
     slug: ClassVar[str] = "error"
     title: ClassVar[str] = "Error"
@@ -47,7 +47,7 @@ class ServiceError(Exception):
         self.detail = detail
         self.extensions = extensions
         self.headers: dict[str, str] = {}
-        """Further fields of the answer's head, where it is made in this process."""
+        """Further response headers. They are sent only if the error is raised in the process that answers."""
 
     @classmethod
     def type_uri(cls) -> str:
@@ -182,16 +182,16 @@ class InternalError(ServiceError):
 
 
 def all_errors(root: type[ServiceError] = ServiceError) -> Iterator[type[ServiceError]]:
-    """Every concrete error class, parents before children (for the docs page and for typed clients)."""
+    """All concrete error classes, parents before children (for the docs page and for typed clients)."""
     for cls in root.__subclasses__():
         yield cls
         yield from all_errors(cls)
 
 
 def from_problem(problem: dict[str, Any], status: int) -> ServiceError:
-    """Rebuild the exception a problem document was made from.
+    """Rebuild the exception that a problem document was made from.
 
-    A ``type`` this version does not know becomes the nearest class for the status, so a newer peer is still understood.
+    An unknown ``type``, for example from a newer version, becomes the first class with the same status.
     """
     known = {cls.type_uri(): cls for cls in all_errors()}
     cls = known.get(str(problem.get("type")))

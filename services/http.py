@@ -1,4 +1,4 @@
-"""The edges of a service: strict reading of requests, and problem documents for everything that goes wrong."""
+"""HTTP input and output of a service: strict parsing of requests, streamed responses, and problem documents."""
 
 import asyncio
 import json
@@ -41,16 +41,16 @@ _BACKSLASH: Final = ord("\\")
 _MAX_FIELD_CHARS = 200
 MAX_VALUES: Final = 1_000_000
 _LARGE: Final = 65_536
-"""Bytes from which on a body is parsed beside the event loop, and of the pieces that its values are counted in."""
+"""Bodies of more bytes than this are parsed in a thread. Also the size of the pieces in which values are counted."""
 _log = get_logger(__name__)
 
 
 def loads_strict(body: bytes, *, max_depth: int, max_values: int = MAX_VALUES) -> Any:
-    """Parse JSON as RFC 8259 means it. Integers keep all their digits.
+    """Parse JSON strictly as RFC 8259. Integers keep all their digits.
 
     Raises:
-        InvalidRequest: not UTF-8, not JSON, NaN, a number beyond the range of doubles, a lone surrogate, nested
-            deeper than ``max_depth``, or more than ``max_values`` values.
+        InvalidRequest: the body is not UTF-8 or not JSON; has NaN, a number beyond the range of doubles or a lone
+            surrogate; is nested deeper than ``max_depth``; or has more than ``max_values`` values.
     """
     has_long_number = survey(body, max_values)
     try:
@@ -69,16 +69,19 @@ def loads_strict(body: bytes, *, max_depth: int, max_values: int = MAX_VALUES) -
             for child in (node.values() if isinstance(node, dict) else node)
             if isinstance(child, (dict, list))
         ]
-    # orjson makes floats of integers beyond 64 bits; the standard library keeps their digits, and is slower.
+    # orjson turns integers beyond 64 bits into floats. The standard library keeps their digits but is slower.
     return json.loads(body) if has_long_number else value
 
 
 def survey(body: bytes, max_values: int) -> bool:
-    """Whether a number of the body is long. Raises InvalidRequest for too many values, before any is made.
+    """Whether the body has a long number. Counts the values before the body is parsed.
 
-    A value costs up to forty times its bytes once it is parsed. Each but the first comes after one of ``[{,`` outside
-    of strings. Pieces keep it short of memory, and let other threads in between. Of what is no JSON this may count
-    too little only behind the place where the parser stops.
+    A parsed value takes up to forty times its bytes. Every value but the first follows one of ``[{,`` outside of
+    strings. Working in pieces limits memory and lets other threads run in between. For invalid JSON the count may be
+    too low, but only after the position where the parser stops.
+
+    Raises:
+        InvalidRequest: there are more than ``max_values`` values.
     """
     values, start, inside, has_long_number, before = 1, 0, False, False, b""
     while start < len(body):
@@ -86,7 +89,7 @@ def survey(body: bytes, max_values: int) -> bool:
         while end < len(body) and _ends_in_escape(body, start, end):
             end += 1
         parts = body[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        plain = b'"'.join(parts[inside::2])  # the quote keeps apart what a string lies between
+        plain = b'"'.join(parts[inside::2])  # the quote separates what stands before and after a string
         values += plain.count(b",") + plain.count(b"[") + plain.count(b"{")
         if values > max_values:
             raise InvalidRequest(f"The body holds more than {max_values} values.")
@@ -98,7 +101,7 @@ def survey(body: bytes, max_values: int) -> bool:
 
 
 def _ends_in_escape(body: bytes, start: int, end: int) -> bool:
-    """Whether the piece ends behind an odd number of backslashes: what follows belongs to the last."""
+    """Whether the piece ends with an odd number of backslashes, so that the last one escapes the next character."""
     if body[end - 1] != _BACKSLASH:
         return False
     piece = body[start:end]
@@ -110,13 +113,13 @@ BODY_LIMIT = "x-body-limit-setting"
 
 
 class StrictRequest(Request):
-    """A request whose body is read within its route's limit, and whose JSON is parsed strictly."""
+    """A request whose body is limited to the route's maximum, and whose JSON is parsed strictly."""
 
     async def body(self) -> bytes:
         """The whole body.
 
         Raises:
-            PayloadTooLarge: it is longer than the route accepts; the rest is not read.
+            PayloadTooLarge: the body is longer than the route accepts. The rest is not read.
         """
         if not hasattr(self, "_body"):
             limit = self._limit()
@@ -151,10 +154,10 @@ def _too_large(limit: int) -> PayloadTooLarge:
 
 
 class StrictRoute(APIRoute):
-    """A route that reads its body through :class:`StrictRequest`, and only that of a request that it admits."""
+    """A route that admits a request first, and then reads its body through :class:`StrictRequest`."""
 
     async def admit(self, request: Request) -> None:
-        """Raise a :class:`~services.errors.ServiceError` unless this may be asked. Nothing of the body is read yet."""
+        """Raise a :class:`~services.errors.ServiceError` to refuse the request. Called before the body is read."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap FastAPI's handler."""
@@ -163,7 +166,7 @@ class StrictRoute(APIRoute):
         async def strict(request: Request) -> Response:
             await self.admit(request)
             own = StrictRequest(request.scope, request.receive)
-            # Read here, not by FastAPI: it would turn our errors into one that says nothing.
+            # Read here, because FastAPI would replace our errors by one without details.
             if await own.body() and "json" in own.headers.get("content-type", ""):
                 await own.json()
             return await handle(own)
@@ -172,7 +175,7 @@ class StrictRoute(APIRoute):
 
 
 class _EventResponse(StreamingResponse):
-    """Events as they happen. Their generator is closed when the stream ends, also when its reader leaves."""
+    """A stream of events. Closes their generator when the stream ends or the reader disconnects."""
 
     def __init__(self, events: AsyncGenerator[Any, None], status_code: int = 200) -> None:
         self._events = events
@@ -182,14 +185,14 @@ class _EventResponse(StreamingResponse):
         raise NotImplementedError
 
     async def stream_response(self, send: Send) -> None:
-        """Send the events. Raises what keeps the first one from coming, which can still be answered as a problem."""
+        """Send the events. An error before the first event is raised, since it can still become a problem document."""
         try:
             encoded = aiter(self.body_iterator)
             self.body_iterator = _again(await anext(encoded, b""), encoded)
             await self._stream(send)
         finally:
-            # Waiting to send, the generator is not where a cancellation strikes; left alone, it would live on until
-            # the garbage collector finds it, and the run or import inside it too.
+            # A cancellation while sending does not reach the generator. Unless it is closed here, the generator and
+            # the run or import inside it would stay alive until garbage collection.
             with CancelScope(shield=True):
                 await self._events.aclose()
 
@@ -197,7 +200,7 @@ class _EventResponse(StreamingResponse):
         try:
             await super().stream_response(send)
         except ServiceError as error:
-            # The last chunk is missing, by which the reader knows that this was not all.
+            # The final chunk is not sent, so the reader can tell that the stream is incomplete.
             _log.warning("stream cut off", why=error.detail)
 
 
@@ -208,9 +211,9 @@ async def _again(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
 
 
 class NdjsonResponse(_EventResponse):
-    """One JSON event per line; for None an empty line, which keeps the connection open.
+    """One JSON event per line. None sends an empty line, which keeps the connection open.
 
-    The lines are ASCII: some readers take U+2028 and U+0085, which an API's output may hold, for line ends too.
+    The lines are ASCII. An API's output may contain U+2028 and U+0085, which some readers take for line ends.
     """
 
     media_type = "application/x-ndjson"
@@ -230,14 +233,14 @@ class NdjsonResponse(_EventResponse):
 
 
 class SseResponse(_EventResponse):
-    """Server-sent events (WHATWG HTML, section 9.2) of a run; for None a comment, which keeps the connection open."""
+    """Server-sent events (WHATWG HTML, section 9.2) of a run. None sends a comment, which keeps the connection open."""
 
     media_type = "text/event-stream"
     _RETRY_MS = 1_000
 
     def __init__(self, events: AsyncGenerator[RunEvent | None, None], status_code: int = 200) -> None:
         super().__init__(events, status_code)
-        # A proxy that collects what it passes on would hold events back.
+        # A proxy that buffers responses would delay events.
         self.headers.update({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
     async def _encoded(self) -> AsyncIterator[bytes]:
@@ -252,7 +255,7 @@ class SseResponse(_EventResponse):
 
 
 def problem_document(error: ServiceError) -> dict[str, Any]:
-    """The members of RFC 9457, then the error's own."""
+    """The members that RFC 9457 defines, then the error's extensions."""
     document: dict[str, Any] = {
         "type": error.type_uri(),
         "title": error.title,
@@ -277,7 +280,7 @@ def problem_response(error: ServiceError) -> Response:
 
 
 def validation_problem(error: RequestValidationError) -> ServiceError:
-    """Name each bad field and why, without echoing what was sent (it may be huge, secret or not even JSON)."""
+    """Name each invalid field and the reason, without echoing its value (it may be huge, secret or not even JSON)."""
     errors = [
         {"field": _field(item["loc"]), "message": item["msg"], "kind": item["type"]} for item in error.errors()[:50]
     ]
@@ -299,7 +302,7 @@ def http_problem(error: HTTPException) -> ServiceError:
 
 
 def _allowed_methods(app: FastAPI, request: Request) -> list[str]:
-    """The methods this path does have (RFC 9110 wants them named in a 405)."""
+    """The methods that this path supports (RFC 9110 requires them in a 405)."""
 
     def allowed(method: str) -> bool:
         scope = {**request.scope, "method": method}
@@ -309,7 +312,7 @@ def _allowed_methods(app: FastAPI, request: Request) -> list[str]:
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Make every error of this app a problem document."""
+    """Render every error of this app as a problem document."""
 
     async def on_service_error(_request: Request, error: Exception) -> Response:
         assert isinstance(error, ServiceError)
@@ -332,10 +335,10 @@ def install_error_handlers(app: FastAPI) -> None:
 
 
 def bearer_token(headers: Headers) -> bytes:
-    """The token of the `Authorization` header (RFC 6750, section 2.1); empty where there is none, or no bearer's.
+    """The bearer token of the `Authorization` header (RFC 6750, section 2.1); empty if there is none.
 
     Raises:
-        InvalidRequest: two such headers: which one counts would depend on who reads them.
+        InvalidRequest: there are two such headers, and different readers would use different ones.
     """
     given = headers.getlist("authorization")
     if len(given) > 1:

@@ -1,12 +1,13 @@
-"""What a process holds on to."""
+"""Memory of the process."""
 
 import ctypes
 
 
 def give_back() -> None:
-    """Return memory that is free to the system, after work that has needed much of it for a moment.
+    """Return free memory to the operating system. Call it after work that needed much memory for a short time.
 
-    glibc keeps what its threads have freed, hundreds of megabytes after a large import. Elsewhere this does nothing.
+    glibc keeps memory that its threads have freed, hundreds of megabytes after a large import. On systems without
+    glibc this does nothing.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

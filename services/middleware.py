@@ -1,4 +1,4 @@
-"""What every request passes before any route: the names it may be asked under, and its id, metrics and log line."""
+"""Middleware for every request: checks of host and origin, request id, metrics and access log."""
 
 import ipaddress
 import re
@@ -20,15 +20,15 @@ from services.tracing import answered, request_span
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,60}\]|[A-Za-z0-9_.-]{1,253}?)\.?(?::[0-9]{1,5})?")
 _POLLED: Final = frozenset({"/healthz", "/readyz", "/metrics", "/status"})
-"""Routes that are asked again and again by whoever watches a service: the retriever's `/status` by the gateway."""
+"""Routes that monitoring polls. The gateway polls the retriever's `/status`."""
 _log = get_logger(__name__)
 
 
 class NamesMiddleware:
-    """Takes requests under the service's own names only, and from its own pages or from programs, not from others'.
+    """Accepts requests for the service's own host names only, and from its own pages or from programs only.
 
-    Without it a page anywhere could ask for whoever looks at it: by a name of its own that it has point to this
-    address (DNS rebinding), or by sending what needs no permission beforehand (cross-site request forgery).
+    Without it, any web page could send requests in the name of its visitor: through a host name that points to this
+    address (DNS rebinding), or with requests that need no CORS preflight (cross-site request forgery).
     """
 
     def __init__(self, app: ASGIApp, *, allowed: Sequence[str]) -> None:
@@ -49,7 +49,7 @@ class NamesMiddleware:
         headers = Headers(scope=scope)
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if not hosts and scope["http_version"] == "1.0":
-            hosts = ["localhost"]  # no browser speaks it
+            hosts = ["localhost"]  # browsers do not use HTTP/1.0
         match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
         if match is None:
             raise InvalidRequest("There must be one Host header, with a name and perhaps a port.")
@@ -67,7 +67,7 @@ class NamesMiddleware:
 
 
 def _is_own(name: str) -> bool:
-    """Whether nobody's name service can say where this leads: an address, or a name without a dot."""
+    """Whether public DNS cannot control where this host leads: it is an IP address, or a name without a dot."""
     if "." not in name:
         return True
     try:
@@ -78,10 +78,10 @@ def _is_own(name: str) -> bool:
 
 
 class RequestScopeMiddleware:
-    """Outermost: request id, metrics, span, access log, and the last resort for bugs.
+    """The outermost middleware: request id, metrics, span, access log, and handling of unexpected exceptions.
 
-    A bug is logged with its traceback and answered as ``internal-error``. Nothing is re-raised: the server above would
-    only log it a second time, and an in-process caller must see what a remote one sees.
+    An unexpected exception is logged with its traceback and answered as ``internal-error``. Nothing is re-raised: the
+    server would log it a second time, and an in-process caller must see what a remote one sees.
     """
 
     def __init__(self, app: ASGIApp, *, service: str, metrics: HttpMetrics) -> None:
@@ -122,7 +122,7 @@ class RequestScopeMiddleware:
             await self.app(scope, receive, send)
         except ClientDisconnect:
             _log.info("the caller hung up before it had asked", service=self.service, path=scope["path"])
-        except Exception as error:  # noqa: BLE001 - the last resort, see the class docstring
+        except Exception as error:  # noqa: BLE001 - handles all unexpected exceptions, see the class docstring
             _log.error("bug", service=self.service, path=scope["path"], exc_info=error)
             if not status():
                 await problem_response(InternalError("The request id is in `instance`."))(scope, receive, send)
@@ -142,7 +142,7 @@ class RequestScopeMiddleware:
 
 
 def _method_and_route(scope: Scope) -> tuple[str, str]:
-    """What was asked, in words of ours: an outsider chooses paths and methods."""
+    """Method and route template. Raw methods and paths are not used, because callers choose them."""
     method = scope["method"] if scope["method"] in KNOWN_METHODS else "OTHER"
     return method, getattr(scope.get("route"), "path", "unmatched")
 

@@ -1,15 +1,15 @@
-r"""What a regular expression that somebody else wrote may cost to compile, bounded from its text alone.
+r"""An upper bound on the time to compile an untrusted regular expression, computed from its text.
 
-A limit on the size of the compiled form bounds most of the time, but not that of reading the text: the validator puts
-in what ``\s`` and its like mean one after the other, which takes time in proportion to the square of their number.
+A limit on the size of the compiled form bounds most of the time, but not the time to parse the text: the validator
+expands ``\s`` and similar classes one after the other, which takes quadratic time in their number.
 """
 
 from typing import Final
 
 REGEX_BYTES: Final = 100_000
-"""The limit on the size of the compiled form for which :func:`compile_steps` is a bound."""
+"""The size limit of the compiled form that :func:`compile_steps` assumes."""
 
 
 def compile_steps(pattern: str) -> int:
-    """How many microseconds it takes to compile at most, measured and rounded up."""
+    """Upper bound on the compile time in microseconds, measured and rounded up."""
     return 1_000 + len(pattern) + 4 * pattern.count("\\") ** 2

@@ -1,7 +1,7 @@
-"""The registry of finetuned language models: which adapter plans, on which base, with which prompt.
+"""The registry of finetuned language models: which adapter plans, on which base model, with which prompt.
 
-A folder with ``registry.json`` and the adapters' folders beside it. Training writes it (an adapter is promoted only
-where it is better than the one before), servers read it.
+It is a folder with ``registry.json`` and one folder per adapter. Training writes it and promotes an adapter only if it
+is better than the previous one. Servers read it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class RegistryError(ValueError):
-    """The registry cannot be read, or an adapter does not fit; the message says which and why."""
+    """The registry cannot be read, or an adapter does not match. The message says which and why."""
 
 
 class Entry(BaseModel):
     """An adapter.
 
     Attributes:
-        name: of its folder, beside ``registry.json``.
-        base: name of the model it was trained on.
-        base_sha256: of that model's file, or of its weights' files together.
-        prompt_version: of the prompt it was taught with; it is of no use with another.
-        data_sha256: of the conversations it learnt.
-        figures: what it was measured to do before it was promoted: metrics in percent by folder of requests.
+        name: name of its folder, beside ``registry.json``.
+        base: name of the base model it was trained on.
+        base_sha256: hash of the base model's file, or of all its weight files together.
+        prompt_version: version of the prompt it was trained with; it does not work with another.
+        data_sha256: hash of the conversations it was trained on.
+        figures: metrics measured before promotion, in percent, by folder of requests.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,7 +45,7 @@ class Entry(BaseModel):
 
 
 class Registry(BaseModel):
-    """The content of ``registry.json``: all adapters by name, and the one that plans."""
+    """The content of ``registry.json``: all adapters by name, and the name of the promoted one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -53,15 +53,15 @@ class Registry(BaseModel):
     adapters: dict[Name, Entry] = {}
 
     def current(self) -> Entry | None:
-        """The one that plans; None where none was promoted yet."""
+        """The promoted adapter; None if none is promoted."""
         return self.adapters.get(self.promoted) if self.promoted is not None else None
 
 
 def read_registry(folder: Path) -> Registry:
-    """The registry of a folder; an empty one where there is none.
+    """The registry of a folder; an empty one if the folder has none.
 
     Raises:
-        RegistryError: it cannot be read, or names what it does not hold.
+        RegistryError: it cannot be read, or it promotes an adapter that it does not contain.
     """
     file = folder / REGISTRY
     try:
@@ -81,10 +81,10 @@ def read_registry(folder: Path) -> Registry:
 
 
 def promoted(folder: Path, prompt_version: str) -> tuple[Path, Entry] | None:
-    """The folder and the entry of the adapter that plans; None where none was promoted yet.
+    """The folder and the entry of the promoted adapter; None if none is promoted.
 
     Raises:
-        RegistryError: the registry cannot be read, the folder is not there, or the adapter was taught with another
+        RegistryError: the registry cannot be read, the folder is missing, or the adapter was trained with another
             version of the prompt.
     """
     entry = read_registry(folder).current()
@@ -101,10 +101,10 @@ def promoted(folder: Path, prompt_version: str) -> tuple[Path, Entry] | None:
 
 
 def enter(folder: Path, entry: Entry, *, promote: bool) -> None:
-    """Enter an adapter, in place of one of the same name; promoted, it plans from the next start of a server.
+    """Add an adapter, or replace the one of the same name. Servers use a promoted adapter from their next start.
 
     Raises:
-        RegistryError: the registry that is there cannot be read.
+        RegistryError: the existing registry cannot be read.
     """
     before = read_registry(folder)
     adapters = dict(before.adapters) | {entry.name: entry}

@@ -1,6 +1,6 @@
-"""Bounds how much of what calls answered is written into requests and plans, or compared.
+"""A size limit on the responses of earlier calls that are copied into requests and plans, or compared.
 
-In memory a value is there once, however often it is referred to. In a request it stands as often as that.
+In memory a value exists once, however often it is referenced. In a request it is written once per reference.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from pydantic_core import to_json
 
 T = TypeVar("T")
 _SMALL: Final = 8
-"""What a number, a truth or null counts."""
+"""Bytes counted for a number, a boolean or null."""
 
 
 class NoRoomLeft(Exception):
-    """More is referred to than there is room for. The message says how much there is."""
+    """The referenced values exceed the limit. The message states the limit."""
 
 
 @dataclass(slots=True)
 class Room:
-    """Room for so many bytes of JSON.
+    """A budget of JSON bytes.
 
     Attributes:
-        limit: of all that is taken.
-        taken: bytes so far, each value as often as it was taken.
-        known: what was worked out of values, by their identity and by what it is; share it between rooms of one run.
+        limit: maximum number of bytes.
+        taken: bytes so far; a value counts each time it is taken.
+        known: cache of results computed from values, by the value's identity and the kind of result. Share it between
+            the rooms of one run.
     """
 
     limit: int
@@ -36,7 +37,7 @@ class Room:
     known: dict[tuple[int, Hashable], tuple[JsonValue, Any]] = field(default_factory=dict)
 
     def take(self, value: JsonValue) -> None:
-        """Take a value once more. Raises NoRoomLeft."""
+        """Count a value once more. Raises NoRoomLeft."""
         if isinstance(value, str):
             self.taken += len(value)
         elif isinstance(value, dict | list):
@@ -47,9 +48,9 @@ class Room:
             raise NoRoomLeft(f"more than {self.limit} bytes of earlier answers")
 
     def once(self, value: JsonValue, what: Hashable, work: Callable[[], T]) -> T:
-        """What is worked out of a value, which nobody changes, by the work of the first time."""
+        """The result of ``work`` for a value, computed once and then cached. The value must not change."""
         key = (id(value), what)
         if key not in self.known:
-            self.known[key] = (value, work())  # with the value, so that its identity stays its own
+            self.known[key] = (value, work())  # keeps a reference to the value, so that its id is not reused
         found: T = self.known[key][1]
         return found

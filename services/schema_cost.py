@@ -1,9 +1,9 @@
-"""How long checking a value against a schema can take, bounded from the schema alone.
+"""An upper bound on the time to validate a value against a schema, computed from the schema alone.
 
-A validator applies to one value all schemas that refer, combine or branch to each other in place, and hands its members
-on to the schemas of members. Where each is handed on once, the time is linear in the size of the value. Where one is
-handed on several times (two branches that both describe a member), the ways multiply from level to level: harmless in a
-schema with an end, exponential in one that refers to itself.
+A validator applies several schemas to one value: the schema and those that it refers to, combines or branches to in
+place. It then validates the value's members against the schemas of members. If each member is validated once, the time
+is linear in the size of the value. If a member is validated several times (two branches that both describe it), the
+factors multiply at each level. This is harmless in a schema of finite depth, and exponential in a recursive one.
 """
 
 from collections import Counter
@@ -28,19 +28,19 @@ _CHEAP: Final = 4
 
 
 class Unbounded(Exception):
-    """Checking takes exponential time, or nobody can say how long, or it takes long to say."""
+    """Validation takes exponential time, or its time cannot be bounded, or computing the bound takes too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What checking values takes, and making a validator.
+    """The cost of building a validator and validating values.
 
     Attributes:
-        steps: how many schemas are applied to each value at most.
-        patterns: how many patterns are applied to each text at most.
-        definitions: the names of the definitions that are applied.
-        schemas: how many schemas there are in all.
-        expressions: the patterns that there are in all; a validator compiles each once.
+        steps: maximum number of schemas applied to each value.
+        patterns: maximum number of patterns applied to each string.
+        definitions: names of the definitions in use.
+        schemas: total number of schemas.
+        expressions: all distinct patterns; a validator compiles each once.
     """
 
     steps: int
@@ -52,13 +52,13 @@ class Cost:
 
 @dataclass(slots=True)
 class _Place:
-    """A schema that values arrive at, with all that applies in place.
+    """A schema that is applied to a value, together with all schemas it applies in place.
 
     Attributes:
-        steps: how many schemas that is; long lists of members count too.
-        patterns: how many regular expressions are among them.
-        ways: how often one member of a value is handed on.
-        children: the schemas it is handed on to.
+        steps: number of these schemas; long lists of members add to it.
+        patterns: number of regular expressions among them.
+        ways: how often one member of the value is validated at most.
+        children: the schemas that members are validated against.
     """
 
     steps: int = 0
@@ -68,7 +68,7 @@ class _Place:
 
 
 def cost_of(schema: JsonSchema, definitions: Mapping[str, JsonSchema]) -> Cost:
-    """The cost of checking values against a schema. Raises Unbounded."""
+    """The cost of validating values against a schema. Raises Unbounded."""
     places: dict[int, _Place] = {}
     waiting, names, expressions, seen = [schema], set[str](), set[str](), 0
     while waiting:
@@ -90,15 +90,15 @@ def cost_of(schema: JsonSchema, definitions: Mapping[str, JsonSchema]) -> Cost:
 
 
 def _expressions(part: JsonSchema) -> list[str]:
-    """The patterns of one schema, those in it not included."""
+    """The patterns of one schema, without those of its subschemas."""
     pattern = part.get("pattern")
     return [*_members(part.get("patternProperties")), *([pattern] if isinstance(pattern, str) else [])]
 
 
 def _in_place(schema: JsonSchema, definitions: Mapping[str, JsonSchema], names: set[str]) -> Iterator[JsonSchema]:
-    """The schema and all that applies to the same value; without end where references go round in a circle.
+    """The schema and all others that apply to the same value. Endless if references form a cycle.
 
-    The names of definitions that it comes by are added to ``names``.
+    Adds the names of the definitions on the way to ``names``.
     """
     waiting: list[JsonValue] = [schema]
     while waiting:
@@ -121,7 +121,7 @@ def _in_place(schema: JsonSchema, definitions: Mapping[str, JsonSchema], names: 
 
 
 def _name(reference: JsonValue) -> str:
-    """The name of the definition that is referred to; nothing where it is none."""
+    """The name of the referenced definition; empty if the reference is not one to a definition."""
     if not isinstance(reference, str) or not reference.startswith(_REFERENCE):
         return ""
     return reference.removeprefix(_REFERENCE).replace("~1", "/").replace("~0", "~")
@@ -148,10 +148,10 @@ def _place(parts: list[JsonSchema]) -> _Place:
 
 
 def _ways(places: Mapping[int, _Place]) -> int:
-    """In how many ways a value can be reached at most: the product of the ways along a path, the largest of them.
+    """The maximum number of ways to reach a value: the largest product of ``ways`` along a path.
 
     Raises:
-        Unbounded: the product grows round a circle.
+        Unbounded: the product grows along a cycle.
     """
     total = dict.fromkeys(places, 1)
     for _ in range(_MAX_ROUNDS):
@@ -168,10 +168,10 @@ def _ways(places: Mapping[int, _Place]) -> int:
 
 
 def _listed(value: JsonValue) -> list[JsonValue]:
-    """The elements of a list; none where it is none."""
+    """The elements of a list; empty if the value is not a list."""
     return value if isinstance(value, list) else []
 
 
 def _members(value: JsonValue) -> dict[str, JsonValue]:
-    """The members of an object; none where it is none."""
+    """The members of an object; empty if the value is not an object."""
     return value if isinstance(value, dict) else {}

@@ -1,7 +1,7 @@
-"""The server under every service: uvicorn, with bounds on what a connection takes before anybody has authorised it.
+"""The server of every service: uvicorn, with limits on what a connection may use before it is authorised.
 
-uvicorn bounds none of these: bytes of a header, time to send a request or to take its answer, connections, requests
-that are sent ahead. All of it lives in the protocol, below ASGI, where an application cannot see it yet.
+uvicorn does not limit header bytes, the time to send a request or to read its response, connections, or pipelined
+requests. These limits belong in the protocol, below ASGI, where the application does not see the request yet.
 """
 
 import asyncio
@@ -20,24 +20,24 @@ from services.settings import ServiceSettings
 from services.telemetry import new_request_id, request_id
 
 _BODY_BYTES_PER_S: Final = 10_000
-"""A body may take ``read_timeout_s`` and as long as it takes at this rate."""
+"""A body may take ``read_timeout_s`` plus the time it takes at this rate."""
 _WRITE_TIMEOUT_S: Final = 60.0
-"""How long a reader may take nothing of an answer that is waiting for it."""
+"""How long a client may read nothing of a response that waits for it."""
 _LINGER_S: Final = 2.0
-"""How long what still comes is thrown away after a refusal: closed at once, TCP would discard the refusal itself."""
+"""How long input is discarded after a refusal. Closing at once would make TCP discard the refusal itself."""
 _DRAIN_S: Final = 5.0
-"""How long the rest of a body is read that was answered before it had come."""
+"""How long the rest of a body is read if the response was sent before the whole body arrived."""
 _BITE_S: Final = 0.01
-"""Rest between two reads of what is thrown away."""
+"""Pause between two reads of discarded input."""
 _SENT_AHEAD: Final = 16
-"""Requests on one connection that wait for the one before them."""
+"""Maximum number of pipelined requests that wait on one connection."""
 _MOST_FILES: Final = 65_536
 _BODY_HEADERS: Final = (b"content-length", b"transfer-encoding")
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one server takes; :class:`~services.settings.ServiceSettings` says what each means."""
+    """The limits of one server. :class:`~services.settings.ServiceSettings` describes each."""
 
     header_bytes: int
     read_timeout_s: float
@@ -47,7 +47,7 @@ class Bounds:
 
     @classmethod
     def of(cls, settings: ServiceSettings) -> Self:
-        """The bounds that the settings ask for, within the files that this process may open."""
+        """The limits in the settings, capped by the number of files that this process may open."""
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         connections = settings.max_connections if files < 0 else min(settings.max_connections, max(files // 2, 1))
         return cls(
@@ -60,7 +60,7 @@ class Bounds:
 
 
 def raise_file_limit() -> None:
-    """Let this process open as many files as it may: many systems begin at 1,024, which connections use up."""
+    """Raise the soft limit of open files. Many systems start at 1,024, which connections can use up."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_FILES if hard < 0 else min(hard, _MOST_FILES)
     if 0 <= soft < wanted:
@@ -68,7 +68,7 @@ def raise_file_limit() -> None:
 
 
 def address_key(host: str) -> str:
-    """What counts as one address: an IPv4 address, or the network of an IPv6 address (a host has 2**64 of those)."""
+    """The key that connections are counted by: an IPv4 address, or an IPv6 /64 network (a host has 2**64 of those)."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -92,9 +92,9 @@ class BoundedConfig(uvicorn.Config):
             http=BoundedProtocol,
             ws="none",
             log_level="warning",
-            access_log=False,  # the chassis writes one line per request, with the request id
+            access_log=False,  # RequestScopeMiddleware writes one line per request, with the request id
             server_header=False,
-            # uvicorn would believe anybody on this machine who says whom he speaks for.
+            # uvicorn's default trusts X-Forwarded-For from any process on this machine.
             proxy_headers=bool(self.bounds.trusted_proxies),
             forwarded_allow_ips=list(self.bounds.trusted_proxies),
             **options,
@@ -102,7 +102,7 @@ class BoundedConfig(uvicorn.Config):
 
 
 class Crowd:
-    """The connections of one server. Who waits makes room for who comes; who is being served is never cut off."""
+    """The connections of one server. A new one may replace a waiting one, but never one that is being served."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -113,7 +113,13 @@ class Crowd:
         return len(self._all)
 
     def enter(self, who: "BoundedProtocol", address: str) -> bool:
-        """Whether there is room for one more, if need be by cutting off the oldest that still owes us a request."""
+        """Add a connection if there is room.
+
+        To make room, it closes the oldest connection that has not sent a complete request, or else the oldest idle one.
+
+        Returns:
+            Whether it was added.
+        """
         same = self._by_address.get(address, {})
         full = len(same) >= self._bounds.connections_per_address and address not in self._bounds.trusted_proxies
         if full and not self._make_room(same):
@@ -125,7 +131,7 @@ class Crowd:
         return True
 
     def leave(self, who: "BoundedProtocol", address: str) -> None:
-        """It is gone. May be said twice."""
+        """Remove a connection. Idempotent."""
         self._all.pop(who, None)
         same = self._by_address.get(address, {})
         same.pop(who, None)
@@ -145,7 +151,7 @@ class Crowd:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with bounds. What breaks one is told so, as a problem document, where that can still be."""
+    """uvicorn's protocol, with limits. A client that exceeds one gets a problem document if a response can be sent."""
 
     config: BoundedConfig
 
@@ -154,7 +160,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._bounds = self.config.bounds
         self._expects: Literal["head", "body"] | None = "head"
         self._head_bytes = 0
-        self._unread_bytes = 0  # since the parser last made anything of them
+        self._unread_bytes = 0  # since the parser last made progress
         self._progress = False
         self._body_bytes = 0
         self._began = 0.0
@@ -168,16 +174,16 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def is_half_open(self) -> bool:
-        """It owes us a request, or the rest of one, and has had no part of an answer to it."""
+        """The client has not sent a complete request, and no response to it has begun."""
         return self._over or (self._expects is not None and not self._is_idle_between() and not self._is_answering())
 
     @property
     def is_idle(self) -> bool:
-        """It has had its answers and asked nothing since."""
+        """All responses are sent and no new request has begun."""
         return self._is_idle_between()
 
     def cut_off(self) -> None:
-        """Close it at once, whatever it waits for."""
+        """Close the connection at once."""
         self._over = True
         self.config.crowd.leave(self, self._address)
         self.transport.abort()
@@ -185,7 +191,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # ---- the transport's side
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A new connection; refused where there are too many that are being served."""
+        """Accept a new connection, or refuse it if too many are being served."""
         super().connection_made(transport)
         self._address = address_key(self.client[0]) if self.client else ""
         if not self.config.crowd.enter(self, self._address):
@@ -197,7 +203,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._await("head")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """Forget the connection."""
         self._over = True
         self.config.crowd.leave(self, self._address)
         for timer in (self._read_timer, self._write_timer, self._end_timer):
@@ -207,7 +213,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, and count what the parser makes nothing of."""
+        """Parse the data, and count the bytes with which the parser makes no progress."""
         if self._over:
             self._slow_down()
             return
@@ -221,16 +227,16 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._unread_bytes > self._bounds.header_bytes:
             self._refuse(_headers_too_large(self._bounds.header_bytes))
         elif self._expects is None and not self._is_answering():
-            self._await("head")  # bytes between two requests, which are none: they do not stop the clock
+            self._await("head")  # bytes between requests that start none: the timeout still runs
 
     def pause_writing(self) -> None:
-        """The reader takes less than we send: it has so long."""
+        """The client reads more slowly than we send. Start its timeout."""
         super().pause_writing()
         if self._write_timer is None:
             self._write_timer = self.loop.call_later(_WRITE_TIMEOUT_S, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The reader has caught up."""
+        """The client has caught up. Stop its timeout."""
         super().resume_writing()
         if self._write_timer is not None:
             self._write_timer.cancel()
@@ -255,7 +261,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The request can begin to be served."""
+        """The headers are complete, so the request can be served."""
         if len(self.pipeline) >= _SENT_AHEAD:
             self._refusal = InvalidRequest(f"More than {_SENT_AHEAD} requests were sent ahead.")
             raise ValueError("too many requests at once")
@@ -263,7 +269,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._await("body")
         super().on_headers_complete()
         if not self.cycle.keep_alive and any(name in _BODY_HEADERS for name, _ in self.headers):
-            # uvicorn would close with the answer, and TCP throw the answer away if a part of the body is unread.
+            # uvicorn would close after the response. With part of the body unread, TCP would discard the response.
             self.cycle.keep_alive, self._closes = True, True
 
     def on_body(self, body: bytes) -> None:
@@ -273,19 +279,19 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is here."""
+        """The request is complete."""
         self._progress = True
         self._await(None)
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what the parser stumbled over."""
+        """Answer a request that the parser rejected."""
         self._refuse(self._refusal or InvalidRequest(msg))
 
     # ---- the application's side
 
     def on_response_complete(self) -> None:
-        """The answer is out. What is left of its request is thrown away for a while, so that the answer can be read."""
+        """The response is sent. Discard the rest of its request for a while, so that the client can read it."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._end_within(_WRITE_TIMEOUT_S)
@@ -298,7 +304,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._end_within(_WRITE_TIMEOUT_S)
 
     def timeout_keep_alive_handler(self) -> None:
-        """No further request came."""
+        """No further request arrived in time."""
         super().timeout_keep_alive_handler()
         self._end_within(_WRITE_TIMEOUT_S)
 
@@ -319,7 +325,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _await(self, what: Literal["head", "body"] | None) -> None:
         if what == "head" and self._expects == "head" and self._read_timer is not None:
-            return  # a request that trickles in gets no more time for it
+            return  # a request that arrives slowly gets no extra time
         self._expects = what
         self._began, self._body_bytes = self.loop.time(), 0
         if self._read_timer is not None:
@@ -333,7 +339,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._read_timer = self.loop.call_later(self._bounds.read_timeout_s, self._check_reading)
 
     def _check_reading(self) -> None:
-        """The time for a request is up, unless we kept it waiting ourselves or it came fast enough."""
+        """Refuse the request if its time is up, unless we paused reading or the body arrives fast enough."""
         self._read_timer = None
         if self._over or self.transport.is_closing():
             return
@@ -347,7 +353,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(RequestTimeout(f"The request did not come within {self._bounds.read_timeout_s:g} s."))
 
     def _refuse(self, error: ServiceError) -> None:
-        """Say why, where no other answer would be taken for it, and end the connection."""
+        """Send the error, unless it could be mistaken for part of another response, and end the connection."""
         self._over = True
         self._unset_keepalive_if_required()
         self._end_within(_LINGER_S)
@@ -364,7 +370,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.write_eof()
 
     def _slow_down(self) -> None:
-        """Take what is thrown away in small bites: at full speed it would keep the loop from everybody else."""
+        """Read discarded input slowly. At full speed it would block the event loop for other connections."""
         self.flow.pause_reading()
         self.loop.call_later(_BITE_S, self._go_on)
 

@@ -1,4 +1,4 @@
-"""What a service that only other services ask wants to be shown before it reads a body."""
+"""Authentication between services: an internal service checks the caller's token before it reads a body."""
 
 import hmac
 from typing import Final
@@ -14,14 +14,14 @@ _PROBES: Final = frozenset({"/healthz", "/readyz"})
 
 
 class ServiceTokenMiddleware:
-    """Serves requests with the service's token, and probes, which need none.
+    """Accepts requests that carry the service's token, and probes without one.
 
-    A probe with a wrong token is refused: a gateway whose token is wrong learns it from its own readiness check.
+    A probe with a wrong token is refused, so that a gateway with a wrong token fails its own readiness check.
 
     Args:
-        app: what is asked.
-        token: what it asks for.
-        own_check: paths that ask for a token of their own.
+        app: the application behind this middleware.
+        token: the token that callers must send.
+        own_check: paths that check a token of their own.
     """
 
     def __init__(self, app: ASGIApp, *, token: SecretStr, own_check: frozenset[str] = frozenset()) -> None:

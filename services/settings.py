@@ -1,4 +1,4 @@
-"""What every service can be told from outside. Each service subclasses this with its own environment prefix."""
+"""Settings that all services have. Each service subclasses them with its own environment prefix."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 class ServiceSettings(BaseSettings):
     """Settings read from the environment when a service is created, never at import time.
 
-    Every field has a default that works on a laptop. Unknown keyword arguments are refused, so a typo is seen.
+    Every field has a default that works on a laptop. Unknown keyword arguments are refused, so typos are noticed.
     """
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True)
@@ -60,12 +60,12 @@ class ServiceSettings(BaseSettings):
 
     @property
     def takes_anybody(self) -> bool:
-        """Whether it does for anybody what it should do for some only, so that it had better listen on loopback."""
+        """Whether the service serves anybody although it should not. If so, it should listen on loopback only."""
         return False
 
 
 class InternalSettings(ServiceSettings):
-    """Settings of a service that only other services ask."""
+    """Settings of an internal service, which only other services call."""
 
     service_token: SecretStr | None = Field(
         default=None,
@@ -80,7 +80,7 @@ class InternalSettings(ServiceSettings):
 
     @property
     def takes_anybody(self) -> bool:
-        """Whether no token is asked for, and nobody said that this is meant."""
+        """Whether no token is required and ``allow_anybody`` does not permit that."""
         return self.service_token is None and not self.allow_anybody
 
 

@@ -1,6 +1,6 @@
-"""Signatures of proved plans: the planner signs what it has proved, the executor runs nothing else.
+"""Signatures of proved plans: the planner signs the plans it has proved, and the executor runs only signed plans.
 
-The key is theirs alone. A service that may ask the executor cannot make a plan of its own that the executor runs.
+Only these two have the key. Another service that may call the executor cannot make it run a plan of its own.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from services.errors import Conflict
 
 MIN_KEY_CHARS: Final = 32
 _HOLDS_S: Final = 86_400
-"""Longer than any deadline of a run; runs that wait for somebody are proved again before they go on."""
+"""Longer than any deadline of a run. Runs that wait for a person are proved again before they continue."""
 _WRITE_S: Final = 10.0
 
 
@@ -29,21 +29,21 @@ class PlanSigner:
     """Signs proved plans and checks signatures.
 
     Args:
-        key: what planner and executor share.
-        clock: seconds since 1970.
+        key: the secret that planner and executor share.
+        clock: returns seconds since 1970.
     """
 
     def __init__(self, key: SecretStr, clock: Callable[[], float] = time.time) -> None:
         self._key, self._clock = key.get_secret_value().encode(), clock
 
     def signed(self, compiled: CompiledPlan, tenant: str) -> CompiledPlan:
-        """The same plan with a signature that holds for a day."""
+        """The same plan with a signature that is valid for a day."""
         expires_at = int(self._clock()) + _HOLDS_S
         signature = Signature(tenant=tenant, expires_at=expires_at, mac=self._mac(compiled, tenant, expires_at))
         return compiled.model_copy(update={"signature": signature})
 
     def check(self, compiled: CompiledPlan, tenant: str) -> None:
-        """Raise Conflict unless the plan was signed as it is, for this tenant, and the signature still holds."""
+        """Raise Conflict unless the plan is unchanged since it was signed, for this tenant, and not expired."""
         given = compiled.signature
         if given is None:
             raise Conflict("The plan is not signed by the planner; planner and executor need the same proof key.")
@@ -55,9 +55,10 @@ class PlanSigner:
             raise Conflict("The plan was proved too long ago.")
 
     def _mac(self, compiled: CompiledPlan, tenant: str, expires_at: int) -> str:
-        """Over the APIs as they are: the hashes that they state themselves could be those of others.
+        """The MAC of the plan and its APIs.
 
-        The plan is in by its id, which its contract has compared with its content.
+        It covers the full APIs, because the hashes stated in them could be copied from others. It covers the plan by
+        its id, which the contract has compared with the plan's content.
         """
         content: JsonValue = {
             "plan": compiled.plan.id,
@@ -70,11 +71,11 @@ class PlanSigner:
 
 
 def kept_key(file: Path) -> SecretStr:
-    """The key in this file, drawn where there is none: plans that were proved before a restart can still be run.
+    """The key in this file. Generated if there is none, so that plans proved before a restart can still be run.
 
     Raises:
-        OSError: the file can be neither read nor written.
-        ValueError: what is in it is too short for a key.
+        OSError: the file cannot be read or written.
+        ValueError: its content is too short for a key.
     """
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with FileLock(file.with_name(f".{file.name}.lock"), timeout=_WRITE_S):

@@ -44,9 +44,9 @@ def _add_trace_id(_logger: object, _method: str, event: structlog.typing.EventDi
 
 
 def configure_logging(*, level: str, json: bool) -> None:
-    """Send structured logs to standard error. Called once by whatever starts a process, never by a library.
+    """Send structured logs to standard error. Called once by the code that starts a process, never by a library.
 
-    What libraries log goes the same way, in the same form, from WARNING up (all of it at DEBUG).
+    Logs of libraries go to the same place in the same form, from WARNING up (at level DEBUG: all of them).
     """
     renderer: Processor = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer()
     shared: list[Processor] = [
@@ -68,14 +68,14 @@ def configure_logging(*, level: str, json: bool) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(processors=[remove_meta, renderer], foreign_pre_chain=shared)
     )
-    # The level is the handler's too: some libraries set levels of their own on their loggers.
+    # The handler gets the level too, because some libraries set their own levels on their loggers.
     foreign = number if number <= logging.DEBUG else max(number, logging.WARNING)
     handler.setLevel(foreign)
     logging.basicConfig(level=foreign, handlers=[handler], force=True)
 
 
 class HttpMetrics:
-    """The metrics every service has, by route template (never by raw path, which an outsider chooses)."""
+    """The metrics of every service, labelled by route template (never by raw path, which callers choose)."""
 
     def __init__(self, registry: CollectorRegistry, service: str) -> None:
         self.requests = Counter(
@@ -101,17 +101,17 @@ class HttpMetrics:
 
 
 class Together(Collector):
-    """The metrics of several apps of one process as one.
+    """The merged metrics of several apps of one process.
 
-    Samples of the same name stand together, as the text format wants it; of two with the same labels, such as those
-    about the process, the first counts.
+    Samples of the same name are grouped, as the text format requires. If two samples have the same labels, such as
+    those about the process, the first is used.
     """
 
     def __init__(self, registries: Sequence[CollectorRegistry]) -> None:
         self._registries = registries
 
     def collect(self) -> Iterable[Metric]:
-        """All of them."""
+        """The merged metrics."""
         found: dict[str, Metric] = {}
         for registry in self._registries:
             for family in registry.collect():

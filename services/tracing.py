@@ -1,10 +1,11 @@
-"""Traces: what a request does in every service as spans of one trace, with W3C Trace Context between them.
+"""Tracing: the work for a request in all services forms one trace, passed on with W3C Trace Context.
 
-Nothing here sends spans: whoever starts a process says where they go (``deploy.traces``). Until then there are none.
+Nothing here exports spans. The code that starts a process configures the exporter (``deploy.traces``). Until then, no
+spans are made.
 
-A span tells names, ids, counts, how long it took and how it ended: never what was asked or answered, and of an error
-its type alone, since the text may quote both. Of a caller's Trace Context the ids are taken; ``tracestate`` and
-baggage, which are the caller's own text, go no further.
+A span records names, ids, counts, duration and outcome. It never records contents of requests or responses. Of an
+error it records only the type, since the text may quote both. Only the ids of a caller's Trace Context are used;
+``tracestate`` and baggage, which are the caller's own text, are not passed on.
 """
 
 from asyncio import CancelledError
@@ -24,7 +25,7 @@ from services.errors import ServiceError
 
 TRACEPARENT: Final = "traceparent"
 SPANS: Final = Counter("nestor_spans", "Spans of this process, by what became of them.", ["outcome"], registry=None)
-"""``exported``; ``dropped``: too many were waiting; ``failed``: the collector did not take them."""
+"""``exported``; ``dropped``: the queue was full; ``failed``: the collector did not accept them."""
 for _outcome in ("exported", "dropped", "failed"):
     SPANS.labels(_outcome)
 
@@ -35,18 +36,18 @@ _MAX_TRACEPARENT: Final = 512
 _NONE: Final = nullcontext(INVALID_SPAN)
 _make_tracer: MakeTracer | None = None
 _tracer: ContextVar[Tracer | None] = ContextVar("nestor_tracer", default=None)
-"""Of the service that is at work; what no request and no run is worked on for has none, and makes no spans."""
+"""The tracer of the current service. Unset outside of requests and runs; then no spans are made."""
 
 
 def use(make_tracer: MakeTracer | None) -> None:
-    """Make spans with the tracer of each service, by its name; None: make no more."""
+    """Make spans with the tracer that ``make_tracer`` returns for a service's name; None: stop making spans."""
     global _make_tracer
     _make_tracer = make_tracer
 
 
 @contextmanager
 def request_span(service: str, scope: Scope) -> Iterator[Span]:
-    """The span of a request to a service. It goes on with the caller's trace where there is one."""
+    """The span of a request to a service. It continues the caller's trace if there is one."""
     if _make_tracer is None:
         yield INVALID_SPAN
         return
@@ -61,7 +62,7 @@ def request_span(service: str, scope: Scope) -> Iterator[Span]:
 
 @contextmanager
 def continued(service: str, traceparent: str | None) -> Iterator[None]:
-    """Go on with the trace of this ``traceparent``, be it of another process; without one, with the present trace."""
+    """Continue the trace of this ``traceparent``, which may come from another process; if None, the current trace."""
     if _make_tracer is None or not traceparent:
         yield
         return
@@ -83,16 +84,16 @@ def _continued(tracer: Tracer, traceparent: str) -> Iterator[None]:
 def span(
     name: str, attributes: Attributes | None = None, *, kind: SpanKind = SpanKind.INTERNAL
 ) -> AbstractContextManager[Span]:
-    """A part of the present work; what begins inside is part of it.
+    """A span of the current work. Spans that begin inside it are its children.
 
-    Not for generators: they may be left where another span is the present one. They take :func:`peer_span`.
+    Not for generators: they may be closed while another span is current. They use :func:`peer_span`.
     """
     tracer = _tracer.get()
     return _NONE if tracer is None else _present(tracer, name, attributes, kind)
 
 
 def peer_span(service: str, method: str, headers: MutableMapping[str, str]) -> AbstractContextManager[Span]:
-    """A request to another service; its headers are told of the trace."""
+    """The span of a request to another service. Adds the trace to the request's headers."""
     tracer = _tracer.get()
     return _NONE if tracer is None else _to_peer(tracer, service, method, headers)
 
@@ -121,7 +122,7 @@ def _begun(tracer: Tracer, name: str, attributes: Attributes | None, kind: SpanK
     try:
         yield current
     except (GeneratorExit, CancelledError):
-        raise  # whoever waited has all that was wanted, or wants no more: no failure
+        raise  # not a failure: the consumer has what it wanted, or stopped waiting
     except BaseException as error:
         fail(current, _kind(error))
         raise
@@ -135,31 +136,31 @@ def _kind(error: BaseException) -> str:
 
 
 def fail(failed: Span, kind: str) -> None:
-    """Say that what a span stands for failed, and of which kind the failure is: a name, not a text."""
+    """Mark a span as failed. ``kind`` is the name of the error type, not its text."""
     failed.set_attribute("error.type", kind)
     failed.set_status(StatusCode.ERROR)
 
 
 def answered(asked: Span, status: int, *, bad_from: int = 400) -> None:
-    """Say which HTTP status came of what a span stands for, and that it failed where that is as high as this."""
+    """Record the HTTP status of a span. Statuses from ``bad_from`` up mark it as failed."""
     asked.set_attribute("http.response.status_code", status)
     if status >= bad_from:
         fail(asked, str(status))
 
 
 def inject(headers: MutableMapping[str, str], of: Span | None = None) -> None:
-    """Add the `traceparent` of a span, or of the present one, where there is any."""
+    """Add the `traceparent` of a span to the headers; by default that of the current span, if there is one."""
     _PROPAGATOR.inject(headers, context=None if of is None else trace.set_span_in_context(of))
 
 
 def traceparent() -> str | None:
-    """The present span, to go on with later or elsewhere; None where there is none."""
+    """The `traceparent` of the current span, to continue later or elsewhere; None if there is none."""
     headers = dict[str, str]()
     inject(headers)
     return headers.get(TRACEPARENT)
 
 
 def trace_id() -> str:
-    """The id of the present trace, in hexadecimal; empty where there is none."""
+    """The id of the current trace, in hexadecimal; empty if there is none."""
     present = trace.get_current_span().get_span_context()
     return trace.format_trace_id(present.trace_id) if present.is_valid else ""

@@ -1,6 +1,6 @@
-"""Gradient-boosted trees as plain arrays: few and small ones need no library to be served.
+"""Gradient-boosted trees as plain arrays. Serving a few small trees needs no library.
 
-All trees take one step for all rows at a time, in numpy. :mod:`training.shared.boosting` fits them.
+All trees advance one level for all rows at a time, in numpy. :mod:`training.shared.boosting` fits them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _LONGEST_WAY: Final = 64
 
 
 class TreesError(ValueError):
-    """Arrays are no trees, or contradict each other."""
+    """The arrays are not trees, or contradict each other."""
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """All arrays of an ``.npz`` file.
 
     Raises:
-        TreesError: it is none.
+        TreesError: the file is not one.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -39,15 +39,15 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trees:
-    """(t trees, n nodes) each; a leaf leads to itself.
+    """An ensemble of trees. Arrays are (t trees, n nodes) unless noted. A leaf is its own child.
 
     Attributes:
-        base: of the log-odds.
-        feature: which column a node asks.
-        split: values up to it go left.
-        children: (t, n, 2) the next node of the same tree: the left one, and the right one.
-        value: of a leaf, in log-odds; 0 elsewhere.
-        depth: the longest way to a leaf.
+        base: () base of the log-odds.
+        feature: the column that a node tests.
+        split: values up to this threshold go left.
+        children: (t, n, 2) index of the left and the right child in the same tree.
+        value: value of a leaf, in log-odds; 0 in other nodes.
+        depth: () length of the longest path to a leaf.
     """
 
     base: NDArray[np.float32]
@@ -59,10 +59,10 @@ class Trees:
 
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray[Any]], columns: int) -> Self:
-        """Those among the arrays of a file.
+        """Build trees from the arrays of a file.
 
         Raises:
-            TreesError: one is missing, or they do not make trees over so many columns.
+            TreesError: an array is missing, or the arrays are not valid trees over ``columns`` columns.
         """
         try:
             trees = cls(**{field.name: arrays[field.name] for field in fields(cls)})
@@ -73,14 +73,14 @@ class Trees:
         return trees
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """By name, for a file."""
+        """The arrays by name, to save them in a file."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def probabilities(self, rows: Floats) -> Floats:
-        """(m,) from (m, columns)."""
+        """Predict probabilities, (m,), for rows, (m, columns)."""
         trees, nodes = self.feature.shape
         first = np.arange(trees, dtype=np.int32) * nodes
-        children = (self.children + first[:, None, None]).ravel()  # nodes of all trees in one row: `take` is fast
+        children = (self.children + first[:, None, None]).ravel()  # one array of all nodes: `take` is fast
         feature, split = self.feature.ravel(), self.split.ravel()
         starts = np.arange(len(rows), dtype=np.int32)[:, None] * rows.shape[1]
         values, at = np.ascontiguousarray(rows).ravel(), np.tile(first, (len(rows), 1))

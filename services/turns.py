@@ -1,6 +1,6 @@
-"""Slots that tenants share. Those who wait are served in turn, tenant by tenant, not first come first served.
+"""Slots that tenants share. Waiting requests are served round-robin by tenant, not first come first served.
 
-For one event loop. Work that holds a processor has a scheduler of its own (:mod:`services.compute`).
+For use in one event loop. CPU-bound work has its own scheduler (:mod:`services.compute`).
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from services.errors import Overloaded
 
 
 class Turns:
-    """Slots, and a bounded queue in front of them with one line for each tenant.
+    """Slots with a bounded queue, which has one line per tenant.
 
-    A slot that is free goes to the next tenant in a circle that has somebody waiting and holds fewer than ``each``.
+    A free slot goes to the next tenant, round-robin, that has a waiting request and holds fewer than ``each`` slots.
 
     Args:
-        slots: how many may be held at once.
-        waiting: how many may wait, all tenants together; one more is refused.
-        each: how many one tenant may hold; None: all.
-        what: what they are for, in the words of the refusal.
+        slots: how many slots may be held at once.
+        waiting: how many requests may wait, all tenants together; further ones are refused.
+        each: how many slots one tenant may hold; None: all.
+        what: what the slots are for; used in the error message.
     """
 
     def __init__(self, slots: int, waiting: int, each: int | None = None, what: str = "requests") -> None:
@@ -30,17 +30,17 @@ class Turns:
 
     @property
     def free(self) -> int:
-        """Slots that nobody holds; below 0 where some were taken beyond their number."""
+        """Number of free slots; negative if :meth:`take` exceeded their number."""
         return self._slots - self._held.total()
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """How many requests wait."""
         return sum(map(len, self._lines.values()))
 
     @property
     def tenants(self) -> set[str]:
-        """Who holds a slot or waits for one."""
+        """The tenants that hold a slot or wait for one."""
         return {*self._held, *self._lines}
 
     def waits(self, tenant: str) -> int:
@@ -52,21 +52,21 @@ class Turns:
         return self._held[tenant] + len(self._lines.get(tenant, ()))
 
     def take(self, tenant: str) -> None:
-        """Take a slot at once, be there one or not: for work that may not be refused."""
+        """Take a slot at once, even if none is free. For work that must not be refused."""
         self._held[tenant] += 1
 
     def leave(self, tenant: str) -> None:
-        """Give a slot back; whoever's turn it is has it."""
+        """Give a slot back. It goes to the next tenant in turn."""
         self._held[tenant] -= 1
         if not self._held[tenant]:
             del self._held[tenant]
         self._grant()
 
     async def enter(self, tenant: str, wait_s: float) -> None:
-        """Take a slot, after a wait where there is none.
+        """Take a slot; wait if none is free.
 
         Raises:
-            Overloaded: too many wait already, or it did not get its turn within ``wait_s`` seconds.
+            Overloaded: too many requests wait already, or no slot was granted within ``wait_s`` seconds.
         """
         if tenant not in self._lines and self.free > 0 and self._held[tenant] < self._each:
             self.take(tenant)
@@ -75,7 +75,7 @@ class Turns:
             raise Overloaded(f"Too many {self._what} are under way.", retry_after_s=1)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lines.setdefault(tenant, deque()).append(turn)
-        self._grant()  # another tenant may wait for its own share only
+        self._grant()  # slots may be free while other tenants wait, if those hold their maximum
         try:
             async with asyncio.timeout(wait_s):
                 await turn
@@ -95,7 +95,7 @@ class Turns:
             self.leave(tenant)
 
     def _give_up(self, tenant: str, turn: "asyncio.Future[None]") -> None:
-        """Leave the queue; a slot that was granted at the last moment is given back."""
+        """Leave the queue. A slot that was granted in the meantime is given back."""
         line = self._lines.get(tenant)
         if line is not None and turn in line:
             line.remove(turn)

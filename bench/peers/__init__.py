@@ -1,1 +1,1 @@
-"""Other ways to run the same graph of calls, each with the client that suits it best."""
+"""Other runners for the same graph of calls, each with its best suited HTTP client."""

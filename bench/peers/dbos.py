@@ -1,7 +1,7 @@
-"""DBOS: the graph as a durable workflow, its calls as steps of their own or not.
+"""DBOS: the graph as a durable workflow, with or without a step for each call.
 
-One per process: DBOS is a singleton. Steps that run side by side are matched by the order in which they start, which
-changes from run to run: good enough to be timed, not to be recovered.
+One per process, because DBOS is a singleton. DBOS matches concurrent steps by the order in which they start, which
+changes from run to run. This is good enough for timing, but not for recovery.
 """
 
 import asyncio
@@ -46,8 +46,8 @@ class Dbos(Runner):
     """DBOS with aiohttp.
 
     Args:
-        url: of the system database.
-        steps: a step for each call; False: the workflow alone is written down, so a crash repeats every call.
+        url: URL of the system database.
+        steps: whether each call is a step. False: only the workflow is persisted, so a crash repeats every call.
     """
 
     def __init__(self, url: str, *, steps: bool) -> None:
@@ -65,10 +65,10 @@ class Dbos(Runner):
         await asyncio.to_thread(DBOS.launch)
 
     async def run(self, workload: Workload) -> dict[str, int]:
-        """Run the graph; the value of every node."""
+        """Run the graph. Returns the value of every node."""
         return await self._workflow(workload)
 
     async def close(self) -> None:
-        """End DBOS."""
+        """Shut down DBOS."""
         await asyncio.to_thread(DBOS.destroy)
         await _SESSIONS.pop().close()

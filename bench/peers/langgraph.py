@@ -1,4 +1,4 @@
-"""LangGraph: a node for each call, joined by edges; with a checkpointer every superstep is written down."""
+"""LangGraph: a node for each call, joined by edges. With a checkpointer, every superstep is persisted."""
 
 import operator
 import uuid
@@ -25,7 +25,7 @@ class LangGraph(Runner):
     """LangGraph with aiohttp.
 
     Args:
-        file: where checkpoints are kept, each before the next superstep begins; None: nowhere.
+        file: file of the checkpoints, each written before the next superstep begins; None: no checkpoints.
     """
 
     def __init__(self, file: str | None) -> None:
@@ -41,7 +41,7 @@ class LangGraph(Runner):
             self._saver = await self._stack.enter_async_context(AsyncSqliteSaver.from_conn_string(self._file))
 
     def prepare(self, workload: Workload) -> None:
-        """Build the graph, which is not what is measured."""
+        """Build the graph. It is not timed."""
         builder = StateGraph(State)
         for node in workload.nodes:
             builder.add_node(node.name, _made(self._session, workload, node))
@@ -49,7 +49,7 @@ class LangGraph(Runner):
         self._graphs[workload] = builder.compile(checkpointer=self._saver)
 
     async def run(self, workload: Workload) -> dict[str, int]:
-        """Run the graph; the value of every node."""
+        """Run the graph. Returns the value of every node."""
         options: dict[str, Any] = {"config": {"recursion_limit": 1_000}}
         if self._saver is not None:
             options["config"]["configurable"] = {"thread_id": uuid.uuid4().hex}

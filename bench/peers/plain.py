@@ -1,4 +1,4 @@
-"""The limits: asyncio and an HTTP client, nothing kept, nothing checked, nothing reported."""
+"""The lower bounds: asyncio and an HTTP client, without persistence, checks, or reports."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ Call = Callable[[Node, dict[str, int]], Awaitable[int]]
 
 
 async def run_graph(workload: Workload, call: Call) -> dict[str, int]:
-    """Start every call as soon as those it needs have answered."""
+    """Start every call as soon as the calls it needs are complete."""
     values: dict[str, int] = {}
     tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -36,7 +36,7 @@ class PlainAiohttp(Runner):
         self.session = open_session()
 
     async def run(self, workload: Workload) -> dict[str, int]:
-        """Run the graph; the value of every node."""
+        """Run the graph. Returns the value of every node."""
 
         async def call(node: Node, values: dict[str, int]) -> int:
             return await fetch(self.session, workload, node, values)
@@ -57,7 +57,7 @@ class PlainHttpx2(Runner):
         self.client = httpx2.AsyncClient(limits=limits, trust_env=False)
 
     async def run(self, workload: Workload) -> dict[str, int]:
-        """Run the graph; the value of every node."""
+        """Run the graph. Returns the value of every node."""
 
         async def call(node: Node, values: dict[str, int]) -> int:
             url = f"{workload.origin}/call/{node.name}"
@@ -80,7 +80,7 @@ def open_session() -> aiohttp.ClientSession:
 
 
 async def fetch(session: aiohttp.ClientSession, workload: Workload, node: Node, values: dict[str, int]) -> int:
-    """One call with aiohttp: what the frameworks' steps do, too."""
+    """One call with aiohttp. The steps of the frameworks use it too."""
     url = f"{workload.origin}/call/{node.name}"
     body = inputs(node, values) if node.mutating else None
     method = "POST" if node.mutating else "GET"

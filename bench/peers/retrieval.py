@@ -1,8 +1,7 @@
-"""Other ways to find the tools for a request, each set up as its documentation says, on the same catalogue.
+"""Other tool retrievers on the same catalogue, each set up as its documentation says.
 
-A ``Searcher`` takes a request and a budget, and answers with ids, best first. What a peer lacks by default it is not
-given, save an encoder where it needs one: Nestor's own base encoder, so that nothing is downloaded and only the way of
-searching differs.
+A ``Searcher`` takes a request and a budget, and returns ids, best first. Peers run with their defaults. A peer that
+needs an encoder gets Nestor's base encoder, so that nothing is downloaded and only the search method differs.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +32,7 @@ def langgraph_bigtool(apis: Iterable[Api], embed: Embed) -> Searcher:
 
 
 def graph_tool_call(apis: Iterable[Api], _: Embed) -> Searcher:
-    """graph-tool-call's default: words and a graph of the tools, added provider by provider as documents would be."""
+    """graph-tool-call's default: words and a graph of the tools, added one provider at a time."""
     from graph_tool_call import ToolGraph
 
     graph = ToolGraph()
@@ -58,7 +57,7 @@ def described(api: Api) -> str:
 
 
 def function(api: Api) -> dict[str, Any]:
-    """The API as an OpenAI function, which is what such libraries take; its id is the name."""
+    """The API as an OpenAI function, the input format of such libraries. Its id becomes the name."""
     properties = {p.name: {"type": "string"} | p.json_schema | {"description": p.description} for p in api.parameters}
     required = [p.name for p in api.parameters if p.required]
     parameters = {"type": "object", "properties": properties, "required": required}

@@ -1,8 +1,8 @@
-"""One typed client per service, over one transport seam.
+"""One typed client per service, with exchangeable transports.
 
-A client is a thin wrapper around an ``httpx2.AsyncClient``; what differs between deployments is only the transport
-under it: sockets (httpx2's own), or :class:`~services.clients.transport.InProcessTransport` around an ASGI app.
-Problems come back as the same exceptions the service raised.
+A client is a thin wrapper around an ``httpx2.AsyncClient``. Deployments differ only in its transport: sockets (httpx2's
+own), or :class:`~services.clients.transport.InProcessTransport` around an ASGI app. Problem documents are raised as the
+same exceptions that the service raised.
 """
 
 from services.clients.base import ServiceClient, open_http

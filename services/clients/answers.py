@@ -1,4 +1,4 @@
-"""Reads what a chat completions server sends: server-sent events of tokens, or one JSON document."""
+"""Parses the response of a chat completions server: server-sent events with tokens, or one JSON document."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -9,26 +9,26 @@ import orjson
 MASK: Final = "***"
 _MAX_LINE: Final = 1_000_000
 _CHARS_A_TOKEN: Final = 24
-"""Longest token on average: an answer with more characters than its tokens can have is not one that was asked for."""
+"""Upper bound on the mean token length. A longer answer is taken to exceed ``max_tokens`` and is cut off."""
 _LEAST_SECRET: Final = 4
 
 
 class Malformed(Exception):
-    """What came is no completion; the message says what it was."""
+    """The response is not a completion. The message says what it was."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a model wrote.
+    """A model's output.
 
     Attributes:
-        text: the answer; the model's tool calls as a JSON list where it made some and wrote nothing.
-        reasoning: what the server tells apart from it.
-        finish: ``stop``, ``length``, ...; ``cut`` where the answer broke off; empty where nobody says.
-        prompt_tokens: as the server counts them, if it does.
-        completion_tokens: likewise.
-        tokens: pieces of text that came.
-        logprobs: of the answer's tokens, where the server gives them.
+        text: the answer; or the tool calls as a JSON list, if the model made some and wrote no text.
+        reasoning: the reasoning, if the server sends it separately.
+        finish: ``stop``, ``length``, ...; ``cut`` if the answer broke off; empty if unknown.
+        prompt_tokens: token count of the prompt as reported by the server, if it does.
+        completion_tokens: token count of the answer as reported by the server, if it does.
+        tokens: number of received pieces of text.
+        logprobs: log-probabilities of the answer's tokens, if the server sends them.
     """
 
     text: str
@@ -42,10 +42,10 @@ class Completion:
 
 @dataclass(slots=True)
 class Collected:
-    """A completion as it comes.
+    """Accumulates a completion while it streams in.
 
     Args:
-        max_tokens: that were asked for. A server that does not end there is not listened to any longer.
+        max_tokens: the requested limit. If the server sends much more, reading stops.
     """
 
     max_tokens: int
@@ -59,10 +59,10 @@ class Collected:
     _done: bool = False
 
     async def read(self, chunks: AsyncIterator[bytes], content_type: str) -> AsyncIterator[int]:
-        """Read the body; yields how many tokens each of its pieces brought, 0 for what is no token.
+        """Read the body. Yields the number of tokens in each chunk, which may be 0.
 
         Raises:
-            Malformed: it is neither a stream of events nor a completion.
+            Malformed: the body is neither a stream of events nor a completion.
         """
         if not content_type.startswith("text/event-stream"):
             whole = b""
@@ -85,7 +85,7 @@ class Collected:
         self._take_line(rest.strip())
 
     def completion(self, secret: str = "") -> Completion:
-        """What has come so far, the secret masked."""
+        """The completion received so far, with the secret masked."""
         text = self.text
         if not text.strip() and self._calls:
             text = orjson.dumps([self._calls[index] for index in sorted(self._calls)]).decode()
@@ -101,7 +101,7 @@ class Collected:
         )
 
     def _is_enough(self) -> bool:
-        """Whether more has come than was asked for."""
+        """Whether more output was received than requested."""
         chars = len(self.text) + len(self.reasoning)
         if self.tokens <= self.max_tokens + 8 and chars <= _CHARS_A_TOKEN * (self.max_tokens + 8):
             return False
@@ -109,7 +109,7 @@ class Collected:
         return True
 
     def _take_line(self, line: bytes) -> None:
-        if not line.startswith(b"data:"):  # a comment, a name or a number: no token
+        if not line.startswith(b"data:"):  # a comment or another field, without a token
             return
         data = line[5:].strip()
         if data == b"[DONE]":
@@ -158,7 +158,7 @@ class Collected:
                 self._logprobs.append(float(value))
 
     def _take_calls(self, calls: Any) -> bool:
-        """Tool calls come in pieces: the name at once, the arguments as text that goes on."""
+        """Collect tool calls, which arrive in pieces: the name at once, the arguments as successive text."""
         took = False
         for position, piece in enumerate(calls if isinstance(calls, list) else ()):
             function = piece.get("function") if isinstance(piece, dict) else None
@@ -180,7 +180,7 @@ class Collected:
 
 
 def masked(text: str, secret: str) -> str:
-    """The text without the secret."""
+    """The text with the secret masked."""
     return text.replace(secret, MASK) if len(secret) >= _LEAST_SECRET else text
 
 
@@ -195,7 +195,7 @@ def _json(data: bytes) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """Text, also where it comes as a list of parts."""
+    """Text, given as a string or as a list of parts."""
     if isinstance(value, list):
         return "".join(_text(part.get("text")) for part in value if isinstance(part, dict))
     return value if isinstance(value, str) else ""

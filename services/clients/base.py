@@ -1,4 +1,4 @@
-"""What all typed clients share: sending, and turning answers back into values and exceptions."""
+"""Code shared by all typed clients: sending requests, and parsing responses into values and exceptions."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -28,9 +28,9 @@ Params = Mapping[str, str | int | float | bool | list[str] | None]
 
 
 def open_http(base_url: str, transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
-    """The HTTP client under a typed client: over sockets, or over the given transport.
+    """The HTTP client used by a typed client, over sockets or over the given transport.
 
-    Redirects are not followed and the environment's proxies are not used: peers are named exactly.
+    It does not follow redirects or use proxies from the environment, because base URLs of services are exact.
     """
     return httpx2.AsyncClient(
         base_url=base_url,
@@ -42,19 +42,19 @@ def open_http(base_url: str, transport: httpx2.AsyncBaseTransport | None = None)
 
 
 class _Sockets(httpx2.AsyncHTTPTransport):
-    """The default transport, with one error named rightly."""
+    """The default transport. It also converts an AttributeError to the right exception."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send. Raises httpx2.ConnectError where the peer hung up as soon as it was connected."""
+        """Send a request. Raises httpx2.ConnectError if the peer closes the connection as soon as it is open."""
         try:
             return await super().handle_async_request(request)
         except AttributeError as error:
-            # anyio asks for the address of a socket that uvloop has closed already, and gets None for the socket.
+            # anyio reads the address of a socket that uvloop has already closed, and gets None instead of the socket.
             raise httpx2.ConnectError("the peer hung up", request=request) from error
 
 
 def segment(value: str) -> str:
-    """A value as one segment of a path. Dots alone would be read as "here" and "one up"."""
+    """Encode a value as one path segment. ``.`` and ``..`` are escaped, as they would be dot segments."""
     return value.replace(".", "%2E") if value in {".", ".."} else quote(value, safe="")
 
 
@@ -67,7 +67,7 @@ def search_params(
     limit: int,
     offset: int,
 ) -> dict[str, str | int | float | bool | list[str] | None]:
-    """The parameters of ``GET /apis``, which the gateway has from the retriever."""
+    """The query parameters of ``GET /apis``, which are the same in gateway and retriever."""
     return {
         "query": query,
         "provider": provider,
@@ -83,8 +83,8 @@ class ServiceClient:
     """Calls one service. Subclasses add a method per route.
 
     Args:
-        http: reaches the service.
-        token: what the service asks for, sent with every request.
+        http: HTTP client for the service.
+        token: bearer token, sent with every request.
     """
 
     service: ClassVar[str]
@@ -99,7 +99,7 @@ class ServiceClient:
         await self._http.aclose()
 
     async def ready(self) -> None:
-        """Raise the service's own problem, or ServiceUnavailable, unless it is ready."""
+        """Raise the service's error, or ServiceUnavailable, unless it is ready."""
         await self._send("GET", "/readyz", timeout_s=2.0)
 
     async def _send(
@@ -115,11 +115,11 @@ class ServiceClient:
         """Send and read the whole answer.
 
         Raises:
-            ServiceUnavailable: nobody answered, or not in HTTP.
-            DeadlineExceeded: no answer within ``timeout_s`` seconds.
-            ServiceError: the problem that the service answered with.
+            ServiceUnavailable: there was no response, or it was not HTTP.
+            DeadlineExceeded: there was no complete response within ``timeout_s`` seconds.
+            ServiceError: the service responded with a problem document.
         """
-        # The time is for the whole exchange; httpx2 knows one for each read, which a trickle never exceeds.
+        # This timeout covers the whole exchange. httpx2's applies to each read, so a slow stream never exceeds it.
         timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)
         request = self._build(method, path, body, params, headers, timeout)
         try:
@@ -136,7 +136,7 @@ class ServiceClient:
         raise self._problem(response, response.content)
 
     async def _call(self, method: str, path: str, answer: type[T], **options: Any) -> T:
-        """Send, and read the answer as ``answer``."""
+        """Send, and parse the response as ``answer``."""
         return self._parse(answer, await self._send(method, path, **options))
 
     async def _events(
@@ -149,7 +149,7 @@ class ServiceClient:
         params: Params | None = None,
         method: str = "POST",
     ) -> AsyncGenerator[T, None]:
-        """Send, and read the answer line by line (``application/x-ndjson``). ``timeout_s`` bounds each wait."""
+        """Send, and read the response line by line (``application/x-ndjson``). ``timeout_s`` limits each read."""
         chunks = self._stream(method, path, body=body, params=params, headers=headers, timeout_s=timeout_s)
         async with aclosing(chunks):
             async for line in _parts(chunks, b"\n"):
@@ -158,7 +158,7 @@ class ServiceClient:
     async def _server_sent(
         self, path: str, events: TypeAdapter[T], *, params: Params | None = None, timeout_s: float
     ) -> AsyncGenerator[tuple[int, T], None]:
-        """Ask, and read numbered server-sent events. ``timeout_s`` bounds each wait, also for a comment."""
+        """Send, and read numbered server-sent events. ``timeout_s`` limits each read; comments count as data."""
         chunks = self._stream("GET", path, params=params, timeout_s=timeout_s)
         async with aclosing(chunks):
             async for block in _parts(chunks, b"\n\n"):
@@ -176,7 +176,7 @@ class ServiceClient:
         headers: Mapping[str, str] | None = None,
         timeout_s: float,
     ) -> AsyncGenerator[bytes, None]:
-        """Send, and read the answer as it comes. ``timeout_s`` bounds each wait."""
+        """Send, and stream the response. ``timeout_s`` limits each read."""
         timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
         request = self._build(method, path, body, params, headers, timeout)
         try:
@@ -238,9 +238,9 @@ class ServiceClient:
         return self._raised(from_problem(problem, response.status_code))
 
     def _raised(self, error: ServiceError) -> ServiceError:
-        """What the caller sees of the service's problem.
+        """The error that the caller gets for the service's error.
 
-        That a token between services is wrong is no fault of whoever asks for something: to them it is an outage.
+        A wrong token between services is not the user's fault, so it becomes ServiceUnavailable.
         """
         if isinstance(error, Unauthorized):
             return self._unavailable(f"{self.service} does not take the token that it was sent.")
@@ -256,7 +256,7 @@ class ServiceClient:
 
 
 async def _parts(chunks: AsyncIterator[bytes], end: bytes) -> AsyncIterator[bytes]:
-    """The non-empty parts of a stream up to each ``end`` (httpx2 splits lines also at U+2028, which JSON may hold)."""
+    """The non-empty parts of a stream, split at ``end``. httpx2 also splits at U+2028, which JSON may contain."""
     rest = b""
     async for chunk in chunks:
         *parts, rest = (rest + chunk).split(end)

@@ -1,7 +1,7 @@
-"""Client of a language model behind an OpenAI-compatible server (``POST /chat/completions``), watched token by token.
+"""Client of a language model on an OpenAI-compatible server (``POST /chat/completions``), with timeouts per token.
 
-The server is not trusted: it may hang behind a 200, drip bytes that are no tokens, never end, answer anything. Every
-wait is bounded by tokens (not by bytes), every answer in size, and the whole by a deadline.
+The server is not trusted: it may hang after a 200, send bytes without tokens, never end, or send anything. Timeouts
+apply between tokens (not bytes), the size of a response is limited, and a deadline covers the whole call.
 """
 
 import asyncio
@@ -24,21 +24,21 @@ Message = Mapping[str, str]
 Trouble = Literal["down", "busy", "denied_access", "refused", "hung", "late", "garbage"]
 
 MAX_BYTES: Final = 4_000_000
-"""Most bytes read of one answer; a token of a stream takes some 200."""
+"""Maximum bytes read of one response. A streamed token takes about 200."""
 _MAX_REFUSAL: Final = 4_000
 _MAX_TRIES: Final = 4
 _PROBE_TOKENS: Final = 1
 
 
 class ChatError(Exception):
-    """No completion; ``trouble`` says why.
+    """There is no completion; ``trouble`` says why.
 
-    ``down``: no connection, or an error of the server; ``busy``: it takes no more requests now (``retry_after_s``, if
-    it says); ``denied_access``: the key or the model is not accepted; ``refused``: it does not take this request;
-    ``hung``: no token for too long; ``late``: the deadline passed; ``garbage``: what it answered is no completion.
+    ``down``: no connection, or a server error; ``busy``: the server accepts no more requests now (``retry_after_s``, if
+    it says); ``denied_access``: the key or the model is not accepted; ``refused``: the server rejects this request;
+    ``hung``: no token for too long; ``late``: the deadline passed; ``garbage``: the response is not a completion.
 
     Attributes:
-        partial: what had come by then.
+        partial: the part of the completion received so far.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ChatError(Exception):
 
     @property
     def error_type(self) -> str:
-        """As spans name it."""
+        """Name of the error type in spans."""
         return self.trouble
 
 
@@ -75,12 +75,12 @@ class ChatModel(Protocol):
 
         Args:
             messages: the conversation.
-            max_tokens: the longest answer.
-            deadline_s: seconds it may take in all.
+            max_tokens: maximum length of the answer.
+            deadline_s: time limit for the whole call, in seconds.
             extra: further members of the request, such as ``response_format``.
 
         Raises:
-            ChatError: there is none, and why.
+            ChatError: there is no completion.
         """
         ...
 
@@ -95,7 +95,7 @@ class ChatModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long is waited for a token, in seconds: for the first one, and between two."""
+    """Timeouts for tokens, in seconds: for the first one, and between two."""
 
     first_token_s: float = 10.0
     between_tokens_s: float = 3.0
@@ -104,16 +104,16 @@ class Patience:
 class ChatClient:
     """:class:`ChatModel` over HTTP, streamed.
 
-    What a server does not take of a request is learnt from its refusals: newer models of OpenAI's want
-    ``max_completion_tokens``, some no ``temperature``, some servers no ``stream_options``.
+    The client learns from errors which members a server does not accept: newer OpenAI models need
+    ``max_completion_tokens``, some reject ``temperature``, and some servers reject ``stream_options``.
 
     Args:
         http: from :func:`open_chat`.
         model: the model's name at the server.
-        key: sent as a bearer token; it is masked in whatever comes back.
+        key: sent as a bearer token; masked in all responses.
         temperature: 0 is deterministic.
-        logprobs: whether to ask for log-probabilities.
-        patience: how long is waited for tokens.
+        logprobs: whether to request log-probabilities.
+        patience: timeouts for tokens.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class ChatClient:
     async def _tried(
         self, messages: Sequence[Message], max_tokens: int, deadline_s: float, extra: Mapping[str, JsonValue]
     ) -> Completion:
-        """Ask as often as is worth it. Raises ChatError."""
+        """Send the request, with retries where they can help. Raises ChatError."""
         loop = asyncio.get_running_loop()
         end = loop.time() + deadline_s
         for tries_left in reversed(range(_MAX_TRIES)):
@@ -185,13 +185,13 @@ class ChatClient:
             raise ChatError("garbage", "the language model's server answers without a token")
 
     def _pause(self, error: ChatError) -> float | None:
-        """Seconds after which the same request may be sent again; None: it may not."""
+        """Seconds to wait before a retry; None: do not retry."""
         if error.trouble == "busy":
             return error.retry_after_s
         return 0.0 if error.trouble == "refused" and self._learnt(str(error)) else None
 
     def _learnt(self, refusal: str) -> bool:
-        """Whether the refusal is about something that can be done without, or otherwise."""
+        """Whether the refusal names a member that can be renamed or left out. If so, do that from now on."""
         if "max_completion_tokens" in refusal and self._tokens_member == "max_tokens":
             self._tokens_member = "max_completion_tokens"
             return True
@@ -285,7 +285,7 @@ def open_chat(
     patience: Patience | None = None,
     transport: httpx2.AsyncBaseTransport | None = None,
 ) -> ChatClient:
-    """A client of the server at ``url``, as OpenAI's clients take it; ``/v1`` is added where it has no path."""
+    """A client of the server at ``url``, in the form that OpenAI's clients use. Adds ``/v1`` if ``url`` has no path."""
     base = url.rstrip("/")
     if not urlsplit(base).path:
         base += "/v1"
@@ -294,7 +294,7 @@ def open_chat(
 
 
 async def _bounded(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
-    """The body as it comes, up to ``MAX_BYTES``; what a server has packed is not unpacked."""
+    """Stream the body, up to ``MAX_BYTES``. Compressed bodies are refused."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise Malformed("with a packed body that was not asked for")
     size = 0
@@ -306,7 +306,7 @@ async def _bounded(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
 
 
 async def _beginning(response: httpx2.Response) -> bytes:
-    """The first bytes of a refusal."""
+    """The first bytes of an error response."""
     found = b""
     async for chunk in response.aiter_raw():
         found += chunk[:_MAX_REFUSAL]
@@ -316,7 +316,7 @@ async def _beginning(response: httpx2.Response) -> bytes:
 
 
 def _seconds(header: str | None) -> float | None:
-    """``Retry-After`` in seconds; a date is not read."""
+    """``Retry-After`` in seconds. Dates are not supported."""
     try:
         value = float(header or "")
     except ValueError:

@@ -16,7 +16,7 @@ from services.contracts.demo import (
 class Demos(Protocol):
     """The knowledge base of solved requests, and the Demo Selector.
 
-    A demo is a tenant's own or, where ``tenant`` is not given, everyone's. A tenant sees both, and changes its own.
+    A demo belongs to a tenant or, if ``tenant`` is None, to everyone. A tenant sees both but changes only its own.
     """
 
     async def ready(self) -> None:

@@ -16,7 +16,7 @@ _EVENTS: TypeAdapter[ExecutionEvent] = TypeAdapter(ExecutionEvent)
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _GRACE_S = 5.0
 CREDENTIALS_TIMEOUT_S = 20.0
-"""Of a look at a few names: an import or an approval rather waits for a busy machine than fails."""
+"""Timeout for listing secrets. It is long so that an import or approval waits for a busy machine instead of failing."""
 
 
 class Executor(Protocol):
@@ -26,28 +26,28 @@ class Executor(Protocol):
         """Raise unless ready."""
 
     def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
-        """Run a plan; the last event is ``execution_finished``. Raises Conflict where an approval is missing."""
+        """Run a plan; the last event is ``execution_finished``. Raises Conflict if an approval is missing."""
 
     async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets that this tenant may use."""
 
     async def status(self) -> ExecutorStatus:
-        """Its processes, and what the one that answers knows of hosts in trouble."""
+        """The executor's processes, and the circuit breakers of the process that answers."""
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
-        """What comes of presenting an API's credentials."""
+        """Test the credentials of an API."""
 
     async def preview(self, request: PreviewRequest) -> PreviewResponse:
         """The requests that a plan's mutating or unapproved steps would send."""
 
     async def cancel(self, run_id: str) -> ExecutionState:
-        """Start no further call of a durable run; what is in flight is waited for. Raises NotFound."""
+        """Cancel a durable run: start no further calls and wait for those in flight. Raises NotFound."""
 
     async def resolve(self, run_id: str, step: str, request: ResolveRequest) -> ExecutionState:
-        """Settle a call in doubt; with the last one the run goes on. Raises NotFound, or Conflict if it is in none."""
+        """Settle a call in doubt. After the last one, the run continues. Raises NotFound and Conflict."""
 
     async def forget(self, run_id: str) -> None:
-        """Delete what is known of a durable run, if there is one. Raises Conflict where it is not over."""
+        """Delete the data of a durable run, if it exists. Raises Conflict if it is not over."""
 
     async def value(self, value_id: str) -> JsonValue:
         """A stored value in full. Raises NotFound."""
@@ -59,7 +59,7 @@ class ExecutorClient(ServiceClient):
     service = "executor_svc"
 
     def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
-        """Run a plan; the last event is ``execution_finished``. Raises Conflict where an approval is missing."""
+        """Run a plan; the last event is ``execution_finished``. Raises Conflict if an approval is missing."""
         return self._events("/execute", _EVENTS, request, timeout_s=request.deadline_ms / 1000 + _GRACE_S)
 
     async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
@@ -67,29 +67,29 @@ class ExecutorClient(ServiceClient):
         return await self._call("GET", "/credentials", Credentials, params={"tenant": tenant}, timeout_s=timeout_s)
 
     async def status(self) -> ExecutorStatus:
-        """Its processes, and what the one that answers knows of hosts in trouble."""
+        """The executor's processes, and the circuit breakers of the process that answers."""
         return await self._call("GET", "/status", ExecutorStatus)
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
-        """What comes of presenting an API's credentials."""
+        """Test the credentials of an API."""
         return await self._call("POST", "/credentials:test", SecretTest, body=request)
 
     async def preview(self, request: PreviewRequest) -> PreviewResponse:
-        """The requests that a plan's mutating or unapproved steps would send, if wanted with what reads give."""
+        """The requests that a plan's mutating or unapproved steps would send. Optionally makes the reads they need."""
         timeout_s = request.deadline_ms / 1000 + _GRACE_S
         return await self._call("POST", "/preview", PreviewResponse, body=request, timeout_s=timeout_s)
 
     async def cancel(self, run_id: str) -> ExecutionState:
-        """Start no further call of a durable run; what is in flight is waited for. Raises NotFound."""
+        """Cancel a durable run: start no further calls and wait for those in flight. Raises NotFound."""
         return await self._call("POST", f"/executions/{segment(run_id)}:cancel", ExecutionState)
 
     async def resolve(self, run_id: str, step: str, request: ResolveRequest) -> ExecutionState:
-        """Settle a call in doubt; with the last one the run goes on. Raises NotFound, or Conflict if it is in none."""
+        """Settle a call in doubt. After the last one, the run continues. Raises NotFound and Conflict."""
         path = f"/executions/{segment(run_id)}/steps/{segment(step)}:resolve"
         return await self._call("POST", path, ExecutionState, body=request)
 
     async def forget(self, run_id: str) -> None:
-        """Delete what is known of a durable run, if there is one. Raises Conflict where it is not over."""
+        """Delete the data of a durable run, if it exists. Raises Conflict if it is not over."""
         await self._send("DELETE", f"/executions/{segment(run_id)}")
 
     async def value(self, value_id: str) -> JsonValue:

@@ -1,4 +1,4 @@
-"""Client of the gateway: what the command line and apps written in Python use."""
+"""Client of the gateway, for the command line and for Python apps."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -34,16 +34,16 @@ _GRACE_S = 10.0
 _LONG_S = 130.0
 _LONGEST_S = 3_600.0
 _SILENCE_S = 45.0
-"""Three of the comments by which the gateway shows that a stream is open."""
+"""Read timeout of event streams: three of the gateway's keep-alive intervals."""
 
 
 class GatewayClient(ServiceClient):
-    """Everything an app or a person asks of Nestor."""
+    """Client of Nestor's public API."""
 
     service = "gateway"
 
     def _raised(self, error: ServiceError) -> ServiceError:
-        """The problem as it is: whoever uses this client chose the token."""
+        """The error unchanged: here the token is the user's own, so Unauthorized is meaningful."""
         return error
 
     async def solve(self, request: SolveRequest, *, idempotency_key: str | None = None) -> Run:
@@ -59,17 +59,17 @@ class GatewayClient(ServiceClient):
         return self._events("/solve:stream", _SOLVE_EVENTS, request, timeout_s=_patience(request), headers=headers)
 
     async def plan(self, request: SolveRequest) -> Run:
-        """Plan and prove; nothing is sent."""
+        """Plan and prove, without running the plan."""
         return await self._call("POST", "/plan", Run, body=request, timeout_s=_patience(request))
 
     async def start(self, request: StartRequest, *, idempotency_key: str | None = None) -> Run:
-        """Run a plan as it is, and wait for its answer; with ``wait`` false, get the run as soon as it is accepted."""
+        """Run a given plan and wait for its answer; with ``wait`` false, get the run as soon as it is accepted."""
         timeout_s = request.options.deadline_ms / 1000 + _GRACE_S
         headers = _keyed(idempotency_key)
         return await self._call("POST", "/runs", Run, body=request, headers=headers, timeout_s=timeout_s)
 
     async def rerun(self, run_id: str, request: RerunRequest, *, idempotency_key: str | None = None) -> Run:
-        """Run the plan of a run again; waits as ``start`` does. Raises Conflict, and ValidationFailed, as the route."""
+        """Run the plan of a run again; waits as ``start`` does. Raises Conflict and ValidationFailed."""
         timeout_s = request.options.deadline_ms / 1000 + _GRACE_S
         headers, path = _keyed(idempotency_key), f"/runs/{segment(run_id)}:rerun"
         return await self._call("POST", path, Run, body=request, headers=headers, timeout_s=timeout_s)
@@ -77,29 +77,29 @@ class GatewayClient(ServiceClient):
     async def approve(
         self, run_id: str, plan_id: str, *, digest: str | None = None, on_behalf_of: str = "", wait: bool = True
     ) -> Run:
-        """Approve exactly this plan of a run that waits for it, and the requests of that digest, and run it.
+        """Approve this plan of a waiting run, and the requests with this digest, and run it.
 
-        Raises Conflict where the run waits with others.
+        Raises Conflict if the run waits with another plan or other requests.
         """
         body = ApproveRequest(plan_id=plan_id, digest=digest, on_behalf_of=on_behalf_of, wait=wait)
         return await self._call("POST", f"/runs/{segment(run_id)}:approve", Run, body=body, timeout_s=_LONGEST_S)
 
     async def cancel(self, run_id: str) -> Run:
-        """End a run; it may still be under way in what is returned. Raises Conflict where it has ended."""
+        """Cancel a run. The returned run may still be running. Raises Conflict if it has already ended."""
         return await self._call("POST", f"/runs/{segment(run_id)}:cancel", Run)
 
     async def resolve(self, run_id: str, step: str, request: ResolveRequest, *, wait: bool = True) -> Run:
-        """Settle a call in doubt; with the last one the run goes on. Raises Conflict where it is not in doubt."""
+        """Settle a call in doubt. After the last one, the run continues. Raises Conflict if it is not in doubt."""
         path = f"/runs/{segment(run_id)}/steps/{segment(step)}:resolve"
         params = {"wait": "true" if wait else "false"}
         return await self._call("POST", path, Run, body=request, params=params, timeout_s=_LONGEST_S)
 
     async def judge(self, run_id: str, request: FeedbackRequest) -> Run:
-        """Confirm or reject a run's outcome. Raises Conflict where it is not over, or failed and is to be confirmed."""
+        """Confirm or reject a run's outcome. Raises Conflict if it is not over, or to confirm a failed run."""
         return await self._call("POST", f"/runs/{segment(run_id)}/feedback", Run, body=request)
 
     async def demonstrate(self, run_id: str, *, shared: bool = False) -> Demo:
-        """Make a confirmed run a demonstration. Raises Conflict where it is not confirmed."""
+        """Make a confirmed run a demonstration. Raises Conflict if it is not confirmed."""
         return await self._call("POST", f"/runs/{segment(run_id)}:demo", Demo, params=_shared(shared))
 
     async def value(self, run_id: str, value_id: str) -> JsonValue:
@@ -117,7 +117,7 @@ class GatewayClient(ServiceClient):
         q: str | None = None,
         feedback: str | None = None,
     ) -> RunPage:
-        """A page of runs, newest first: in any of these states, created between these moments, with this text.
+        """A page of runs, newest first, filtered by state, time of creation, and text.
 
         ``feedback`` is ``confirmed``, ``rejected`` or ``none``.
         """
@@ -137,7 +137,7 @@ class GatewayClient(ServiceClient):
         return await self._call("GET", f"/runs/{segment(run_id)}", Run)
 
     async def compare(self, run_id: str, other: str) -> Comparison:
-        """Where two runs part first. Raises NotFound."""
+        """The first difference between two runs. Raises NotFound."""
         return await self._call("GET", f"/runs/{segment(run_id)}/compare/{segment(other)}", Comparison)
 
     async def operations(self) -> Operations:
@@ -145,13 +145,13 @@ class GatewayClient(ServiceClient):
         return await self._call("GET", "/operations", Operations)
 
     async def delete_run(self, run_id: str) -> None:
-        """Delete a run that is over. Raises NotFound, and Conflict where it is not over."""
+        """Delete a run that is over. Raises NotFound, and Conflict if it is not over."""
         await self._send("DELETE", f"/runs/{segment(run_id)}")
 
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[RunEvent, None]:
-        """What happens in a run, after the event of that number, up to ``finished``.
+        """The events of a run after event number ``after``, up to ``finished``.
 
-        Raises ServiceUnavailable where the connection is lost; ask again with the number of the last event.
+        Raises ServiceUnavailable if the connection is lost. To resume, pass the number of the last event.
         """
         path = f"/runs/{segment(run_id)}/events"
         events = self._server_sent(path, _SOLVE_EVENTS, params={"after": after}, timeout_s=_SILENCE_S)
@@ -170,7 +170,7 @@ class GatewayClient(ServiceClient):
         limit: int = 20,
         offset: int = 0,
     ) -> ApiSearchPage:
-        """Search or list the catalogue, as far as the principal's tenant sees it."""
+        """Search or list the APIs that the principal's tenant can see."""
         params = search_params(query, provider, tags, methods, deprecated, limit, offset)
         return await self._call("GET", "/apis", ApiSearchPage, params=params)
 
@@ -187,15 +187,15 @@ class GatewayClient(ServiceClient):
         return await self._call("GET", "/documents", DocumentPage, params={"limit": limit, "offset": offset})
 
     async def secrets(self, provider: str) -> NeededSecrets:
-        """The credentials that a provider's APIs ask for, and which of them are configured."""
+        """The credentials that a provider's APIs require, and which of them are configured."""
         return await self._call("GET", f"/providers/{segment(provider)}/credentials", NeededSecrets)
 
     async def try_secret(self, name: str) -> SecretTest:
-        """What comes of presenting a credential. Raises NotFound where no API asks for it alone."""
+        """Test a credential. Raises NotFound if no API requires only this credential."""
         return await self._call("POST", "/credentials:test", SecretTest, body=TrySecret(secret=name))
 
     async def set_constants(self, provider: str, request: ConstantsRequest) -> ProviderConstants:
-        """Set what a provider's calls always send. Raises NotFound, Conflict and ValidationFailed."""
+        """Set the constants of a provider's calls. Raises NotFound, Conflict and ValidationFailed."""
         path = f"/providers/{segment(provider)}/constants"
         return await self._call("PATCH", path, ProviderConstants, body=request, timeout_s=_LONG_S)
 
@@ -221,7 +221,7 @@ class GatewayClient(ServiceClient):
         await self._send("DELETE", f"/demos/{segment(demo_id)}")
 
     async def create_key(self, request: KeyRequest) -> CreatedKey:
-        """Make a key, which is shown in this answer alone. Raises Forbidden for a role that one has not."""
+        """Create a key, which is shown only in this response. Raises Forbidden for a role that the caller lacks."""
         return await self._call("POST", "/keys", CreatedKey, body=request)
 
     async def keys(self, *, tenant: str | None = None, limit: int = 20, cursor: str | None = None) -> KeyPage:
@@ -242,7 +242,7 @@ class GatewayClient(ServiceClient):
         limit: int = 20,
         cursor: str | None = None,
     ) -> AuditPage:
-        """A page of the audit log, newest first: any of these actions, by this principal, of this target."""
+        """A page of the audit log, newest first, filtered by actions, principal, and target."""
         params = {
             "tenant": tenant,
             "action": list(actions) or None,
@@ -254,12 +254,12 @@ class GatewayClient(ServiceClient):
         return await self._call("GET", "/audit", AuditPage, params=params)
 
     def export_tenant(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
-        """Everything that is kept of a tenant; where the last line is not `end`, it is not all. Raises Forbidden."""
+        """All stored data of a tenant. It is incomplete unless the last line is `end`. Raises Forbidden."""
         path = f"/tenants/{segment(tenant)}/export"
         return self._events(path, _EXPORT_LINES, None, method="GET", timeout_s=_LONGEST_S)
 
     async def delete_tenant(self, tenant: str) -> TenantDeletion:
-        """Delete some of a tenant; to be called until it is done. Raises Forbidden and Conflict."""
+        """Delete part of a tenant's data; call it until it is done. Raises Forbidden and Conflict."""
         return await self._call("DELETE", f"/tenants/{segment(tenant)}", TenantDeletion, timeout_s=_LONGEST_S)
 
 

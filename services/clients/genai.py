@@ -1,6 +1,6 @@
-"""Calls to language models as spans, after OpenTelemetry's semantic conventions for generative AI.
+"""Spans for calls to language models, by OpenTelemetry's semantic conventions for generative AI.
 
-No prompt and no answer: how many tokens they were, and how the answer ended.
+Spans contain token counts and the finish reason, but no prompts and no answers.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from services.tracing import span
 
 _FINISHES: Final = frozenset({"stop", "length", "tool_calls", "function_call", "content_filter", "cut"})
 _MOST: Final = 2**53
-"""Counts are the server's, which may say any number."""
+"""Upper bound for recorded counts, because the server may report any number."""
 
 
 @contextmanager
@@ -24,9 +24,9 @@ def completion_span(model: str, server: httpx2.URL, max_tokens: int) -> Iterator
     """The span of a request for the next message of a conversation.
 
     Args:
-        model: its name at the server, which speaks OpenAI's API, whoever runs it.
-        server: its address.
-        max_tokens: the longest answer that is asked for.
+        model: name of the model at the server, which has an OpenAI-compatible API.
+        server: address of the server.
+        max_tokens: requested maximum length of the answer.
     """
     attributes: dict[str, AttributeValue] = {
         "gen_ai.operation.name": "chat",
@@ -42,7 +42,7 @@ def completion_span(model: str, server: httpx2.URL, max_tokens: int) -> Iterator
 
 
 def completed(asked: Span, completion: Completion | None) -> None:
-    """Say what came of it, be it only the beginning of an answer."""
+    """Record the result on the span. The completion may be partial."""
     if completion is None:
         return
     told: dict[str, AttributeValue] = {}

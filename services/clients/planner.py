@@ -31,16 +31,16 @@ class Planner(Protocol):
         """Prove a given plan."""
 
     async def read(self, apis: Sequence[Api]) -> ReadApisReport:
-        """Have at most 100 APIs read before a request has them as candidates."""
+        """Let the planner read at most 100 APIs before they are candidates of a request."""
 
     async def sentence(self, request: SentenceRequest) -> Sentence:
         """Words for an answer, with slots for its values."""
 
     async def backends(self) -> PlannerBackends:
-        """The backends there are."""
+        """The available backends."""
 
     async def status(self) -> PlannerStatus:
-        """What its process that answers knows of the language models' servers."""
+        """The language model servers, as seen by the process that answers."""
 
 
 class PlannerClient(ServiceClient):
@@ -57,17 +57,17 @@ class PlannerClient(ServiceClient):
         return await self._call("POST", "/compile", CompileResponse, body=request, timeout_s=timeout_s)
 
     async def read(self, apis: Sequence[Api]) -> ReadApisReport:
-        """Have at most 100 APIs read before a request has them as candidates."""
+        """Let the planner read at most 100 APIs before they are candidates of a request."""
         return await self._call("POST", "/apis:read", ReadApisReport, body=ReadApisRequest(apis=tuple(apis)))
 
     async def sentence(self, request: SentenceRequest) -> Sentence:
-        """Words for an answer, with slots for its values. It comes within the request's own deadline, or not at all."""
+        """Words for an answer, with slots for its values. The request's deadline is also the timeout."""
         return await self._call("POST", "/sentences", Sentence, body=request, timeout_s=request.deadline_ms / 1000)
 
     async def backends(self) -> PlannerBackends:
-        """The backends there are."""
+        """The available backends."""
         return await self._call("GET", "/backends", PlannerBackends)
 
     async def status(self) -> PlannerStatus:
-        """What its process that answers knows of the language models' servers."""
+        """The language model servers, as seen by the process that answers."""
         return await self._call("GET", "/status", PlannerStatus)

@@ -15,10 +15,10 @@ _IMPORT_EVENTS: TypeAdapter[ImportEvent] = TypeAdapter(ImportEvent)
 
 
 class Retriever(Protocol):
-    """The API catalogue and the search in it.
+    """The API catalogue and its search.
 
-    Who asks as a ``tenant`` is answered as if there were nothing that belongs to other tenants only, imports for that
-    tenant alone, and changes and removes only what it imported.
+    A caller with a ``tenant`` does not see what belongs only to other tenants. Its imports belong to that tenant, and
+    it can change and remove only what it imported.
     """
 
     async def ready(self) -> None:
@@ -42,13 +42,13 @@ class Retriever(Protocol):
         """Search or list the catalogue."""
 
     async def get(self, api_id: str, *, tenant: str | None = None) -> Api:
-        """One API. Raises NotFound, for another tenant's, too."""
+        """One API. Raises NotFound, also if it belongs to another tenant."""
 
     async def lookup(self, request: LookupRequest) -> LookupResponse:
-        """Those of several APIs that exist, in the order asked for."""
+        """The requested APIs that exist, in the requested order."""
 
     async def create(self, api: Api) -> Api:
-        """Add an API. Raises Conflict where the id is taken."""
+        """Add an API. Raises Conflict if the id is taken."""
 
     async def update(self, api: Api) -> Api:
         """Replace an API. Raises NotFound."""
@@ -57,15 +57,15 @@ class Retriever(Protocol):
         """Remove an API. Raises NotFound."""
 
     async def delete_provider(self, provider: str, *, tenant: str | None = None) -> None:
-        """Remove a provider with all its APIs. Raises NotFound, and Conflict where another tenant imported it."""
+        """Remove a provider with all its APIs. Raises NotFound, and Conflict if another tenant imported it."""
 
     async def set_constants(
         self, provider: str, request: ConstantsRequest, *, tenant: str | None = None
     ) -> ProviderConstants:
-        """Set what a provider's calls always send. Raises NotFound, Conflict and ValidationFailed."""
+        """Set the constants of a provider's calls. Raises NotFound, Conflict and ValidationFailed."""
 
     async def secrets(self, provider: str, *, tenant: str | None = None) -> NeededSecrets:
-        """The credentials that a provider's APIs ask for."""
+        """The credentials that a provider's APIs require."""
 
     def import_document(
         self, request: ImportRequest, *, tenant: str | None = None
@@ -105,15 +105,15 @@ class RetrieverClient(ServiceClient):
         return await self._call("GET", "/apis", ApiSearchPage, params=params)
 
     async def get(self, api_id: str, *, tenant: str | None = None) -> Api:
-        """One API. Raises NotFound, for another tenant's, too."""
+        """One API. Raises NotFound, also if it belongs to another tenant."""
         return await self._call("GET", _path(api_id), Api, params={"tenant": tenant})
 
     async def lookup(self, request: LookupRequest) -> LookupResponse:
-        """Those of several APIs that exist, in the order asked for."""
+        """The requested APIs that exist, in the requested order."""
         return await self._call("POST", "/apis:lookup", LookupResponse, body=request)
 
     async def create(self, api: Api) -> Api:
-        """Add an API. Raises Conflict where the id is taken."""
+        """Add an API. Raises Conflict if the id is taken."""
         return await self._call("POST", "/apis", Api, body=api)
 
     async def update(self, api: Api) -> Api:
@@ -125,20 +125,20 @@ class RetrieverClient(ServiceClient):
         await self._send("DELETE", _path(api_id))
 
     async def delete_provider(self, provider: str, *, tenant: str | None = None) -> None:
-        """Remove a provider with all its APIs. Raises NotFound, and Conflict where another tenant imported it."""
+        """Remove a provider with all its APIs. Raises NotFound, and Conflict if another tenant imported it."""
         await self._send("DELETE", f"/providers/{segment(provider)}", params={"tenant": tenant})
 
     async def set_constants(
         self, provider: str, request: ConstantsRequest, *, tenant: str | None = None
     ) -> ProviderConstants:
-        """Set what a provider's calls always send. Raises NotFound, Conflict and ValidationFailed."""
+        """Set the constants of a provider's calls. Raises NotFound, Conflict and ValidationFailed."""
         path = f"/providers/{segment(provider)}/constants"
         return await self._call(
             "PATCH", path, ProviderConstants, body=request, params={"tenant": tenant}, timeout_s=_LONG_S
         )
 
     async def secrets(self, provider: str, *, tenant: str | None = None) -> NeededSecrets:
-        """The credentials that a provider's APIs ask for."""
+        """The credentials that a provider's APIs require."""
         path = f"/providers/{segment(provider)}/secrets"
         return await self._call("GET", path, NeededSecrets, params={"tenant": tenant})
 

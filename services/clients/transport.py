@@ -1,7 +1,7 @@
-"""Calling an ASGI app of this process as if it were far away.
+"""A transport that calls an ASGI app in this process as if it were remote.
 
 httpx2's own ``ASGITransport`` enforces no timeouts, buffers whole streams, re-raises the app's errors and shares the
-caller's context variables. A remote service does none of that, and both deployments must behave alike.
+caller's context variables. A remote service does not, and both deployments must behave the same.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ _END = object()
 
 
 class InProcessTransport(httpx2.AsyncBaseTransport):
-    """Runs each request in a task and a context of its own, with httpx2's read timeout between any two messages.
+    """Runs each request in its own task and context, with httpx2's read timeout between any two messages.
 
-    The app's lifespan is the business of whoever built the app.
+    It does not run the app's lifespan. The code that created the app does.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -33,7 +33,7 @@ class InProcessTransport(httpx2.AsyncBaseTransport):
             httpx2.RemoteProtocolError: the app failed before it answered.
         """
         exchange = _Exchange(self._app, request, await request.aread())
-        self._running.add(exchange.task)  # the loop itself keeps no strong reference
+        self._running.add(exchange.task)  # the event loop keeps only weak references
         exchange.task.add_done_callback(self._running.discard)
         try:
             start = await exchange.next_message()
@@ -44,12 +44,12 @@ class InProcessTransport(httpx2.AsyncBaseTransport):
 
 
 class _Exchange(httpx2.AsyncByteStream):
-    """One request under way: the app's task on one side, the response's byte stream on the other."""
+    """A request in progress. Connects the app's task with the response's byte stream."""
 
     def __init__(self, app: ASGIApp, request: httpx2.Request, body: bytes) -> None:
         self._request, self._body, self._sent = request, body, False
         self._timeout_s: float | None = request.extensions.get("timeout", {}).get("read")
-        # One message is handed over at a time: a slow reader holds the app back, as TCP would.
+        # One message at a time: a slow reader slows the app down (backpressure), as with TCP.
         self._messages: asyncio.Queue[Any] = asyncio.Queue(maxsize=1)
         self._gone = asyncio.Event()
         self._complete = False
@@ -59,7 +59,7 @@ class _Exchange(httpx2.AsyncByteStream):
         try:
             await app(self._scope(), self._receive, self._send)
             await self._pass_on(_END)
-        except (Exception, asyncio.CancelledError) as error:  # to the caller, a dropped connection
+        except (Exception, asyncio.CancelledError) as error:  # the caller sees a dropped connection
             if self._gone.is_set() and isinstance(error, asyncio.CancelledError):
                 raise
             await self._pass_on(error)
@@ -94,7 +94,7 @@ class _Exchange(httpx2.AsyncByteStream):
         self._complete = self._complete or last
 
     async def _pass_on(self, message: Any) -> None:
-        if not self._complete:  # nobody listens to what follows the last byte
+        if not self._complete:  # messages after the last byte are dropped
             await self._messages.put(message)
 
     async def next_message(self) -> Message:
@@ -119,7 +119,7 @@ class _Exchange(httpx2.AsyncByteStream):
                 yield message["body"]
 
     async def aclose(self) -> None:
-        """The reader is gone: tell the app, and stop it unless all it had to say was said."""
+        """Signal the app that the reader is gone, and cancel it unless the response is complete."""
         self._gone.set()
         if not self._complete:
             self.task.cancel()

@@ -1,7 +1,7 @@
-r"""Plans in other people's notations, and back.
+r"""Conversion of plans to and from the notations of other tools.
 
 ========== ====== ====== ==========================================================================================
-notation   encode decode  what it cannot say
+notation   encode decode  not supported
 ========== ====== ====== ==========================================================================================
 nestful    yes    yes    two answers of one name
 openai     yes    yes    two answers of one name
@@ -9,13 +9,12 @@ seal       yes    yes    step names, answers, loops, conditions, references deep
 arazzo     yes    no     loops, conditions, forward references (it is an export)
 ========== ====== ====== ==========================================================================================
 
-``decode(encode(plan))`` is ``canonical(plan)`` in all that a notation can say; what it cannot say, ``encode`` refuses
-with a :class:`CodecError` unless its own docstring says that it is left out.
+``decode(encode(plan))`` equals ``canonical(plan)`` if the notation can express the plan. Otherwise ``encode`` raises
+:class:`CodecError`, unless its docstring says that it leaves the part out.
 
-**Escaping.** In the notations where a reference is a string (``"$var1.code$"``, ``"API_call_0"``), a literal string
-that reads like a reference is written with a backslash before it, and so is one that is already written that way:
-``"$var1.code$"`` the text becomes ``"\$var1.code$"``. Decoding takes exactly one backslash off. No other string is
-changed.
+**Escaping.** In some notations a reference is a string (``"$var1.code$"``, ``"API_call_0"``). There, a literal string
+that looks like a reference, with or without leading backslashes, gets one more backslash: the text ``"$var1.code$"``
+becomes ``"\$var1.code$"``. Decoding removes exactly one backslash. No other string is changed.
 """
 
 from services.codecs.text import CodecError, canonical

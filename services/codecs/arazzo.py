@@ -1,9 +1,9 @@
-"""Export of a plan as an Arazzo 1.0 workflow document (Arazzo Specification 1.0.1), for other people's tools.
+"""Export of a plan as an Arazzo 1.0 workflow document (Arazzo Specification 1.0.1), for other tools.
 
-Every step names its operation in a source description (one per provider), passes its arguments as parameters and
-request body, and publishes what later steps and the answer need as outputs: ``$response.body#/items/0/id`` becomes
-``$steps.var1.outputs.items_0_id``. Steps run in the order they are listed, so the plan must be in an executable
-order, which a compiled plan is.
+Every step names its operation in a source description (one per provider) and passes its arguments as parameters and
+request body. Values that later steps and the answer need become outputs: ``$response.body#/items/0/id`` becomes
+``$steps.var1.outputs.items_0_id``. Steps run in the order they are listed, so the plan must be in executable order.
+Compiled plans are.
 """
 
 import re
@@ -28,14 +28,14 @@ def export(
     """The plan as an Arazzo document.
 
     Args:
-        plan: In executable order.
+        plan: A plan in executable order.
         apis: At least the APIs of the plan, by id.
-        sources: Where each provider's OpenAPI document is; a missing one becomes its server's ``/openapi.json``.
-        title: For people.
+        sources: URL of each provider's OpenAPI document; the default is its server's ``/openapi.json``.
+        title: Human-readable title.
 
     Raises:
-        CodecError: the plan uses loops or conditions, which Arazzo 1.0 does not have, an API that is not given, a
-            step that is listed later, or a literal text that Arazzo would take for an expression.
+        CodecError: the plan uses loops or conditions (Arazzo 1.0 has none), an API that is not in ``apis``, a step
+            that is listed later, or a literal text that Arazzo would evaluate as an expression.
     """
     providers = list(dict.fromkeys(_api(step, apis).provider for step in plan.steps))
     names = _unique(providers)
@@ -98,7 +98,7 @@ _Outputs = dict[str, dict[JsonPath, str]]
 
 
 def _outputs(plan: Plan) -> _Outputs:
-    """For each step, a name for every path into its response that somebody refers to."""
+    """For each step, a name for every path into its response that is referenced."""
     outputs: _Outputs = {}
     for reference in _all_references(plan):
         paths = outputs.setdefault(reference.step, {})
@@ -135,7 +135,7 @@ def _value(value: Value, outputs: _Outputs, seen: set[str]) -> JsonValue:
 
 
 def _refuse_expressions(data: JsonValue) -> None:
-    """Arazzo has no way to escape a text that reads like a runtime expression."""
+    """Refuse text that looks like a runtime expression, because Arazzo cannot escape it."""
     if isinstance(data, str) and _EXPRESSION.search(data):
         raise CodecError(f"Arazzo would evaluate the text {data[:100]!r}")
     for child in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
@@ -143,7 +143,7 @@ def _refuse_expressions(data: JsonValue) -> None:
 
 
 def _pointer(path: JsonPath) -> str:
-    """RFC 6901, with the ``#`` that separates it from ``$response.body``; empty for the whole body."""
+    """The JSON pointer (RFC 6901), after the ``#`` that follows ``$response.body``; empty for the whole body."""
     return "#" + "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path) if path else ""
 
 
@@ -154,7 +154,7 @@ def _api(step: Step, apis: Mapping[str, Api]) -> Api:
 
 
 def _unique(names: list[str]) -> dict[str, str]:
-    """For each name one of the letters Arazzo allows in keys, all different."""
+    """Map each name to a unique key that uses only characters Arazzo allows."""
     result: dict[str, str] = {}
     for name in names:
         if name not in result:

@@ -1,7 +1,7 @@
-"""What ``nestful`` and ``openai`` share: named calls, the pseudo-call ``var_result``, and Nestor's own additions.
+"""Code shared by ``nestful`` and ``openai``: named calls, the pseudo-call ``var_result``, and Nestor's extensions.
 
-A step's `foreach`, `when` and `after` have no counterpart there. They are written as members of the call beside the
-standard ones, only where a step has them, so plans without them are exactly what other tools expect.
+These notations have no counterpart of a step's `foreach`, `when` and `after`. They are written as additional members
+of the call, and only if a step has them, so plans without them are exactly what other tools expect.
 """
 
 from collections.abc import Iterable
@@ -23,21 +23,21 @@ RESULT = "var_result"
 """NESTful's name for the pseudo-call whose arguments are the answer."""
 
 EXTRAS = frozenset({"foreach", "when", "after"})
-"""Members of a call that are Nestor's own."""
+"""Members of a call that are Nestor's extensions."""
 
 
 def encode_argument(value: Value) -> JsonValue:
-    """A value with references as ``$step.path$``."""
+    """Encode a value as JSON with references as ``$step.path$``."""
     return encode_value(value, format_reference, looks_like_reference)
 
 
 def decode_argument(data: JsonValue) -> Value:
-    """The value that JSON with ``$step.path$`` strings stands for."""
+    """Decode JSON with ``$step.path$`` strings."""
     return decode_value(data, parse_reference, looks_like_reference)
 
 
 def encode_extras(step: Step) -> dict[str, JsonValue]:
-    """The members that say `foreach`, `when` and `after`; empty for a plain step."""
+    """The members for `foreach`, `when` and `after`; empty for a step without them."""
     extras: dict[str, JsonValue] = {}
     if step.foreach is not None:
         extras["foreach"] = {"items": encode_argument(step.foreach.items), "parallel": step.foreach.parallel}
@@ -55,7 +55,7 @@ def encode_answer(plan: Plan) -> dict[str, JsonValue]:
     """The arguments of ``var_result``.
 
     Raises:
-        CodecError: two answers have one name, or a step calls an API named ``var_result``.
+        CodecError: two answers have the same name, or a step calls an API named ``var_result``.
     """
     if any(step.api == RESULT for step in plan.steps):
         raise CodecError(f"an API named {RESULT!r} cannot be told from the answer")
@@ -68,7 +68,7 @@ def build_step(step_id: str, api: str, arguments: JsonValue, extras: dict[str, J
     """A step from the members of a call.
 
     Raises:
-        CodecError: a member is not what the notation asks for.
+        CodecError: a member does not match the notation.
     """
     where = f"call {step_id!r}"
     if not isinstance(arguments, dict):
@@ -91,7 +91,7 @@ def build_answer(arguments: JsonValue) -> tuple[AnswerOutput, ...]:
     """The answer from the arguments of ``var_result``.
 
     Raises:
-        CodecError: an argument is not one reference.
+        CodecError: an argument is not a reference.
     """
     if not isinstance(arguments, dict):
         raise CodecError(f"the arguments of {RESULT} must be an object")
@@ -111,7 +111,7 @@ def build_plan(steps: list[Step], answer: tuple[AnswerOutput, ...]) -> Plan:
     """The plan of these steps.
 
     Raises:
-        CodecError: no step, too many, or two of one name.
+        CodecError: there is no step, there are too many, or two have the same name.
     """
     if not 1 <= len(steps) <= MAX_STEPS:
         raise CodecError(f"a plan has between 1 and {MAX_STEPS} calls, not {len(steps)}")
@@ -122,14 +122,14 @@ def build_plan(steps: list[Step], answer: tuple[AnswerOutput, ...]) -> Plan:
 
 
 def explain(error: ValidationError) -> str:
-    """The first thing a contract found wrong, in one line."""
+    """The first validation error, in one line."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     return f"{place}: {first['msg']}" if place else first["msg"]
 
 
 def member(call: JsonValue, name: str, where: str) -> JsonValue:
-    """A member that a call must have."""
+    """A required member of a call."""
     if not isinstance(call, dict):
         raise CodecError(f"{where} must be an object")
     if name not in call:
@@ -138,7 +138,7 @@ def member(call: JsonValue, name: str, where: str) -> JsonValue:
 
 
 def text_member(call: JsonValue, name: str, where: str) -> str:
-    """A member that a call must have and that must be text."""
+    """A required member of a call that must be text."""
     value = member(call, name, where)
     if not isinstance(value, str):
         raise CodecError(f"{where}: {name!r} must be text")
@@ -146,16 +146,17 @@ def text_member(call: JsonValue, name: str, where: str) -> str:
 
 
 class Labels:
-    """``varN`` for the call at position N (from 1), or the next one free: models often forget the label.
+    """Assigns labels to calls without one, which models often omit.
 
-    Asked in the order of the calls, it looks at no label twice, however many are taken.
+    The call at position N (from 1) gets ``varN``, or the next free label. Called in the order of the calls, it checks
+    each label at most once.
     """
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken, self._next = set(taken), 1
 
     def free(self, position: int) -> str:
-        """The label of the call at this position, which is then taken."""
+        """Take a free label for the call at this position."""
         self._next = max(self._next, position)
         while f"var{self._next}" in self._taken:
             self._next += 1

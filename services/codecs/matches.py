@@ -1,6 +1,6 @@
-"""Which items of lists a call means by words, beside the references themselves: Nestor's own addition to NESTful.
+"""References that choose a list item by words: Nestor's extension to NESTful.
 
-A call's ``matches`` says by the text of a reference, such as ``$var1.items[0].code$``, what the item is looked for by.
+A call's ``matches`` maps the text of a reference, such as ``$var1.items[0].code$``, to what the item must match.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ MATCHES = "matches"
 
 
 def encode_matches(references: Iterable[Reference]) -> dict[str, JsonValue]:
-    """The member of a call that makes these references; empty where none chooses by words.
+    """The ``matches`` member of a call with these references; empty if none chooses by words.
 
     Raises:
         CodecError: a reference cannot be written.
@@ -30,10 +30,10 @@ def encode_matches(references: Iterable[Reference]) -> dict[str, JsonValue]:
 
 
 def read_matches(data: JsonValue, where: str) -> dict[str, Match]:
-    """What a call's member says.
+    """Read a call's ``matches`` member.
 
     Raises:
-        CodecError: it is not an object of what is looked for.
+        CodecError: it is not an object of valid matches.
     """
     if not isinstance(data, dict):
         raise CodecError(f"{where}: {MATCHES} must be an object")
@@ -44,10 +44,10 @@ def read_matches(data: JsonValue, where: str) -> dict[str, Match]:
 
 
 def matched_step(step: Step, matches: Mapping[str, Match], where: str) -> Step:
-    """The step whose references choose by what is said of them; what is said of others says nothing.
+    """The step with the matches added to its references. Matches for other references are ignored.
 
     Raises:
-        CodecError: there is no list to choose from.
+        CodecError: a reference does not choose from a list.
     """
     updates: dict[str, Any] = {
         "arguments": {name: matched(value, matches, where) for name, value in step.arguments.items()}
@@ -61,7 +61,7 @@ def matched_step(step: Step, matches: Mapping[str, Match], where: str) -> Step:
 
 
 def matched(value: Value, matches: Mapping[str, Match], where: str) -> Value:
-    """A value whose references choose by what is said of them. Raises CodecError as :func:`matched_step`."""
+    """A value with the matches added to its references. Raises CodecError as :func:`matched_step` does."""
     match value:
         case Reference():
             found = matches.get(format_reference(value))

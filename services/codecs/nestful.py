@@ -1,9 +1,9 @@
-"""NESTful's notation (NESTFUL: nested sequences of API calls, section 3), which most tuned models speak.
+"""NESTful's notation (NESTFUL: nested sequences of API calls, section 3), which most fine-tuned models use.
 
 A plan is a list of ``{"name", "arguments", "label"}``; a reference is ``"$label.field$"``; the last call, named
-``var_result``, holds the answer. Read more generously than written: labels may carry NESTFUL v2's leading ``$``, a
-missing label (the commonest error of function-calling models) becomes ``varN`` by position, and ``var_result`` may be
-absent.
+``var_result``, holds the answer. Decoding accepts more than encoding produces: labels may have NESTFUL v2's leading
+``$``, a missing label (the most common error of function-calling models) becomes ``varN`` by position, and
+``var_result`` may be absent.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _KNOWN = EXTRAS | {"name", "arguments", "label"}
 
 
 def encode(plan: Plan, *, matches: bool = False) -> list[JsonValue]:
-    """The plan as NESTful's list of calls; with ``matches``, also which items are meant by words.
+    """Encode a plan as NESTful's list of calls; with ``matches``, also which items are chosen by words.
 
     Raises:
         CodecError: see :func:`services.codecs.calls.encode_answer`.
@@ -54,9 +54,9 @@ def encode(plan: Plan, *, matches: bool = False) -> list[JsonValue]:
 
 
 def decode(data: str | bytes | JsonValue, *, matches: bool = False) -> Plan:
-    """The plan that NESTful's list of calls (as text or parsed JSON) stands for.
+    """Decode NESTful's list of calls, given as text or parsed JSON.
 
-    With ``matches`` a call may say which items are meant by words; else it has an unknown member.
+    With ``matches``, a call may have the member ``matches``. Otherwise that is an unknown member, and an error.
 
     Raises:
         CodecError: it is not JSON, or not this notation.

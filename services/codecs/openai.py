@@ -1,12 +1,12 @@
 """Plans as the ``tool_calls`` of an OpenAI-style chat message.
 
 Each step is ``{"id", "type": "function", "function": {"name", "arguments"}}`` with the arguments as JSON *text*. The
-call's id is the step's name, and a reference is the string ``$id.field$``. Since a model cannot choose the ids it
-will get, ``$varN...$`` also names the N-th call where no call has that id; an id that no step can have
-(``chatcmpl-tool-1``) becomes ``varN`` too. The answer is a last call of ``var_result``.
+call's id is the step's name, and a reference is the string ``$id.field$``. A model cannot choose the ids of its calls,
+so ``$varN...$`` also refers to the N-th call if no call has that id. An id that is not a valid step id
+(``chatcmpl-tool-1``) becomes ``varN`` too. The answer is a final call of ``var_result``.
 
-Function names may only hold ``[A-Za-z0-9_-]``, API ids may hold more: ``names`` maps one to the other where that
-matters.
+Function names may contain only ``[A-Za-z0-9_-]``. API ids may contain more characters, so ``names`` maps API ids to
+function names.
 """
 
 import re
@@ -36,10 +36,10 @@ _KNOWN = EXTRAS | {"id", "type", "index", "function"}
 
 
 def encode(plan: Plan, names: Mapping[str, str] | None = None) -> list[JsonValue]:
-    """The plan as a list of tool calls; ``names`` maps API ids to function names.
+    """Encode a plan as a list of tool calls; ``names`` maps API ids to function names.
 
     Raises:
-        CodecError: an argument holds text or a number that JSON text cannot carry, or see
+        CodecError: an argument holds text or a number that cannot be written as portable JSON; or as for
             :func:`services.codecs.calls.encode_answer`.
     """
     answer = encode_answer(plan)
@@ -58,7 +58,7 @@ def encode(plan: Plan, names: Mapping[str, str] | None = None) -> list[JsonValue
 
 
 def decode(data: str | bytes | JsonValue, names: Mapping[str, str] | None = None) -> Plan:
-    """The plan that a list of tool calls stands for; ``names`` maps API ids to function names, as for :func:`encode`.
+    """Decode a list of tool calls; ``names`` maps API ids to function names, as for :func:`encode`.
 
     Raises:
         CodecError: it is not JSON, or not this notation.
@@ -113,7 +113,7 @@ def _arguments(function: JsonValue, where: str) -> JsonValue:
 
 
 def _rename(data: JsonValue, aliases: Mapping[str, str]) -> JsonValue:
-    """The same JSON with references to an alias naming the step itself."""
+    """Replace aliases in references by the ids of their steps."""
     if isinstance(data, dict):
         return {name: _rename(item, aliases) for name, item in data.items()}
     if isinstance(data, list):

@@ -1,9 +1,8 @@
 """Seal-Tools' notation (Seal-Tools, section 3.3): ``[{"api", "parameters", "responses": ["API_call_0", ...]}]``.
 
-Every field of every call's response gets a slot, ``API_call_N``, N counting from 0 over the whole plan; a parameter
-whose value is the text ``API_call_N`` takes what that slot holds. So both directions must know each API's response
-fields in their order (``outputs``, see :func:`response_fields`). An API without known fields has one slot: its whole
-response.
+Every field of every call's response gets a slot, ``API_call_N``, numbered from 0 over the whole plan. A parameter with
+the text ``API_call_N`` takes the value of that slot. So encoding and decoding both need each API's response fields in
+order (``outputs``, see :func:`response_fields`). An API without known fields has one slot: its whole response.
 
 The notation has no names for steps (they become ``var1``, ``var2``, ...) and no answer: ``encode`` leaves the answer
 out.
@@ -25,17 +24,17 @@ Outputs = Mapping[str, Sequence[str]]
 
 
 def response_fields(api: Api) -> tuple[str, ...]:
-    """The response fields of an API in the order of its schema: what its slots stand for."""
+    """The response fields of an API in the order of its schema. Each gets a slot."""
     properties = api.response.json_schema.get("properties")
     return tuple(properties) if isinstance(properties, dict) else ()
 
 
 def encode(plan: Plan, outputs: Outputs) -> list[JsonValue]:
-    """The plan's calls; ``outputs`` maps API ids to response fields. The answer is left out.
+    """Encode the plan's calls; ``outputs`` maps API ids to response fields. The answer is left out.
 
     Raises:
-        CodecError: the plan holds something the notation cannot say (loops, conditions, explicit order, a reference
-            that is not one response field of an earlier call).
+        CodecError: the plan has something that the notation cannot express (loops, conditions, explicit order, a
+            reference that is not one response field of an earlier call).
     """
     slots: dict[tuple[str, JsonPath], str] = {}
     calls: list[JsonValue] = []
@@ -55,10 +54,10 @@ def encode(plan: Plan, outputs: Outputs) -> list[JsonValue]:
 
 
 def decode(data: str | bytes | JsonValue, outputs: Outputs) -> Plan:
-    """The plan that Seal-Tools' list of calls stands for, without an answer.
+    """Decode Seal-Tools' list of calls. The plan has no answer.
 
     Raises:
-        CodecError: it is not JSON, not this notation, or refers to a slot no earlier call has.
+        CodecError: the data is not JSON, not this notation, or refers to a slot that no earlier call has.
     """
     calls = read_json(data)
     if not isinstance(calls, list):
@@ -114,7 +113,7 @@ def _slot_reader(slots: Mapping[str, Reference], where: str) -> Callable[[str], 
 
 
 def _responses(call: Mapping[str, JsonValue], known: int, used: int, where: str) -> list[str]:
-    """The call's own slot labels; where it has none, the next ones in order."""
+    """The call's slot labels; if it has none, the next ones in order."""
     labels = call.get("responses")
     if labels is None:
         return [f"API_call_{used + index}" for index in range(known)]

@@ -1,8 +1,8 @@
-r"""What the notations share: the text form of references, escaping, and reading JSON nobody has checked.
+r"""Code shared by the notations: the text form of references, escaping, and parsing of untrusted JSON.
 
-A reference is ``$step$``, ``$step.field$``, ``$step.items[0].id$``: NESTful's form (section 3), in which a field may
-hold spaces (``$var1.Exchange Rate$``). A field that holds one of ``. [ ] $ " \`` is quoted as JSON:
-``$var1["a.b"]$``. The item of a `foreach` is ``$@$``, ``$@.code$``, which no step can be called.
+A reference is ``$step$``, ``$step.field$`` or ``$step.items[0].id$``. This is NESTful's form (section 3), in which a
+field may contain spaces (``$var1.Exchange Rate$``). A field with one of ``. [ ] $ " \`` is quoted as JSON:
+``$var1["a.b"]$``. The item of a `foreach` is ``$@$`` or ``$@.code$``; no step can have the name ``@``.
 """
 
 import json
@@ -28,11 +28,11 @@ _REFERENCE = re.compile(
 _PLAIN_NAME = re.compile(r'[^.\[\]$"\\]+')
 
 Looks = Callable[[str], bool]
-"""Whether a text reads as a reference in a notation."""
+"""Whether a text looks like a reference in a notation."""
 
 
 class CodecError(ValueError):
-    """A text is not a plan in this notation, or a plan cannot be said in it. The message is for the caller to read."""
+    """A text is not a plan in this notation, or the notation cannot express a plan. The message is for the caller."""
 
 
 def looks_like_reference(text: str) -> bool:
@@ -44,7 +44,7 @@ def parse_reference(text: str) -> Reference | ItemReference:
     """Read ``$step.path$``.
 
     Raises:
-        CodecError: the text is no reference, or one with a path too long.
+        CodecError: the text is not a reference, or its path is too long.
     """
     match = _REFERENCE.fullmatch(text)
     if match is None:
@@ -69,14 +69,14 @@ def format_reference(reference: Reference | ItemReference) -> str:
     """Write ``$step.path$``.
 
     Raises:
-        CodecError: for a negative list index, which the notation does not have.
+        CodecError: a list index is negative or too large for the notation.
     """
     step = "@" if isinstance(reference, ItemReference) else reference.step
     return f"${step}{format_path(reference.path)}$"
 
 
 def format_path(path: JsonPath) -> str:
-    """Write a path as it follows the step's name: ``.items[0].id``."""
+    """Write a path in the form that follows the step's name: ``.items[0].id``."""
     parts = []
     for part in path:
         if isinstance(part, int):
@@ -91,7 +91,7 @@ def format_path(path: JsonPath) -> str:
 
 
 def encode_value(value: Value, write: Callable[[Reference | ItemReference], str], looks: Looks) -> JsonValue:
-    """A value as JSON in which references are strings that `looks` recognises."""
+    """Encode a value as JSON in which references are strings that `looks` recognises."""
     if isinstance(value, LiteralValue):
         return _escape(value.value, looks)
     if isinstance(value, ListValue):
@@ -102,12 +102,12 @@ def encode_value(value: Value, write: Callable[[Reference | ItemReference], str]
 
 
 def decode_value(data: JsonValue, read: Callable[[str], Reference | ItemReference], looks: Looks) -> Value:
-    """The value that JSON with string references stands for, in canonical form; `read` is given what `looks` finds."""
+    """Decode JSON with string references to a value in canonical form. `read` parses the texts that `looks` accepts."""
     return _as_value(_decoded(data, read, looks))
 
 
 def _decoded(data: JsonValue, read: Callable[[str], Reference | ItemReference], looks: Looks) -> Any:
-    """JSON where nothing in it is a reference, else a value: a large literal is one object, not one for each part."""
+    """JSON if it contains no reference, else a value. So a large literal is one object, not one for each part."""
     if isinstance(data, str):
         if looks(data):
             return read(data)
@@ -137,10 +137,10 @@ def canonical(plan: Plan) -> Plan:
 
 
 def read_json(data: str | bytes | JsonValue) -> JsonValue:
-    """Parse text, or take JSON that is parsed already, and bound its depth.
+    """Parse text, or take parsed JSON, and check its depth.
 
     Raises:
-        CodecError: not JSON (NaN and lone surrogates included), or nested deeper than ``MAX_DEPTH``.
+        CodecError: the text is not JSON (NaN and lone surrogates are not), or is nested deeper than ``MAX_DEPTH``.
     """
     if isinstance(data, str | bytes):
         try:
@@ -156,7 +156,7 @@ def read_json(data: str | bytes | JsonValue) -> JsonValue:
 
 
 def has_more_values(data: JsonValue, limit: int) -> bool:
-    """Whether JSON holds more values than that: objects and lists, their members, and itself."""
+    """Whether JSON holds more than ``limit`` values. Counts the root, and all members of objects and lists."""
     left, waiting = limit, [data]
     while waiting and left >= 0:
         left -= 1

@@ -1,4 +1,4 @@
-"""Who may use the gateway, as far as the gateway keeps it: keys, and the record of what was done with them."""
+"""Access to the gateway: API keys, roles, and the audit log."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -18,7 +18,7 @@ class Role(StrEnum):
 
 
 class Action(StrEnum):
-    """What the audit log tells of."""
+    """The actions that the audit log records."""
 
     IMPORT = "apis.import"
     ACCEPT_CHANGES = "apis.accept_changes"
@@ -47,7 +47,7 @@ KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{20}$")]
 
 
 class KeyRequest(Contract):
-    """A key to be made."""
+    """A key to create."""
 
     name: PrincipalName = Field(description="Whom it stands for: runs, approvals and the audit log name it.")
     tenant: Tenant | None = Field(default=None, description="Unset: your own. Others: the operator's administrators.")
@@ -56,7 +56,7 @@ class KeyRequest(Contract):
 
 
 class Key(Contract):
-    """What is known of a key; of the key itself only its hash is kept. Times are UTC."""
+    """The metadata of a key. Of the key itself, only a hash is stored. Times are UTC."""
 
     id: KeyId
     name: str
@@ -69,7 +69,7 @@ class Key(Contract):
 
 
 class CreatedKey(Key):
-    """A key that was just made: the only time that it is shown."""
+    """A new key. It is shown only this once."""
 
     key: str = Field(description="`nst_ID_SECRET`, to be sent as `Authorization: Bearer`.")
 
@@ -85,7 +85,7 @@ Outcome = Literal["done", "begun", "held", "refused", "unknown"]
 
 
 class AuditEntry(Contract):
-    """Something that was done. Where another service does it, there are two: before it is asked, and after."""
+    """An action. If another service performs it, there are two entries: one before the call, and one after."""
 
     id: str
     at: AwareDatetime

@@ -1,4 +1,4 @@
-"""The answer to a request: values, and words around them."""
+"""The answer to a request: values, and a text with them."""
 
 from pydantic import Field, JsonValue
 
@@ -17,9 +17,9 @@ class AnswerValue(Contract):
 
 
 class Answer(Contract):
-    """The answer: values with their native JSON types, a readable rendering of them, and where there is one a sentence.
+    """The answer: values with their native JSON types, a readable rendering of them, and optionally a sentence.
 
-    The sentence's words are a language model's, which saw no value; the values are in it as the calls answered them.
+    A language model writes the words of the sentence without seeing the values, which are then filled in unchanged.
     """
 
     values: tuple[AnswerValue, ...] = ()

@@ -1,4 +1,4 @@
-"""APIs as the catalogue knows them, and the documents that they are imported from."""
+"""APIs in the catalogue, and the documents that they are imported from."""
 
 from enum import StrEnum
 from typing import Annotated, Final, Literal
@@ -9,9 +9,9 @@ from services.contracts.base import ApiId, Contract, JsonSchema
 from services.contracts.review import Affected, SensitiveChange
 
 MAX_LABEL: Final = 200
-"""Longest tag or provider that can be asked for, in characters."""
+"""Maximum length of a tag or provider in a filter, in characters."""
 OUTSIDE_CONTENT: Final = {"content_hash", "tenants"}
-"""What the content hash of an API leaves out. Who may see it is no part of what a call does: plans stay proved."""
+"""Fields that are not in the content hash of an API. Visibility does not change what a call does: proofs stay valid."""
 
 Label = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL)]
 Method = Annotated[str, StringConstraints(to_upper=True, pattern=r"^[A-Za-z]{1,20}$")]
@@ -21,11 +21,11 @@ Tenant = Annotated[
     Field(description="A tenant of the gateway, as `NESTOR_GATEWAY_PRINCIPALS` names it."),
 ]
 Effect = Literal["read", "change"]
-"""What a call does to the upstream's state."""
+"""Effect of a call on the upstream's state."""
 
 
 def effect_of(method: str) -> Effect:
-    """What a method says of its calls (RFC 9110, section 9.2.1: what is not a safe method may change state)."""
+    """The effect that a method implies (RFC 9110, section 9.2.1: methods that are not safe may change state)."""
     return "read" if method in ("GET", "HEAD", "OPTIONS") else "change"
 
 
@@ -76,7 +76,7 @@ class Parameter(Contract):
 
     @property
     def needed(self) -> bool:
-        """Whether a plan must give it a value: it is required, and no constant stands for it."""
+        """Whether a plan must give it a value: it is required and has no constant."""
         return self.required and self.constant is None
 
 
@@ -102,7 +102,7 @@ class ApiResponse(Contract):
 class SecretKind(StrEnum):
     """The kinds of credentials an adapter can present.
 
-    ``other`` is a scheme of which the document does not say how it works: the secret's entry says it.
+    ``other`` is a scheme that the document does not fully describe. The secret's configuration describes it.
     """
 
     API_KEY = "api_key"
@@ -117,16 +117,16 @@ class SecretKind(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "SecretKind | None":
-        """What catalogues and stored runs of earlier versions hold."""
+        """Accept the values in catalogues and stored runs of earlier versions."""
         return {"oauth2_client_credentials": cls.OAUTH2, "unsupported": cls.OTHER}.get(str(value))
 
 
 LOGINS: Final = frozenset({SecretKind.OAUTH2, SecretKind.OPENID_CONNECT})
-"""The kinds that a person's login can meet."""
+"""The kinds that a person can satisfy by logging in."""
 
 
 class SecurityRequirement(Contract):
-    """One credential a call must present. It holds the secret's *name*; the value lives with the executor alone."""
+    """One credential a call must present. It holds the secret's *name*; only the executor has the value."""
 
     scheme: str
     kind: SecretKind
@@ -181,7 +181,7 @@ class Api(Contract):
 
     @property
     def resendable(self) -> bool:
-        """Whether sending twice has the effect of sending once: an idempotent method (RFC 9110, 9.2.2), or a key."""
+        """Whether a call is idempotent: by its method (RFC 9110, 9.2.2), or with an idempotency key."""
         return not self.mutating or self.method in {"PUT", "DELETE"} or self.idempotency_header is not None
 
     def parameter(self, name: str) -> Parameter | None:
@@ -190,7 +190,7 @@ class Api(Contract):
 
 
 class NeededSecret(SecurityRequirement):
-    """A credential that a provider's operations ask for."""
+    """A credential that a provider's operations require."""
 
     hosts: tuple[str, ...] = Field(default=(), description="Where its operations are served: `host` or `host:port`.")
     operations: int = Field(default=0, ge=0, description="How many operations ask for it, be it as an alternative.")
@@ -259,7 +259,7 @@ class SkippedOperation(Contract):
 
 
 class RelatedApi(Contract):
-    """Another API that is the same operation: the same request or the same content, perhaps of another version."""
+    """Another API for the same operation: with the same request or the same content, possibly of another version."""
 
     api: str = Field(description="The id of the imported API.")
     relation: Literal["duplicate_of", "newer_than", "older_than"]
@@ -299,7 +299,7 @@ class ImportReport(Contract):
 
 
 class FieldChange(Contract):
-    """What one field of an API says before and after; null where it is not there. Of long texts, what differs."""
+    """A field of an API before and after; null if it does not exist. Of long texts, only the part that differs."""
 
     field: str = Field(description="Where it is, for example `parameters.city.description`.")
     before: str | None = None
@@ -307,7 +307,7 @@ class FieldChange(Contract):
 
 
 class ImportChange(Contract):
-    """What an import that is not applied would do to one API."""
+    """The change that an import which was not applied would make to one API."""
 
     kind: Literal["change"] = "change"
     action: Literal["added", "updated", "removed"]
@@ -360,7 +360,7 @@ class DocumentPage(Contract):
 
 
 class CatalogueStatus(Contract):
-    """The catalogue's size and version, and whether the index answers for that version."""
+    """The catalogue's size and version, and the version of the index."""
 
     catalogue_version: int
     index_version: int

@@ -1,4 +1,4 @@
-"""The base of every wire type, and the few field types they share."""
+"""The base class of all wire types, and shared field types."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ JsonSchema = dict[str, JsonValue]
 """A JSON Schema (2020-12) as an object. Internal references are ``#/$defs/NAME`` into the owner's definitions."""
 
 JsonPath = tuple[str | int, ...]
-"""A walk into a JSON value: a string names an object's member, an integer a list's index."""
+"""A path into a JSON value: a string is the name of an object's member, an integer is the index of a list's item."""
 
 MAX_QUERY_CHARS = 10_000
 """Longest request accepted, in characters. Longer ones are refused with 422 rather than silently cut."""

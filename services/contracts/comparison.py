@@ -1,4 +1,4 @@
-"""Two runs side by side: where they part."""
+"""Comparison of two runs: the first difference."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from services.contracts.base import Contract, JsonPath
 
 
 class Divergence(Contract):
-    """Where two runs part: in a step of the plan, in the request it sent, in its response, or in the value of that."""
+    """Where two runs differ: in a step of the plan, its request, its response, or the response's value."""
 
     step: str
     what: Literal["plan", "request", "response", "value"]

@@ -1,4 +1,4 @@
-"""Constants of a provider: values of an account or a version that every call of it takes, set once."""
+"""Constants of a provider: values such as an account or a version, set once and sent with every call."""
 
 from typing import Annotated, Final
 
@@ -26,7 +26,7 @@ class ConstantsRequest(Contract):
 
 
 class Constant(Contract):
-    """A value that is sent in every call which takes it, unless the request names another."""
+    """A value that is sent in every call that accepts it, unless the request names another."""
 
     name: str
     value: str

@@ -1,4 +1,4 @@
-"""What the app knows that the words do not say: clock, time zone, locale, and values already at hand."""
+"""Context of a request that its text does not contain: clock, time zone, locale, and known values."""
 
 from datetime import datetime
 from typing import Annotated
@@ -18,11 +18,11 @@ def _within_calendar(now: datetime) -> datetime:
 
 
 Clock = Annotated[AwareDatetime, AfterValidator(_within_calendar)]
-"""A moment with its zone, from which days and years can be counted without leaving the calendar."""
+"""A time with a zone, within years that date arithmetic can handle."""
 
 
 class Context(Contract):
-    """The situation a request is made in. Every field is optional; unset ones fall back to the server's own."""
+    """The context of a request. Every field is optional; unset fields default to the server's values."""
 
     now: Clock | None = Field(default=None, description="The clock that 'today' and 'next week' refer to.")
     timezone: Annotated[str, StringConstraints(max_length=64)] | None = Field(default=None, examples=["Europe/Lisbon"])

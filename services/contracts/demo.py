@@ -1,4 +1,4 @@
-"""Demonstrations: solved requests that show a planner how (TPTU-v2, section 3.4)."""
+"""Demonstrations: solved requests that serve as examples for a planner (TPTU-v2, section 3.4)."""
 
 from typing import Literal
 
@@ -28,12 +28,12 @@ class Demo(Contract):
 
 
 def demo_id(demo: Demo) -> str:
-    """SHA-256, in hex, of the demo's query and plan: equal demos have equal ids, whoever added them."""
+    """SHA-256, in hex, of the demo's query and plan: equal demos have equal ids."""
     return content_hash({"query": demo.query, "plan": demo.plan.id})
 
 
 class ApiDescription(Contract):
-    """An API as the selector sees it: the order of these is the order of API-level fallback."""
+    """An API as the selector sees it. The order of these APIs is the order of API-level fallback."""
 
     id: ApiId
     description: str = ""
@@ -67,7 +67,7 @@ class SelectedDemo(Contract):
 class SelectDemosResponse(Contract):
     """At most k demos: task-level ones first, most similar first, then API-level ones in the order of the APIs.
 
-    Behind them those that are only worded alike, where some were asked for.
+    Demos whose requests only share words follow last, if requested.
     """
 
     demos: tuple[SelectedDemo, ...] = ()

@@ -10,7 +10,7 @@ from services.contracts.outcome import InDoubt, RequestRecord, StepOutcome, Step
 
 
 class DoubtfulCall(Contract):
-    """A call that went out and of which nobody knows whether it took effect."""
+    """A call that was sent, and it is unknown whether it took effect."""
 
     step: str
     api: str
@@ -20,7 +20,7 @@ class DoubtfulCall(Contract):
 
 
 def doubts_of(records: Iterable[StepRecord]) -> tuple[DoubtfulCall, ...]:
-    """The calls in doubt among the steps of a run; of a `foreach` the single items."""
+    """The calls in doubt among the steps of a run. For a `foreach`, each item counts separately."""
     found: list[DoubtfulCall] = []
     for record in records:
         items = [item for item in record.items if isinstance(item.outcome, InDoubt)]
@@ -38,8 +38,8 @@ def _doubt(record: StepRecord, outcome: StepOutcome, request: RequestRecord | No
 class ResolveRequest(Contract):
     """What a person found out about a call in doubt.
 
-    `succeeded`: it took effect, and `value` is what it would have answered. `failed`: it did not, and shall not be
-    made. `retry`: it did not, and shall be sent again.
+    `succeeded`: it took effect, and `value` is the response it would have given. `failed`: it did not take effect and
+    is not sent again. `retry`: it did not take effect and is sent again.
     """
 
     outcome: Literal["succeeded", "failed", "retry"]

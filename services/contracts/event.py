@@ -1,4 +1,4 @@
-"""What is told of a run while it goes on."""
+"""The events of a run while it is in progress."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ from services.contracts.run import Run
 
 
 class RunPlanned(Contract):
-    """A plan is ready, and none of its calls has gone out yet. One that follows another takes its place."""
+    """A plan is ready, and none of its calls has been sent yet. A later plan replaces an earlier one."""
 
     kind: Literal["planned"] = "planned"
     run: Run
@@ -27,7 +27,7 @@ SolveEvent = Annotated[RunPlanned | StepStarted | StepFinished | RunFinished, Fi
 
 
 class RunEvent(Contract):
-    """An event of a run with its number, by which a stream of server-sent events is resumed (`Last-Event-ID`)."""
+    """An event of a run with its number. A stream of server-sent events is resumed by it (`Last-Event-ID`)."""
 
     id: int = Field(ge=1)
     event: SolveEvent

@@ -1,8 +1,8 @@
-"""Calls that read and did not bring what was needed: what a planner is told when it is asked again.
+"""Read calls that did not find what was needed. The planner gets them when it is asked again.
 
-Arguments are written as texts, so that a person can read them, a language model can be shown them, and two calls can be
-compared without the plans that they were part of. No value that an upstream answered is among them: where an argument
-was another call's answer, that call is written instead.
+Arguments are written as text, so that people and language models can read them, and calls can be compared without
+their plans. They contain no value that an upstream returned: an argument that was another call's response is written
+as that call.
 """
 
 import hashlib
@@ -16,18 +16,18 @@ from services.contracts.base import ApiId, Contract
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, Match, ObjectValue, Plan, Reference, Value
 
 MAX_ATTEMPTS: Final = 32
-"""Of all rounds of a request together."""
+"""Maximum number of attempts, over all rounds of a request."""
 MAX_REASON_CHARS: Final = 300
 MAX_TEXT_CHARS: Final = 200
 EACH: Final = "for each"
-"""Under this name stands the list of a call that is made for each item; no parameter has a space in its name."""
+"""The argument name for the list of a `foreach`. It has a space, so it differs from all parameter names."""
 
 
 class Attempt(Contract):
-    """A call that reads, was made, and did not bring what was needed.
+    """A read call that was made and did not find what was needed.
 
-    ``empty``: it succeeded, and what was to be taken from its answer is not there. ``not_found``: the upstream knows no
-    such thing. ``rejected``: the upstream refused the arguments.
+    ``empty``: it succeeded, but its response lacks the value that was needed. ``not_found``: the upstream has no such
+    object. ``rejected``: the upstream refused the arguments.
     """
 
     api: ApiId
@@ -44,7 +44,7 @@ class Attempt(Contract):
 
 
 def written_calls(plan: Plan) -> dict[str, dict[str, str]]:
-    """Each step's arguments as texts, as :class:`Attempt` has them; steps must stand after those that they refer to."""
+    """Each step's arguments as text, in the form of :class:`Attempt`. Steps must follow the steps they refer to."""
     arguments: dict[str, dict[str, str]] = {}
     calls: dict[str, str] = {}
     for step in plan.steps:
@@ -57,7 +57,7 @@ def written_calls(plan: Plan) -> dict[str, dict[str, str]]:
 
 
 def written(value: Value, calls: Mapping[str, str]) -> str:
-    """A value as text; ``calls`` are the written calls of the steps that it may refer to."""
+    """A value as text. ``calls`` are the written calls of the steps that it may refer to."""
     match value:
         case LiteralValue():
             return written_literal(value.value)
@@ -77,12 +77,12 @@ def written_literal(value: object) -> str:
 
 
 def written_call(api: str, arguments: Mapping[str, str]) -> str:
-    """A call as text, its arguments in the order of their names."""
+    """A call as text, with its arguments sorted by name."""
     return bounded(f"{api}({', '.join(f'{name}={arguments[name]}' for name in sorted(arguments))})")
 
 
 def written_path(path: Sequence[str | int], match: Match | None = None) -> str:
-    """A path as it is written behind what it leads into: ``.items[0].id``, or ``.items["Ada"].id`` with a match."""
+    """A path in the form that follows its base: ``.items[0].id``, or ``.items["Ada"].id`` with a match."""
     at = next((at for at, part in enumerate(path) if isinstance(part, int)), None) if match is not None else None
     said = written_literal(match.said[0]) if match is not None else ""
     parts = (f"[{said if n == at else part}]" if isinstance(part, int) else f".{part}" for n, part in enumerate(path))
@@ -90,7 +90,7 @@ def written_path(path: Sequence[str | int], match: Match | None = None) -> str:
 
 
 def bounded(text: str) -> str:
-    """The text; a long one is cut, with a hash of the whole behind it, so that different texts stay different."""
+    """Truncate a long text and append a hash of the whole, so that different texts stay different."""
     if len(text) <= MAX_TEXT_CHARS:
         return text
     mark = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Running a proved plan: what the executor is sent, and what it tells while it runs."""
+"""Execution of a proved plan: the executor's request and its events."""
 
 from typing import Annotated, Literal
 
@@ -13,9 +13,9 @@ from services.contracts.planning import CompiledPlan
 
 
 class ExecuteRequest(Contract):
-    """Run a proved plan. `approved` must be the plan's id where its proof lists approvals.
+    """Run a proved plan. `approved` must be the plan's id if its proof lists approvals.
 
-    A plan with a mutating call runs once per `run_id`, however often it is sent: a second request follows the first.
+    A plan with a mutating call runs once per `run_id`, however often it is sent: a repeated request follows that run.
     """
 
     run_id: str = Field(min_length=1, max_length=64)
@@ -48,7 +48,7 @@ class StepFinished(Contract):
 
 
 class ExecutionFinished(Contract):
-    """The executor's last word on a run."""
+    """The executor's last event of a run."""
 
     kind: Literal["execution_finished"] = "execution_finished"
     status: Literal["succeeded", "failed", "in_doubt", "cancelled"]
@@ -62,7 +62,7 @@ ExecutionEvent = Annotated[StepStarted | StepFinished | ExecutionFinished, Field
 
 
 class ExecutionState(Contract):
-    """Where an execution stands after it was cancelled, or a call of it settled."""
+    """The state of an execution after it was cancelled, or after a call in doubt was settled."""
 
     run_id: str
     status: Literal["running", "succeeded", "failed", "in_doubt", "cancelled"]

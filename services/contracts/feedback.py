@@ -1,4 +1,4 @@
-"""What somebody says of a run's outcome."""
+"""Feedback on a run's outcome."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -9,7 +9,7 @@ from services.contracts.base import Contract
 
 
 class Verdict(StrEnum):
-    """What somebody says of a run's outcome: it is what was wanted, or it is not."""
+    """Feedback on a run's outcome: it is what was wanted, or it is not."""
 
     CONFIRMED = "confirmed"
     REJECTED = "rejected"
@@ -24,7 +24,7 @@ class Judged(StrEnum):
 
 
 class FeedbackRequest(Contract):
-    """Confirm or reject a run's outcome. Another word on the same run replaces the one before."""
+    """Confirm or reject a run's outcome. New feedback on the same run replaces the previous one."""
 
     verdict: Verdict
     reason: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(
@@ -33,7 +33,7 @@ class FeedbackRequest(Contract):
 
 
 class Feedback(Contract):
-    """Who said what of a run's outcome, and when."""
+    """Feedback on a run's outcome: the verdict, who gave it, and when."""
 
     verdict: Verdict
     reason: str = ""

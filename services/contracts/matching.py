@@ -1,7 +1,7 @@
-"""Shell patterns over where a call goes: host and path as they stand on the wire, however a document spells them.
+"""Shell patterns for the target of a call: host and path as sent on the wire, however a document spells them.
 
-What is not known before the call, or what servers read in different ways, matches *maybe*: a rule that forbids has to
-hold then, a rule that allows must not. So every question is asked twice, with ``certain`` and without.
+Parts that are unknown before the call, or that servers interpret differently, match *maybe*. A rule that forbids
+applies on a maybe; a rule that allows does not. So each test has two modes, with ``certain`` and without.
 """
 
 import ipaddress
@@ -23,21 +23,21 @@ _NAME = re.compile(r"[a-z0-9_.-]+")
 _NUMERIC = re.compile(r"[0-9a-fx.]+")
 _EXPRESSION = re.compile(r"\{[^{}]+\}")
 _ANY: Final = "\ue000"
-"""Stands in a path for a parameter: any text, or none where the server drops it as a matrix parameter (`;x=1`)."""
+"""Placeholder for a parameter in a path: any text, or none if the server drops it as a matrix parameter (`;x=1`)."""
 _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 _PORT = re.compile(r":[^:\]]*$")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the calls of an operation go.
+    """The target of an operation's calls.
 
     Attributes:
-        host: in lower case, without a dot at its end; a numeric address in its usual form; None: it cannot be told.
-        port: as it is written, or the scheme's.
-        default_port: whether it is the scheme's.
-        exact: the path, decoded once, with ``_ANY`` for each parameter; None: it is too long to be looked at.
-        loose: the path as the most lenient server would read it.
+        host: in lower case, without a trailing dot; a numeric address in its canonical form; None: unknown.
+        port: the explicit port, or the scheme's default.
+        default_port: whether the port is the scheme's default.
+        exact: the path, decoded once, with ``_ANY`` for each parameter; None: too long to check.
+        loose: the path as the most lenient server would interpret it.
     """
 
     host: str | None
@@ -49,7 +49,7 @@ class Place:
 
 @lru_cache(maxsize=4096)
 def place_of(server: str, path: str) -> Place:
-    """Where an operation's calls go, by its base URL and path."""
+    """The target of an operation's calls, from its base URL and path."""
     host, port, is_default, prefix = _server(server)
     template = path.partition("#")[0].partition("?")[0]
     whole = _EXPRESSION.sub(_ANY, prefix.rstrip("/") + template)
@@ -59,7 +59,10 @@ def place_of(server: str, path: str) -> Place:
 
 
 def matches_host(pattern: str, place: Place, *, certain: bool) -> bool:
-    """Whether a pattern matches the host. Without a port it means the scheme's, and forbids all."""
+    """Whether a pattern matches the host.
+
+    With ``certain``, a pattern without a port matches only the scheme's default port; otherwise it matches any port.
+    """
     if pattern == "*":
         return True
     if place.host is None:
@@ -76,24 +79,24 @@ def matches_host(pattern: str, place: Place, *, certain: bool) -> bool:
 
 
 def matches_path(pattern: str, place: Place, *, certain: bool) -> bool:
-    """Whether a pattern matches the path; parameters in it may become any text."""
+    """Whether a pattern matches the path. Parameters in the path may become any text."""
     if pattern == "*":
         return True
     if place.exact is None:
         return not certain
     readings = [(pattern, place.exact), (_lenient(pattern), place.loose)]
-    if not certain and "%" in pattern:  # copied as it stands on the wire
+    if not certain and "%" in pattern:  # the pattern may be copied from a URL, in encoded form
         readings += [(unquote(pattern), place.exact), (_lenient(unquote(pattern)), place.loose)]
     found = (_matches(_tokens(wanted), text, certain=certain) for wanted, text in readings)
     return all(found) if certain else any(found)
 
 
 def _server(server: str) -> tuple[str | None, int, bool, str]:
-    """Host, port, whether that is the scheme's own, and the path of a base URL."""
+    """Host, port, whether it is the scheme's default port, and path of a base URL."""
     try:
         parts = urlsplit(server)
         port, default = parts.port, _DEFAULT_PORTS.get(parts.scheme, 0)
-        path = URL(server).raw_path  # as requests are made of it: without dot segments
+        path = URL(server).raw_path  # normalised as in requests: without dot segments
     except ValueError:
         return None, 0, False, ""
     host = _host(parts.hostname or "") if "\\" not in server and "@" not in parts.netloc else None
@@ -101,12 +104,12 @@ def _server(server: str) -> tuple[str | None, int, bool, str]:
 
 
 def _host(name: str) -> str | None:
-    """A host's name or address in its usual form; None where it is in none that is understood here."""
+    """A host's name or address in canonical form; None if the form is unknown."""
     name = name.rstrip(".")
     if not _NAME.fullmatch(name) and ":" not in name:
         return None
     try:
-        # Resolvers take 127.1, 0x7f000001 and 2130706433 for addresses, too.
+        # Resolvers also accept 127.1, 0x7f000001 and 2130706433 as addresses.
         address = ipaddress.ip_address(socket.inet_aton(name) if _NUMERIC.fullmatch(name) else name)
     except (ValueError, OSError):
         return name if _NAME.fullmatch(name) else None
@@ -116,7 +119,7 @@ def _host(name: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _spelt(pattern: str) -> str | None:
-    """The one host that a pattern names, in its usual form: an address in brackets is no pattern of one character."""
+    """The host that a pattern names literally, in canonical form. Brackets of an IPv6 address are not a wildcard."""
     bare = pattern.removeprefix("[").removesuffix("]")
     try:
         return _host(bare if ":" in bare else pattern.encode("idna").decode())
@@ -125,7 +128,7 @@ def _spelt(pattern: str) -> str | None:
 
 
 def _loose(path: str) -> str:
-    """A path as the most lenient server reads it: decoded, without dot segments, empty ones and matrix parameters."""
+    """A path as the most lenient server reads it: decoded, without dot or empty segments and matrix parameters."""
     for _ in range(_DECODINGS):
         decoded = unquote(path)
         if decoded == path:
@@ -142,23 +145,23 @@ def _loose(path: str) -> str:
 
 
 def _lenient(pattern: str) -> str:
-    """The pattern for paths that are read so."""
+    """The pattern to compare with such lenient paths."""
     return "/" + re.sub("/+", "/", pattern.lower()).strip("/") if pattern.startswith("/") else pattern.lower()
 
 
 @lru_cache(maxsize=4096)
 def _tokens(pattern: str) -> tuple[str | re.Pattern[str], ...]:
-    """The pattern taken apart: ``*``, or what matches one character."""
+    """The tokens of a pattern: ``*``, or an expression that matches one character."""
     return tuple(part if part == "*" else re.compile(translate(part)) for part in _TOKEN.findall(pattern))
 
 
 def _matches(tokens: Sequence[str | re.Pattern[str]], text: str, *, certain: bool) -> bool:
-    """Whether the pattern matches the text: with some texts in place of its parameters or, ``certain``, with all."""
+    """Whether the pattern matches the text for some values of its parameters; with ``certain``, for all values."""
     states = _skipped(tokens, {0})
     for char in text:
         if char != _ANY:
             states = {s if tokens[s] == "*" else s + 1 for s in states if s < len(tokens) and _takes(tokens[s], char)}
-        elif certain:  # only `*` takes whatever comes
+        elif certain:  # only `*` matches any value
             states = {s for s in states if s < len(tokens) and tokens[s] == "*"}
         else:
             states = _reached(tokens, states)
@@ -173,12 +176,12 @@ def _takes(token: str | re.Pattern[str], char: str) -> bool:
 
 
 def _reached(tokens: Sequence[str | re.Pattern[str]], states: set[int]) -> set[int]:
-    """Where any text can lead."""
+    """The states that any text can lead to."""
     return set(range(min(states), len(tokens) + 1))
 
 
 def _skipped(tokens: Sequence[str | re.Pattern[str]], states: set[int]) -> set[int]:
-    """The states, and those that are reached from them because ``*`` may stand for nothing."""
+    """The states, and those reached from them because ``*`` may match the empty text."""
     found = set(states)
     for state in sorted(states):
         while state < len(tokens) and tokens[state] == "*":

@@ -1,4 +1,4 @@
-"""How the platform's processes and the hosts that it calls are, for whoever runs it."""
+"""Status of the platform's processes and of the hosts that it calls, for operators."""
 
 from typing import Literal
 
@@ -19,7 +19,7 @@ class Worker(Contract):
 
 
 class Breaker(Contract):
-    """A host that calls to fail in a row, as one process of the executor knows it."""
+    """The circuit breaker of a host with consecutive failures, in one process of the executor."""
 
     host: str
     state: Literal["closed", "open"] = Field(description="`open`: but for a probe now and then nothing is sent to it.")
@@ -28,7 +28,7 @@ class Breaker(Contract):
 
 
 class ExecutorStatus(Contract):
-    """The processes of the executor, and what the one that answers knows of hosts."""
+    """The processes of the executor, and the circuit breakers of the process that answers."""
 
     lease_s: float = Field(gt=0, description="Seconds after which a process that was not seen counts as dead.")
     workers: tuple[Worker, ...] = ()
@@ -36,7 +36,7 @@ class ExecutorStatus(Contract):
 
 
 class ModelServer(Contract):
-    """The server of a language model that plans, as one process of the planner knows it; counts are since it began."""
+    """The server of a planning language model, as seen by one planner process. Counts start with that process."""
 
     url: str
     model: str
@@ -57,25 +57,25 @@ class ModelServer(Contract):
 
 
 class PlannerStatus(Contract):
-    """What the planner's process that answers knows of the servers that it asks."""
+    """The language model servers, as seen by the planner process that answers."""
 
     servers: tuple[ModelServer, ...] = Field(default=(), description="Empty where no language model is configured.")
 
 
 class Allowance(Contract):
-    """What is used of something, and its limit."""
+    """Usage of a limited resource, and its limit."""
 
     used: int = Field(ge=0)
     most: int | None = Field(default=None, ge=0, description="Null: there is no limit.")
 
     @property
     def is_full(self) -> bool:
-        """Whether the next one is refused."""
+        """Whether the limit is reached."""
         return self.most is not None and self.used >= self.most
 
 
 class TenantUse(Contract):
-    """What a tenant uses of its limits."""
+    """A tenant's usage of its limits."""
 
     tenant: str
     requests: Allowance = Field(
@@ -89,12 +89,12 @@ class TenantUse(Contract):
 
     @property
     def is_full(self) -> bool:
-        """Whether it is at one of its limits."""
+        """Whether the tenant is at one of its limits."""
         return any(one.is_full for one in (self.requests, self.runs, self.streams, self.imports))
 
 
 class QuotaUse(Contract):
-    """What is used of the limits of one gateway process. Each counts by itself."""
+    """Usage of the limits of one gateway process. Each process counts separately."""
 
     runs: Allowance = Field(description="Runs of all tenants under way.")
     waiting: Allowance = Field(description="Runs of all tenants that wait to begin.")

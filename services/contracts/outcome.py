@@ -1,4 +1,4 @@
-"""What became of a plan's calls: their outcomes, and the record of each step."""
+"""The outcomes of a plan's calls, and the record of each step."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from services.contracts.base import Contract
 
 
 class StoredValue(Contract):
-    """A value too large to travel in records: kept by the executor under the hash of its content."""
+    """A value too large for records. The executor stores it under the hash of its content."""
 
     id: str = Field(
         pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the value's JSON; `GET /values/{id}` returns it."
@@ -17,7 +17,7 @@ class StoredValue(Contract):
 
 
 class Succeeded(Contract):
-    """The call answered with success; `value` is its decoded output, or a preview of it where it is `stored`."""
+    """The call succeeded. `value` is its decoded output, or a preview of it if it is `stored`."""
 
     kind: Literal["succeeded"] = "succeeded"
     value: JsonValue = None
@@ -26,7 +26,7 @@ class Succeeded(Contract):
 
 
 class ItemChoice(Contract):
-    """An item of those that match alike: the argument it is chosen for, that argument's value, and what it says."""
+    """One of several items that match equally well: the argument it is for, the argument's value, and a label."""
 
     argument: str
     value: JsonValue = Field(description="Null where it is large, or no text and no number.")
@@ -68,7 +68,7 @@ class Skipped(Contract):
 
 
 class InDoubt(Contract):
-    """The request went out and it is not known whether it took effect. It is never sent again by itself."""
+    """The request was sent, and it is unknown whether it took effect. It is never sent again automatically."""
 
     kind: Literal["in_doubt"] = "in_doubt"
     message: str
@@ -78,7 +78,7 @@ StepOutcome = Annotated[Succeeded | Failed | Skipped | InDoubt, Field(discrimina
 
 
 class RequestRecord(Contract):
-    """The request as it went out, secrets masked."""
+    """The request as sent, with secrets masked."""
 
     method: str
     url: str
@@ -87,7 +87,7 @@ class RequestRecord(Contract):
 
 
 class ItemRecord(Contract):
-    """What became of one element of a `foreach`; `index` counts from 0."""
+    """The outcome of one element of a `foreach`; `index` counts from 0."""
 
     index: int = Field(ge=0)
     outcome: StepOutcome

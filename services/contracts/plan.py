@@ -1,9 +1,9 @@
-"""The plan: the one contract everything turns on.
+"""The plan, the central contract of Nestor.
 
 A :class:`Plan` is a frozen, typed, directed acyclic graph of API calls. A planner backend produces it, the compiler
-proves it, the executor runs it, demos store it and evaluations score it. It is never mutated; run state lives in
-:mod:`services.contracts.run`. Its terms are NESTful's (nested sequences of API calls, section 3): a step's ``id`` is
-the label, a :class:`Reference` is ``$var1.field$``.
+proves it, the executor runs it, demos store it and evaluations score it. It is never mutated; run state is in
+:mod:`services.contracts.run`. It follows NESTful (nested sequences of API calls, section 3): a step's ``id`` is the
+label, a :class:`Reference` is ``$var1.field$``.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ class LiteralValue(Contract):
 
 
 class Match(Contract):
-    """Which item of a list is meant: the one that speaks of what was looked up."""
+    """Chooses the item of a list that best matches words of the request."""
 
     said: tuple[Said, ...] = Field(
         min_length=1, max_length=8, description="What was looked up, as the request says it."
@@ -41,14 +41,14 @@ class Match(Contract):
 class Reference(Contract):
     """A value inside the output of an earlier step. An empty path is the whole output.
 
-    With a `match`, the first index of the path gives way to that of the item that matches best, if any does.
+    With a `match`, the first index of the path is replaced by that of the best matching item, if any matches.
     """
 
     kind: Literal["reference"] = "reference"
     step: StepId
     path: JsonPath = Field(default=(), max_length=MAX_PATH)
     match: Match | None = Field(default=None, exclude_if=lambda match: match is None)
-    """Left out where there is none, so that such a plan has the id that it had before there were any."""
+    """Not serialised if None, so that plans without matches keep their ids from versions without this field."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -85,14 +85,14 @@ Value = Annotated[
 
 
 class ForEach(Contract):
-    """Runs the step once for each element of a list; its output is the list of outputs, in the items' order."""
+    """Runs the step once for each element of a list. The step's output is the list of outputs, in order."""
 
     items: Value
     parallel: int = Field(default=8, ge=1, le=64, description="How many items run at the same time.")
 
 
 class When(Contract):
-    """A small comparison; the step is skipped where it does not hold. Deliberately not a language."""
+    """A comparison. The step is skipped if it is false. It is deliberately not an expression language."""
 
     left: Value
     op: Literal["eq", "ne", "lt", "le", "gt", "ge", "in", "exists"]
@@ -120,8 +120,8 @@ class AnswerOutput(Contract):
 class Plan(Contract):
     """A graph of API calls and the outputs that answer the request.
 
-    ``id`` is the SHA-256 of the canonical content: equal plans have equal ids, and an approval bound to an id is bound
-    to every argument in it. It is computed when missing, and a wrong one is refused.
+    ``id`` is the SHA-256 of the canonical content. Equal plans have equal ids, so an approval of an id covers every
+    argument of the plan. It is computed if missing, and a wrong one is refused.
     """
 
     id: str = Field(default="", description="Content hash; computed.")
@@ -152,7 +152,7 @@ def content_hash(content: JsonValue) -> str:
 
 
 def scalars(value: Value) -> Iterator[str | int | float | bool | None]:
-    """Every text, number, truth and null that a value says, depth first; those of its references are not known yet."""
+    """Every string, number, boolean and null in a value, depth first. Values of references are not included."""
     if isinstance(value, LiteralValue):
         yield from _scalars(value.value)
     elif isinstance(value, ListValue):

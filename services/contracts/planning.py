@@ -1,4 +1,4 @@
-"""What the planner is asked and answers: plans, their proofs, and what is wrong with a plan that has none."""
+"""Requests and responses of the planner: plans, their proofs, and diagnostics of plans that cannot be proved."""
 
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -18,13 +18,13 @@ from services.contracts.retrieval import Candidate, Clause
 from services.contracts.trace import PlannerAsked, PlannerTrace
 
 Cascade = Literal["model_first", "compact_first"]
-"""Who is asked first where a language model is configured: it, or the planner that needs none."""
+"""Which planner is asked first if a language model is configured: the model, or the planner that needs none."""
 MAX_NEEDS = 4
 MAX_NEED_CHARS = 200
 
 
 class Decision(StrEnum):
-    """What a policy says of a call."""
+    """A policy's decision about a call."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -35,9 +35,9 @@ _STRICTNESS: Final = (Decision.ALLOW, Decision.ASK, Decision.DENY)
 
 
 class PolicyRule(Contract):
-    """A decision about the calls it matches. All fields but `decision` are shell patterns; what is not said matches.
+    """A decision about the calls it matches. All fields but `decision` are shell patterns; unset fields match all.
 
-    Ids of APIs and providers are chosen by whoever imports them, hosts and paths are not: rules that forbid name those.
+    Importers choose the ids of APIs and providers, but not hosts and paths. So rules that forbid should use the latter.
     """
 
     decision: Decision
@@ -57,8 +57,8 @@ class PolicyRule(Contract):
     tenant: str = Field(default="*", min_length=1, max_length=100)
 
     def matches(self, api: Api, tenant: str, *, certain: bool) -> bool:
-        """Whether the rule speaks of all (``certain``), or may speak of some, of this tenant's calls of this API."""
-        method = self.method.upper()  # as all methods of the catalogue are
+        """Whether the rule applies to all of this tenant's calls of this API; without ``certain``, perhaps to some."""
+        method = self.method.upper()  # methods in the catalogue are upper case
         pairs = ((api.id, self.api), (api.provider, self.provider), (api.method, method), (tenant, self.tenant))
         if not all(fnmatchcase(text, pattern) for text, pattern in pairs):
             return False
@@ -69,11 +69,11 @@ class PolicyRule(Contract):
 
 
 class Policy(Contract):
-    """Which calls may go out.
+    """Which calls may be sent.
 
-    The first rule that matches decides. Where a rule may match or not, by what is in a path's parameters, the strictest
-    of what could come of it does. Where none matches, `deny` wins over `allow` (shell patterns over API ids), both
-    over the default: reads are allowed, mutating calls are as `mutating` says.
+    The first rule that matches decides. If a match depends on the values of path parameters, the strictest possible
+    decision applies. If no rule matches, `deny` takes precedence over `allow` (shell patterns over API ids), and both
+    over the default: reads are allowed, and `mutating` decides about mutating calls.
     """
 
     mutating: Decision = Decision.ASK
@@ -83,7 +83,7 @@ class Policy(Contract):
     tenant: str = Field(default="default", max_length=100)
 
     def decide(self, api: Api) -> Decision:
-        """What is to be done with a call of this API: the strictest of what could hold for it."""
+        """The decision about a call of this API: the strictest of those that may apply."""
         found = list[Decision]()
         for rule in self.rules:
             if rule.matches(api, self.tenant, certain=False):
@@ -95,7 +95,7 @@ class Policy(Contract):
         return max(found, key=_STRICTNESS.index)
 
     def allows_all_of_host(self, api: Api) -> bool:
-        """Whether calls as this API makes them may go to any path of its host: an answer can name the next page's."""
+        """Whether calls of this API are allowed for any path of its host. A response can name the next page's path."""
         try:
             server = urlsplit(api.server)
         except ValueError:
@@ -112,7 +112,7 @@ class Policy(Contract):
 
 
 class DiagnosticCode(StrEnum):
-    """Everything that can be found wrong with a plan."""
+    """All problems that the compiler can find in a plan."""
 
     UNKNOWN_API = "unknown_api"
     UNKNOWN_ARGUMENT = "unknown_argument"
@@ -137,7 +137,7 @@ class DiagnosticCode(StrEnum):
 
 
 class Fix(Contract):
-    """A change that would remove a diagnostic, in words and, where it can be, as the API that supplies the value."""
+    """A change that would remove a diagnostic, in words and, if possible, as the API that supplies the value."""
 
     message: str
     api: ApiId | None = None
@@ -145,7 +145,7 @@ class Fix(Contract):
 
 
 class Diagnostic(Contract):
-    """One finding, for a person and for a repair loop. Only errors keep a plan from being proved."""
+    """One finding, for people and for the repair loop. Only errors prevent a proof."""
 
     code: DiagnosticCode
     severity: Literal["error", "warning"] = "error"
@@ -156,13 +156,13 @@ class Diagnostic(Contract):
 
 
 class ReadApisRequest(Contract):
-    """APIs that the planner is to read before a request has them as candidates."""
+    """APIs for the planner to read before they are candidates of a request."""
 
     apis: tuple[Api, ...] = Field(min_length=1, max_length=100)
 
 
 class ReadApisReport(Contract):
-    """What became of them."""
+    """The result of reading the APIs."""
 
     read: int = Field(ge=0, description="APIs that the planner knows now.")
 
@@ -178,7 +178,7 @@ class Question(Contract):
 
 
 class Proof(Contract):
-    """What was proved of a plan, and against which APIs."""
+    """What was proved about a plan, and against which APIs."""
 
     checks: int = Field(ge=0, description="How many single facts were checked.")
     assumed: int = Field(default=0, ge=0, description="How many facts no schema tells, so they were taken on trust.")
@@ -201,7 +201,7 @@ class Proof(Contract):
 
 
 class Signature(Contract):
-    """Who proved a plan: whoever has the key. It holds for one tenant, and for a time."""
+    """Shows that a holder of the key proved the plan. Valid for one tenant, until it expires."""
 
     tenant: str = Field(max_length=100)
     expires_at: int = Field(ge=0, description="Seconds since 1970 (UTC) from which on it does not hold.")
@@ -229,7 +229,7 @@ class CompileRequest(Contract):
 
 
 class CompileResponse(Contract):
-    """The proved plan, or what keeps it from being proved."""
+    """The proved plan, or the reasons why it cannot be proved."""
 
     compiled: CompiledPlan | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -312,7 +312,7 @@ class PlanResponse(Contract):
 
 
 class PlannerBackends(Contract):
-    """The backends this planner has, and those it asks, in this order, when none is named."""
+    """The available backends, and those that are asked, in this order, if the request names none."""
 
     default: str = Field(description="The first of the cascade that needs no demonstrations.")
     available: tuple[str, ...]

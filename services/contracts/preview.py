@@ -1,4 +1,4 @@
-"""The requests that a plan would send, for whoever is to approve them."""
+"""The requests that a plan would send, for the person who approves them."""
 
 from pydantic import Field, JsonValue
 
@@ -10,7 +10,7 @@ from services.contracts.planning import CompiledPlan
 
 
 class PreviewRequest(Contract):
-    """Which requests would this plan send?"""
+    """Show the requests that this plan would send."""
 
     compiled: CompiledPlan
     tenant: Tenant = Field(default="default", description="Whose run it is, and whose secrets may be presented.")
@@ -22,7 +22,7 @@ class PreviewRequest(Contract):
 
 
 class RequestPreview(Contract):
-    """A request as it would go out. What only a run can tell stands in it as ``{var1.id}`` or ``{item.id}``."""
+    """A request as it would be sent. Values known only during a run are written as ``{var1.id}`` or ``{item.id}``."""
 
     step: str
     api: str
@@ -42,7 +42,7 @@ class RequestPreview(Contract):
 
 
 class ReadValue(Contract):
-    """A value that a read gave, from which requests that are shown were made."""
+    """A value from a read that is used in the shown requests."""
 
     step: str
     api: str

@@ -1,4 +1,4 @@
-"""The one shape of every error answer (RFC 9457)."""
+"""The format of all error responses (RFC 9457)."""
 
 from typing import Any
 

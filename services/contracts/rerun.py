@@ -11,7 +11,7 @@ ArgumentName = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 
 
 class RerunRequest(Contract):
-    """Run the plan of an earlier run again, from a step on, with other inputs; the earlier run stays as it is."""
+    """Run the plan of an earlier run again, from a given step, with other inputs. The earlier run does not change."""
 
     model_config = ConfigDict(serialize_by_alias=True, validate_by_name=True)
 
@@ -47,7 +47,7 @@ class ResentStep(Contract):
 
 
 class ReusedStep(Contract):
-    """A step that a rerun does not make again: what it answered in an earlier run stands."""
+    """A step that a rerun does not make again: its result from an earlier run is used."""
 
     step: str
     api: str

@@ -1,4 +1,4 @@
-"""Which APIs could serve a request: what the retriever is asked and answers."""
+"""Requests and responses of the retriever, which finds APIs for a request."""
 
 from typing import Literal
 
@@ -19,7 +19,7 @@ class LookupRequest(Contract):
 
 
 class LookupResponse(Contract):
-    """Those that exist, in the order asked for."""
+    """The requested APIs that exist, in the requested order."""
 
     apis: tuple[Api, ...]
 
@@ -27,7 +27,7 @@ class LookupResponse(Contract):
 class RetrieveRequest(Contract):
     """Which APIs could serve this request?
 
-    Filters hold together: an API must pass each that is set. Where none passes, the answer has no candidates.
+    An API must pass all filters that are set. If none does, the response has no candidates.
     """
 
     query: Query

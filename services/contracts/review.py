@@ -1,4 +1,4 @@
-"""What of a change to an API wants somebody who looks at it, whoever asks for the change."""
+"""Changes to an API that a person must review, regardless of who requests them."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from services.contracts.base import ApiId, Contract
 
 
 class SensitiveChange(Contract):
-    """That calls of an API which is there would go elsewhere, do something else, or present another credential."""
+    """A change after which calls of an existing API go elsewhere, do something else, or present another credential."""
 
     api: ApiId
     what: Literal["host", "effect", "credentials"]

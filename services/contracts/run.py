@@ -1,4 +1,4 @@
-"""A run: what was asked, what was planned, what each call did, and the answer."""
+"""A run: the request, the plan, the records of its calls, and the answer."""
 
 from enum import StrEnum
 from typing import Literal
@@ -23,8 +23,8 @@ from services.contracts.trace import LookUp, PlannerAsked, PlannerTrace
 class RunStatus(StrEnum):
     """The states of a run.
 
-    ``planning`` and ``running`` are under way; ``planned`` is where a dry run ends; the rest are final, save that an
-    approval, or the settling of calls in doubt, sets a run running again.
+    ``planning`` and ``running`` are in progress. A dry run ends as ``planned``. The others are final, except that an
+    approval, or settling calls in doubt, makes a run ``running`` again.
     """
 
     PLANNING = "planning"
@@ -80,11 +80,11 @@ class RunProblem(Contract):
 
 
 class EvidenceRound(Contract):
-    """What a plan's calls brought to light, and what the planner made of it when it was asked again.
+    """Calls of a plan that found nothing, and the result of asking the planner again.
 
-    ``replanned``: another plan was made, and this one gave way to it. Otherwise this one stood: the planner had none
-    (``no_plan``), would ask the user (``needs_input``), made the ``same_plan``, one that makes ``other_changes``, or
-    could not be asked in time (``unasked``).
+    ``replanned``: a new plan replaced this one. Otherwise this plan was kept: the planner had none (``no_plan``), would
+    ask the user (``needs_input``), made the ``same_plan`` or one that makes ``other_changes``, or could not be asked in
+    time (``unasked``).
     """
 
     outcome: Literal["replanned", "no_plan", "needs_input", "same_plan", "other_changes", "unasked"]
@@ -95,7 +95,7 @@ class EvidenceRound(Contract):
 
 
 class Run(Contract):
-    """One request from words to answer: what `POST /solve` returns and `GET /runs/{id}` keeps."""
+    """One request from words to answer, as returned by `POST /solve` and `GET /runs/{id}`."""
 
     id: str
     status: RunStatus
@@ -171,7 +171,7 @@ class Run(Contract):
 
     @property
     def execution_id(self) -> str:
-        """The id under which the executor knows this attempt of the run: it runs one plan for each id, once."""
+        """The executor's id for the latest attempt of the run. The executor runs one plan per id, once."""
         return self.execution_ids[-1]
 
     @property

@@ -32,10 +32,10 @@ class SecretTestRequest(Contract):
 
 
 class SecretTest(Contract):
-    """What came of presenting a credential. Never its value.
+    """The result of presenting a credential. It never contains the credential's value.
 
     `accepted`: a call with it succeeded. `refused`: the upstream answered 401 or 403. `ready`: it can be presented (an
-    OAuth2 token was there, or was issued), and nothing was called. `unclear`: the answer says nothing of it.
+    OAuth2 token existed or was issued), and nothing was called. `unclear`: the response says nothing about it.
     `unavailable`: it cannot be presented.
     """
 

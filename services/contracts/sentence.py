@@ -1,6 +1,6 @@
-"""An answer in a sentence: words of a language model around slots, which are filled where the values are.
+"""An answer as a sentence: words of a language model with slots, which the gateway fills with the values.
 
-Nobody who writes the words sees a value, so no value can be made up and none can speak to the model.
+The model that writes the words sees no value. So it cannot invent values, and values cannot inject instructions.
 """
 
 from typing import Annotated, Final, Literal, Self
@@ -11,14 +11,14 @@ from services.contracts.base import Contract, Query
 from services.contracts.planning import CompiledPlan
 
 MAX_SLOTS: Final = 6
-"""Values in one sentence; what has more is easier read as a list."""
+"""Maximum number of values in one sentence. More values are easier to read as a list."""
 MAX_TEMPLATE_CHARS: Final = 300
 
 Outcome = Literal["written", "refused", "failed", "unfit", "off"]
 
 
 class SentenceRequest(Contract):
-    """Word the answer of this plan. The plan holds what the request says and where the values will be, none of them."""
+    """Word the answer of this plan. The plan contains the request's literals and references, but no response values."""
 
     query: Query
     compiled: CompiledPlan
@@ -28,10 +28,10 @@ class SentenceRequest(Contract):
 
 
 class Sentence(Contract):
-    """Words and slots in turn, or why there are none.
+    """Alternating words and slots, or the reason why there are none.
 
-    `refused`: the model's sentence says what nothing vouches for. `failed`: the model gave none. `unfit`: the answer
-    is not of the kind that is told in a sentence. `off`: there is no model, or it is not to be asked.
+    `refused`: the model's sentence makes an unsupported claim. `failed`: the model returned no sentence. `unfit`: the
+    answer does not suit a sentence. `off`: there is no model, or it must not be asked.
     """
 
     outcome: Outcome

@@ -1,4 +1,4 @@
-"""A request in words, and how it is to be solved."""
+"""A request in words, and options for solving it."""
 
 from pydantic import Field
 
@@ -9,7 +9,7 @@ from services.contracts.planning import Cascade, Decision
 
 
 class SolveOptions(Contract):
-    """How to solve."""
+    """Options for solving a request."""
 
     top_k: int = Field(default=20, ge=1, le=100, description="How many candidate APIs to retrieve.")
     demos: int = Field(default=3, ge=0, le=20, description="How many demonstrations to show the planner.")

@@ -1,4 +1,4 @@
-"""A plan that is given, to be run as it is."""
+"""Requests to run a given plan."""
 
 from pydantic import Field, JsonValue
 
@@ -8,7 +8,7 @@ from services.contracts.planning import Decision
 
 
 class StartOptions(Contract):
-    """How to run a plan that is given."""
+    """Options for running a given plan."""
 
     dry_run: bool = Field(default=False, description="Prove, send nothing.")
     deadline_ms: int = Field(default=30_000, ge=100, le=3_600_000, description="For the whole request.")
@@ -16,7 +16,7 @@ class StartOptions(Contract):
 
 
 class StartRequest(Contract):
-    """Run this plan, as it is: it is proved, approved and executed like one that was planned."""
+    """Run this plan unchanged. It is proved, approved and executed like one from the planner."""
 
     calls: tuple[dict[str, JsonValue], ...] = Field(
         min_length=1,

@@ -1,4 +1,4 @@
-"""What is kept of a tenant, as it is exported and deleted."""
+"""Export and deletion of a tenant's data."""
 
 from typing import Literal
 
@@ -8,14 +8,14 @@ from services.contracts.base import Contract
 
 
 class ExportLine(Contract):
-    """One thing that is kept of a tenant. The last line is `end`: how many there were of each kind."""
+    """One stored object of a tenant. The last line is `end`, with the number of objects of each kind."""
 
     kind: Literal["key", "run", "demo", "document", "api", "audit", "end"]
     data: JsonValue
 
 
 class TenantDeletion(Contract):
-    """What one call deleted. Ask again until `done`."""
+    """What one call deleted. Repeat the call until `done`."""
 
     done: bool = Field(description="Nothing is left that can be deleted.")
     keys: int = Field(ge=0)

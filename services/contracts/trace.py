@@ -1,4 +1,4 @@
-"""What a language model was shown when it planned, and what it made of it. Texts are cut, secrets are in none."""
+"""Traces of planning with a language model: prompts and outputs. Texts are truncated and contain no secrets."""
 
 from typing import Final, Literal
 
@@ -13,7 +13,7 @@ MAX_OUTPUT_CHARS: Final = 8_000
 
 
 class PromptMessage(Contract):
-    """A message of the prompt, as the model's server got it; a long one is cut."""
+    """A message of the prompt, as sent to the model's server. Long ones are truncated."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -35,7 +35,7 @@ class ModelAttempt(Contract):
 
 
 class PlannerTrace(Contract):
-    """One asking of a language model for a plan."""
+    """One request to a language model for a plan."""
 
     model: str = Field(description="The model's name, as the server knows it.")
     prompt_version: str
@@ -44,7 +44,7 @@ class PlannerTrace(Contract):
 
 
 class PlannerAsked(Contract):
-    """A planner of the cascade that was asked, and how that went."""
+    """A planner of the cascade that was asked, and the outcome."""
 
     backend: str
     outcome: str = Field(
@@ -61,7 +61,7 @@ class PlannerAsked(Contract):
 
 
 class LookUp(Contract):
-    """Operations that the planner missed, and what the catalogue had for them."""
+    """Operations that the planner was missing, and the APIs found for them."""
 
     asked: tuple[str, ...] = Field(description="What is missing, in the planner's words.")
     added: tuple[ApiId, ...] = Field(default=(), description="APIs that the planner was shown then.")

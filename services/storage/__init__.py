@@ -1,1 +1,1 @@
-"""Where services keep things: SQL (SQLite or PostgreSQL) and a cache (memory or Redis)."""
+"""Storage of the services: SQL (SQLite or PostgreSQL) and a cache (memory or Redis)."""

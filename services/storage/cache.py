@@ -1,7 +1,7 @@
-"""A cache of bytes with a time to live: in memory, or Redis where several processes share it.
+"""A cache of bytes with a time to live: in memory, or in Redis if several processes share it.
 
-A cache may forget anything at any time and may be down; callers compute what it does not give. So its errors are
-misses, logged, and never fail a request.
+A cache may drop any entry at any time and may be down. Callers compute the value on a miss. So errors of the cache are
+logged and count as misses; they never fail a request.
 """
 
 import time
@@ -15,7 +15,7 @@ from services.errors import ServiceUnavailable
 from services.telemetry import get_logger
 
 _PAUSE_S = 5.0
-"""How long a Redis that failed is left alone, so that requests do not wait for it one after the other."""
+"""How long a Redis that failed is not used, so that requests do not wait for it one after the other."""
 _log = get_logger(__name__)
 
 
@@ -23,27 +23,27 @@ class Cache(Protocol):
     """Keys are text; values are bytes."""
 
     async def get(self, key: str) -> bytes | None:
-        """The value, or None where there is none (any more)."""
+        """The value, or None if it is absent or expired."""
 
     async def set(self, key: str, value: bytes, ttl_s: float) -> None:
-        """Keep a value for ``ttl_s`` seconds."""
+        """Store a value for ``ttl_s`` seconds."""
 
     async def ping(self) -> None:
-        """Raise ServiceUnavailable where the cache cannot be reached."""
+        """Raise ServiceUnavailable if the cache cannot be reached."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 class MemoryCache:
-    """At most ``max_bytes`` of values, the least recently used forgotten first."""
+    """An LRU cache of at most ``max_bytes`` of values."""
 
     def __init__(self, max_bytes: int = 32 * 1024 * 1024) -> None:
         self._items: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
         self._max_bytes, self._bytes = max_bytes, 0
 
     async def get(self, key: str) -> bytes | None:
-        """The value, or None where it is absent or too old."""
+        """The value, or None if it is absent or expired."""
         item = self._items.get(key)
         if item is None:
             return None
@@ -54,7 +54,7 @@ class MemoryCache:
         return item[1]
 
     async def set(self, key: str, value: bytes, ttl_s: float) -> None:
-        """Keep a value, making room for it; one that is larger than the whole cache is not kept."""
+        """Store a value and evict others to make room. A value larger than the whole cache is not stored."""
         self._drop(key)
         if len(value) > self._max_bytes:
             return
@@ -64,10 +64,10 @@ class MemoryCache:
             self._drop(next(iter(self._items)))
 
     async def ping(self) -> None:
-        """Always there."""
+        """Do nothing: memory is always available."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no connections."""
 
     def _drop(self, key: str) -> None:
         item = self._items.pop(key, None)
@@ -84,7 +84,7 @@ class RedisCache:
         self._paused_until = 0.0
 
     async def get(self, key: str) -> bytes | None:
-        """The value, or None; a Redis that is down is a miss."""
+        """The value, or None. If Redis is down, this is a miss."""
         if time.monotonic() < self._paused_until:
             return None
         try:
@@ -95,7 +95,7 @@ class RedisCache:
         return value if isinstance(value, bytes) else None
 
     async def set(self, key: str, value: bytes, ttl_s: float) -> None:
-        """Keep a value; a Redis that is down keeps nothing."""
+        """Store a value. If Redis is down, nothing is stored."""
         if time.monotonic() < self._paused_until:
             return
         try:
@@ -104,7 +104,7 @@ class RedisCache:
             self._pause("cache_not_kept", error)
 
     async def ping(self) -> None:
-        """Raise ServiceUnavailable where Redis does not answer."""
+        """Raise ServiceUnavailable if Redis does not answer."""
         try:
             await self._redis.ping()
         except RedisError as error:
@@ -121,5 +121,5 @@ class RedisCache:
 
 
 def open_cache(redis_url: str | None) -> Cache:
-    """Redis where a URL is given, memory otherwise."""
+    """A Redis cache if a URL is given, a memory cache otherwise."""
     return RedisCache(redis_url) if redis_url else MemoryCache()

@@ -1,6 +1,6 @@
-"""Vectors of texts in SQL, by the text's hash and the encoder's name, so that no text is encoded twice.
+"""Vectors of texts in SQL, keyed by the text's hash and the encoder's name, so that no text is encoded twice.
 
-The service that owns a database puts the table into its own metadata, and decides which texts are still needed.
+The service that owns the database adds the table to its own metadata and decides which texts are still needed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from services.encoder import Vectors
 
 T = TypeVar("T")
 _CHUNK = 1_000
-"""Values in one ``IN (...)``: well under what either database binds."""
+"""Values in one ``IN (...)``: well below the limit of bound parameters of either database."""
 _ALL_AT_ONCE = 10 * _CHUNK
 
 
@@ -35,7 +35,7 @@ async def read_vectors(
     """The stored vectors of these texts, each (d,) float32, by hash."""
     columns = select(table.c.text_hash, table.c.vector).where(table.c.encoder == encoder)
     wanted, found = set(hashes), dict[str, Vectors]()
-    # Beyond a size, reading everything is faster than many lists of hashes.
+    # For many hashes, reading the whole table is faster than many IN lists.
     queries: Iterable[Select[Any]] = (
         [columns]
         if len(wanted) > _ALL_AT_ONCE
@@ -49,7 +49,7 @@ async def read_vectors(
 
 
 async def known_vectors(connection: AsyncConnection, table: Table, encoder: str, hashes: Sequence[str]) -> set[str]:
-    """Those of the hashes that have a vector of this encoder."""
+    """The subset of the hashes that have a vector of this encoder."""
     known = set[str]()
     for chunk in chunks(hashes):
         query = select(table.c.text_hash).where(table.c.encoder == encoder, table.c.text_hash.in_(chunk))
@@ -58,7 +58,7 @@ async def known_vectors(connection: AsyncConnection, table: Table, encoder: str,
 
 
 async def keep_vectors(connection: AsyncConnection, table: Table, encoder: str, vectors: Mapping[str, Vectors]) -> None:
-    """Store vectors by the hash of their text. Those already there are left as they are."""
+    """Store vectors by the hash of their text. Existing vectors are not changed."""
     there = await known_vectors(connection, table, encoder, list(vectors))
     rows = [
         {"text_hash": key, "encoder": encoder, "vector": np.asarray(vector, "<f4").tobytes()}
@@ -70,5 +70,5 @@ async def keep_vectors(connection: AsyncConnection, table: Table, encoder: str, 
 
 
 def chunks(values: Sequence[T]) -> Iterable[Sequence[T]]:
-    """The values in lists short enough for one ``IN (...)``."""
+    """Split the values into lists short enough for one ``IN (...)``."""
     return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))

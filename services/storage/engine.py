@@ -1,4 +1,4 @@
-"""SQL engines. Every difference between SQLite and PostgreSQL that Nestor knows of lives here."""
+"""SQL engines. This module handles all differences between SQLite and PostgreSQL."""
 
 import asyncio
 import os
@@ -44,15 +44,15 @@ PATIENCE_S = 30.0
 _PROBE_EVERY_S = 1.0
 _WAL_ATTEMPTS = 100
 _GIBBERISH = (BufferError, UnicodeDecodeError)
-"""What asyncpg raises, unwrapped, where what comes back is not PostgreSQL's protocol."""
+"""Errors that asyncpg raises, unwrapped, if the peer does not speak PostgreSQL's protocol."""
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that lets go of its locks when it is closed.
+    """A connection that releases its locks when it is closed.
 
-    SQLite keeps a closed connection, and the locks of its transaction, until the last statement is gone. That of a task
-    that was cancelled lives on in the error's traceback, so one cancelled run would keep all writers out.
+    SQLite keeps a closed connection and the locks of its transaction until the last statement is deleted. The error's
+    traceback keeps the statement of a cancelled task alive, so one cancelled run would block all writers.
     """
 
     def close(self) -> None:
@@ -65,15 +65,15 @@ _CONNECT: Final = MappingProxyType({"timeout": BUSY_TIMEOUT_MS / 1000, "factory"
 
 
 class _Driver(aiosqlite.Connection):
-    """A driver's connection that is closed by one message to its thread, however often that is asked for.
+    """A driver's connection that is closed with a single message to its thread. Closing it is idempotent.
 
-    A request that goes away is cancelled again and again. The library's ``close`` sends two messages, and where it was
-    cancelled between them it waits for ever for a thread that has ended.
+    A request whose client disconnects is cancelled repeatedly. The library's ``close`` sends two messages. If it is
+    cancelled between them, it waits forever for a thread that has ended.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(partial(sqlite3.connect, *arguments, **options), iter_chunk_size=64)
-        self._thread.daemon = True  # one that nobody closed does not keep the process
+        self._thread.daemon = True  # a connection left open does not keep the process alive
 
     def stop(self) -> asyncio.Future[Any] | None:
         return super().stop() if self._running else None
@@ -88,8 +88,8 @@ def create_engine(url: str) -> AsyncEngine:
     """An engine for ``sqlite+aiosqlite:///FILE`` or ``postgresql+asyncpg://...``.
 
     SQLite runs in WAL mode with ``synchronous=FULL``, so a committed transaction survives a crash, and readers do not
-    wait for the writer. The folder of the file is made when missing; the file is its owner's alone. Errors name
-    statements without their values, which are what people ask and get.
+    wait for the writer. The folder of the file is created if missing, and only the owner may access the file. Errors
+    contain statements without their values, because values hold user data.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
@@ -104,33 +104,33 @@ def create_engine(url: str) -> AsyncEngine:
 
 
 def _keep_private(file: Path) -> None:
-    """Make the file, readable by its owner only, or take it from others. SQLite's files beside it take after it."""
+    """Create the file for its owner only, or revoke access of others. SQLite copies the mode to its files beside it."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with suppress(OSError):  # SQLite says better what is wrong with it
+    with suppress(OSError):  # SQLite reports the problem with more detail
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
     for one in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
-        with suppress(OSError):  # not there, or somebody else's, who decides
+        with suppress(OSError):  # missing, or owned by another user
             one.chmod(one.stat().st_mode & ~0o007)
 
 
 def _forget_values(context: ExceptionContext) -> None:
-    """Take PostgreSQL's `DETAIL` out of an error that will be logged: it quotes the row that was in the way."""
+    """Remove PostgreSQL's `DETAIL` from an error that will be logged: it quotes the conflicting row."""
     original = context.original_exception
     for error in (context.sqlalchemy_exception, original, original.__cause__):
         if error is not None and error.args and isinstance(error.args[0], str):
             error.args = (error.args[0].partition("\nDETAIL:")[0], *error.args[1:])
         if isinstance(getattr(error, "detail", None), str):
-            setattr(error, "detail", None)  # noqa: B010 - the driver's, which has no types
+            setattr(error, "detail", None)  # noqa: B010 - an attribute of the untyped driver
 
 
 def _prepare(engine: Engine) -> None:
-    """Have an SQLite engine begin its transactions, and set up its connections, as described above."""
+    """Configure how an SQLite engine sets up connections and begins transactions."""
     event.listen(engine, "connect", _set_pragmas)
     event.listen(engine, "begin", _begin_immediate)
 
 
 def _set_pragmas(connection: Any, _record: object) -> None:
-    # The driver's own transaction handling starts transactions late and read-only first; ours are explicit.
+    # The driver's own handling starts transactions late, and read-only at first. Ours are explicit.
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "synchronous=FULL", "foreign_keys=ON"):
@@ -140,7 +140,7 @@ def _set_pragmas(connection: Any, _record: object) -> None:
 
 
 def _enter_wal(cursor: Any) -> None:
-    # SQLite does not wait for its lock here: of two processes that start on a new file, one is turned away at once.
+    # SQLite does not wait for its lock here: if two processes start on a new file, one fails at once.
     for attempt in range(_WAL_ATTEMPTS):
         try:
             cursor.execute("PRAGMA journal_mode=WAL")
@@ -152,27 +152,27 @@ def _enter_wal(cursor: Any) -> None:
 
 
 def _begin_immediate(connection: Any) -> None:
-    # A deferred transaction that reads and then writes fails with SQLITE_BUSY at once, whatever the timeout.
+    # A deferred transaction that reads and then writes may fail with SQLITE_BUSY at once, whatever the timeout.
     options = connection.get_execution_options()
     connection.exec_driver_sql("BEGIN" if options.get("read_only") else "BEGIN IMMEDIATE")
 
 
 @asynccontextmanager
 async def write(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """A transaction that commits at the end or, on an error, changes nothing."""
+    """A transaction. Commits at the end; rolls back on an error."""
     async with _named(engine), engine.begin() as connection:
         yield connection
 
 
 class Transactions:
-    """Transactions for somebody in a hurry: a function of a synchronous connection, run as one.
+    """Fast transactions. Each runs a function of a synchronous connection.
 
-    The asynchronous SQLite driver changes threads some twenty times for a transaction of four statements, which takes
-    several times as long as the commit itself; here the thread is changed once. PostgreSQL's needs no thread.
+    The asynchronous SQLite driver switches threads about twenty times for a transaction of four statements, which
+    takes several times as long as the commit itself. Here the thread is switched once. PostgreSQL needs no thread.
 
     Args:
-        engine: of the same database.
-        read_only: they only read, and on SQLite never wait for a writer.
+        engine: engine of the same database.
+        read_only: transactions only read; on SQLite they never wait for a writer.
     """
 
     def __init__(self, engine: AsyncEngine, *, read_only: bool = False) -> None:
@@ -186,7 +186,7 @@ class Transactions:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-reader" if read_only else "sqlite-writer")
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Do the work and commit, or change nothing. Raises as :func:`write` does."""
+        """Run ``work`` and commit, or roll back on an error. Raises the same errors as :func:`write`."""
         if self._thread is None:
             async with (read if self._read_only else write)(self._engine) as connection:
                 return await connection.run_sync(work)
@@ -198,7 +198,7 @@ class Transactions:
             return work(connection)
 
     def close(self) -> None:
-        """Wait for what is being written, and close the connection."""
+        """Wait for pending writes and close the connection."""
         if self._thread is not None:
             self._thread.shutdown()
             self._sync.dispose()
@@ -215,14 +215,14 @@ async def read(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 async def _named(engine: AsyncEngine) -> AsyncIterator[None]:
     """Turn a database that cannot be reached, or is locked too long, into a 503; other database errors are bugs.
 
-    A server that went away without a word (a machine that lost its power, a firewall that forgot the connection) would
-    be waited for for ever: neither the driver nor TCP ever gives up an answer.
+    If a server disappears silently (power loss, or a firewall that dropped the connection), neither the driver nor TCP
+    ever times out. So transactions on PostgreSQL have a timeout.
     """
     try:
         async with asyncio.timeout(PATIENCE_S if engine.dialect.name == "postgresql" else None):
             yield
     except DBAPIError as error:
-        # Without a statement it was raised while connecting: the server is starting, full, or has no such database.
+        # An error without a statement comes from connecting: the server is starting, full, or has no such database.
         connecting = error.statement is None and not isinstance(error, IntegrityError)
         if _is_busy(error):
             raise Overloaded("The database is busy with other writers.", retry_after_s=1) from error
@@ -237,7 +237,7 @@ async def _named(engine: AsyncEngine) -> AsyncIterator[None]:
 
 
 def _is_busy(error: DBAPIError) -> bool:
-    """Locked by another writer, or given up by PostgreSQL for its sake (serialization failure, deadlock)."""
+    """Locked by another writer, or aborted by PostgreSQL because of one (serialization failure, deadlock)."""
     busy = getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
     return busy or _sqlstate(error) in {"40001", "40P01"}
 
@@ -249,7 +249,7 @@ def _is_full(error: DBAPIError) -> bool:
 
 
 def _is_stopping(error: DBAPIError) -> bool:
-    """The server is stopping, starting, or was killed under us (SQLSTATE 57)."""
+    """The server is stopping, starting, or was killed (SQLSTATE 57)."""
     return _sqlstate(error)[:2] == "57"
 
 
@@ -262,16 +262,16 @@ def _unavailable(engine: AsyncEngine) -> ServiceUnavailable:
 
 
 def clock(engine: AsyncEngine) -> ColumnElement[float]:
-    """The database's own clock, in seconds since 1970: the only one that all processes share."""
+    """The database's clock, in seconds since 1970. It is the only clock that all processes share."""
     if engine.dialect.name == "sqlite":
         return literal_column("((julianday('now') - 2440587.5) * 86400.0)", Float)
     return cast(func.extract("epoch", func.clock_timestamp()), Float)
 
 
 async def try_lock(connection: AsyncConnection, name: str) -> bool:
-    """Take a lock of that name until the transaction ends, or say that another holds it.
+    """Try to take the named lock until the transaction ends. Returns False if another transaction holds it.
 
-    On SQLite a write transaction excludes every other already.
+    On SQLite it always succeeds, because a write transaction already excludes all others.
     """
     if connection.dialect.name == "sqlite":
         return True
@@ -279,15 +279,15 @@ async def try_lock(connection: AsyncConnection, name: str) -> bool:
 
 
 class Probe:
-    """Whether a database keeps what it is given, for `/readyz`.
+    """Checks for `/readyz` that a database can be read and written.
 
-    SQLite answers ``SELECT 1`` without a look at its file. So a connection of its own reads of every table and writes
-    a number that nobody reads: a file that is locked, damaged, or on a full disk is found out. Of PostgreSQL a
-    transaction that writes is begun, which a stand-by refuses.
+    SQLite answers ``SELECT 1`` without reading its file. So the check opens its own connection, reads from every table
+    and writes a number that nothing uses. This detects a file that is locked, damaged, or on a full disk. On
+    PostgreSQL it begins a write transaction, which a standby server refuses.
 
     Args:
-        engine: the database's.
-        patience_s: how long another may write in one go, in seconds.
+        engine: engine of the database.
+        patience_s: how long another connection may hold the write lock, in seconds.
     """
 
     def __init__(self, engine: AsyncEngine, patience_s: float = 10.0) -> None:
@@ -297,7 +297,7 @@ class Probe:
         self._turn = asyncio.Lock()
 
     async def check(self) -> None:
-        """Raise ServiceUnavailable unless it does. A look at a file is shared by all who ask within a short time."""
+        """Raise ServiceUnavailable if the check fails. Calls within a short time share one check of a file."""
         if not self._is_file():
             await ping(self._engine)
             return
@@ -333,7 +333,7 @@ class Probe:
 def _use_sqlite(file: str) -> None:
     uri = f"{Path(file).absolute().as_uri()}?mode=rw"
     with closing(sqlite3.connect(uri, uri=True, timeout=0.2, isolation_level=None)) as connection:
-        connection.execute("PRAGMA synchronous=NORMAL")  # nobody needs to find the number after a crash
+        connection.execute("PRAGMA synchronous=NORMAL")  # the number need not survive a crash
         for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
             connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone()  # noqa: S608 - our own tables
         connection.execute("BEGIN IMMEDIATE")
@@ -342,7 +342,7 @@ def _use_sqlite(file: str) -> None:
 
 
 async def ping(engine: AsyncEngine) -> None:
-    """Raise ServiceUnavailable unless the database answers, and lets this connection write."""
+    """Raise ServiceUnavailable unless the database answers; on PostgreSQL it must also accept writes."""
     look = "SELECT pg_current_xact_id()" if engine.dialect.name == "postgresql" else "SELECT 1"
     try:
         async with engine.connect() as connection:

@@ -1,7 +1,7 @@
-"""Signs of life from a thread of its own, with a database connection of its own.
+"""Heartbeats from a separate thread with its own database connection.
 
-On the event loop they would come late whenever something holds it up, and a process that works would lose what it owns
-to one that believes it dead. A loop that hangs for good must lose it: then the signs end, too.
+On the event loop, heartbeats would be late whenever the loop is blocked, and a working process would lose its runs to
+one that takes it for dead. If the loop hangs permanently, the process must lose them: then the heartbeats end too.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from services.telemetry import get_logger
 _log = get_logger(__name__)
 _BEATS_PER_LEASE: Final = 5
 _HUNG_LEASES: Final = 6
-"""After so many leases without its turn, the loop counts as hung."""
+"""The loop counts as hung if it has not run for this many leases."""
 
 
 class Heartbeat:
-    """Beats for a member while its context lasts, be the loop held up for a while or not."""
+    """Renews a member's lease while its context lasts, even if the event loop is blocked for a while."""
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
@@ -33,7 +33,7 @@ class Heartbeat:
 
     @asynccontextmanager
     async def beating(self) -> AsyncIterator[None]:
-        """Beat from now on until the end of the context."""
+        """Send heartbeats until the end of the context."""
         self._loop_seen = time.monotonic()
         watch = asyncio.create_task(self._watch_loop())
         self._thread.start()
@@ -45,7 +45,7 @@ class Heartbeat:
             await self.stop()
 
     async def stop(self) -> None:
-        """Beat no more; once this returns the member can leave. A second time changes nothing."""
+        """Stop the heartbeats. Once this returns, the member can leave. Idempotent."""
         self._stop.set()
         await asyncio.to_thread(self._thread.join, self._membership.lease_s)
 
@@ -58,7 +58,7 @@ class Heartbeat:
         asyncio.run(self._beat())
 
     async def _beat(self) -> None:
-        """Beat until told to stop. A database that is away for a moment ends nothing, and no bug does."""
+        """Send heartbeats until stopped. Errors, such as an unreachable database, are logged and do not end it."""
         engine = create_engine(self._membership.url)
         member = self._membership.over(engine)
         try:
@@ -76,5 +76,5 @@ async def _beat_once(member: Membership) -> None:
         await member.beat()
     except ServiceError as error:
         _log.warning("no sign of life could be given", member=member.id, why=error.detail)
-    except Exception as error:  # noqa: BLE001 - a process that is alive must not be taken for dead
+    except Exception as error:  # noqa: BLE001 - an error must not end the heartbeats of a live process
         _log.error("bug", exc_info=error)

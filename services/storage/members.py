@@ -1,9 +1,10 @@
-"""Which of a service's processes are alive, so that another one can take over what a dead one left behind.
+"""Tracks which processes of a service are alive, so that a live one can take over the work of a dead one.
 
-Every process keeps a row and renews it. Dead is a process whose row is older than a lease by the database's clock, or
-has not changed for a lease by the clock of whoever looks, which is never set: a database's clock that was set back
-would else keep the dead alive for as long as it was set back. Nothing depends on a dead process really being dead: who
-takes work over raises the work's epoch, and every write of the former owner is refused by comparing it.
+Every process has a row and renews it. A process counts as dead in two cases: its row is older than a lease by the
+database's clock, or its row has not changed for a lease by the observer's monotonic clock. The second case matters if
+the database's clock is set back: dead processes would otherwise look alive for that long. It is safe if a "dead"
+process is in fact alive: the new owner raises the work's epoch, and writes of the former owner, which carry the old
+epoch, are refused.
 """
 
 import os
@@ -23,7 +24,7 @@ _FORGOTTEN_AFTER_LEASES = 100
 
 
 def members_table(metadata: sa.MetaData) -> sa.Table:
-    """The table of a service's processes: ``id``, and ``seen_at`` in seconds of the database's clock."""
+    """The table of a service's processes: ``id``, and ``seen_at`` in seconds by the database's clock."""
     return sa.Table(
         "members",
         metadata,
@@ -35,13 +36,13 @@ def members_table(metadata: sa.MetaData) -> sa.Table:
 async def workers(
     engine: AsyncEngine, table: sa.Table, lease_s: float, owned: sa.Select[str, int]
 ) -> tuple[Worker, ...]:
-    """The processes that have a row, and others that still own something; the most recently seen first.
+    """The processes that have a row, and others that still own runs; the most recently seen first.
 
     Args:
-        engine: the database's.
-        table: the members.
-        lease_s: seconds without a sign of life after which a process counts as dead.
-        owned: owners, and how many runs under way each has.
+        engine: engine of the database.
+        table: the members table.
+        lease_s: seconds without a heartbeat after which a process counts as dead.
+        owned: query of owners and the number of unfinished runs of each.
     """
     async with read(engine) as connection:
         ages = (await connection.execute(sa.select(table.c.id, clock(engine) - table.c.seen_at))).all()
@@ -55,13 +56,13 @@ async def workers(
 
 
 class Membership:
-    """The row of one process, this one, in a table made by :func:`members_table`.
+    """The row of this process in a table made by :func:`members_table`.
 
     Args:
-        engine: the database's.
-        table: the members.
-        lease_s: seconds without a sign of life after which a process counts as dead.
-        monotonic: seconds of a clock that is never set.
+        engine: engine of the database.
+        table: the members table.
+        lease_s: seconds without a heartbeat after which a process counts as dead.
+        monotonic: returns seconds of a monotonic clock.
     """
 
     def __init__(
@@ -74,17 +75,17 @@ class Membership:
 
     @property
     def url(self) -> str:
-        """Of its database, password and all."""
+        """URL of the database, including the password."""
         return self._engine.url.render_as_string(hide_password=False)
 
     def over(self, engine: AsyncEngine) -> "Membership":
-        """The same member over another connection to its database."""
+        """The same member, using another engine for its database."""
         same = Membership(engine, self._table, self.lease_s)
         same.id = self.id
         return same
 
     async def beat(self) -> None:
-        """Show that this process is alive, and look whether the others do."""
+        """Renew this process's row, and record which other rows have changed."""
         insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         now = clock(self._engine)
         statement = insert(self._table).values(id=self.id, seen_at=now)
@@ -101,7 +102,7 @@ class Membership:
             self._seen[row.id] = before if before and before[0] == row.seen_at else (row.seen_at, now_s)
 
     async def leave(self) -> None:
-        """Take this process's row away: what it still owns can be taken over at once."""
+        """Delete this process's row, so that others can take over its runs at once."""
         async with write(self._engine) as connection:
             await connection.execute(self._table.delete().where(self._table.c.id == self.id))
 
@@ -111,5 +112,5 @@ class Membership:
         alive = sa.select(c.id).where(c.seen_at > clock(self._engine) - self.lease_s)
         for member, (seen_at, since) in self._seen.items():
             if since < latest_s and member != self.id:
-                alive = alive.where((c.id != member) | (c.seen_at != seen_at))  # unless it has shown itself since
+                alive = alive.where((c.id != member) | (c.seen_at != seen_at))  # unless its row has changed since
         return alive

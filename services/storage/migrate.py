@@ -27,8 +27,8 @@ def _config(package: str) -> Config:
 async def migrate(engine: AsyncEngine, package: str) -> None:
     """Bring the database up to the newest revision of ``package``'s migrations.
 
-    Several replicas may start at once: on PostgreSQL an advisory lock lets one of them migrate while the others wait;
-    on SQLite the write transaction does.
+    Several replicas may start at once. One migrates while the others wait: on PostgreSQL for an advisory lock, on
+    SQLite for the write transaction.
     """
 
     def upgrade(connection: Connection) -> None:

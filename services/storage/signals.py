@@ -1,7 +1,7 @@
-"""A word to the other processes of a service: something has changed, look at the database.
+"""Notifies the other processes of a service that the database has changed.
 
-A signal may be lost, come twice or come late: whoever listens looks for itself, and looks now and then without being
-told. So nothing here fails a request, and a signal carries nothing.
+A signal has no payload. It may be lost, duplicated or late, so listeners read the database themselves and also poll it
+from time to time. Errors here never fail a request.
 """
 
 import asyncio
@@ -18,45 +18,45 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from services.telemetry import get_logger
 
 _AGAIN_S = 1.0
-"""Pause before a connection that was lost is opened again."""
+"""Pause before a lost connection is opened again."""
 _ALIVE_S = 15.0
-"""A connection on which nothing comes is asked for a sign of life so often: one that is gone says nothing itself."""
+"""How often a silent connection is checked. A broken connection does not report that itself."""
 _ANSWER_S = 5.0
 _log = get_logger(__name__)
 
 
 class Signals(Protocol):
-    """One channel between processes."""
+    """A notification channel between processes."""
 
     async def send(self) -> None:
-        """Wake the others. One that cannot be sent is lost."""
+        """Notify the other processes. A signal that cannot be sent is lost."""
 
     async def listen(self, woken: Callable[[], None]) -> None:
         """Call ``woken`` at each signal, and whenever one may have been missed, until cancelled."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 class NoSignals:
-    """Nobody tells, nobody listens."""
+    """Sends and receives no signals."""
 
     async def send(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async def listen(self, woken: Callable[[], None]) -> None:
-        """Return."""
+        """Return at once."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no connections."""
 
 
 class PostgresSignals:
-    """``NOTIFY`` and ``LISTEN`` on a channel of the database; who listens keeps a connection of the pool.
+    """``NOTIFY`` and ``LISTEN`` on a channel of the database. Listening occupies a connection of the pool.
 
     Args:
-        engine: of the database.
-        channel: its name.
+        engine: engine of the database.
+        channel: name of the channel.
     """
 
     def __init__(self, engine: AsyncEngine, channel: str) -> None:
@@ -84,14 +84,14 @@ class PostgresSignals:
             driver.add_termination_listener(lambda _: closed.set())
             try:
                 await driver.add_listener(self._channel, lambda *_: woken())
-                woken()  # what was sent before is lost
+                woken()  # a signal may have been missed before
                 while not closed.is_set():
                     with suppress(TimeoutError):
                         async with asyncio.timeout(_ALIVE_S):
                             await closed.wait()
                     await driver.execute("SELECT 1", timeout=_ANSWER_S)
             finally:
-                # Not given back to the pool: it listens.
+                # Do not return it to the pool: it still listens.
                 await connection.invalidate()
 
 
@@ -99,8 +99,8 @@ class RedisSignals:
     """``PUBLISH`` and ``SUBSCRIBE`` on a channel of a Redis.
 
     Args:
-        url: of the Redis.
-        channel: its name.
+        url: URL of the Redis.
+        channel: name of the channel.
     """
 
     def __init__(self, url: str, channel: str) -> None:
@@ -125,7 +125,7 @@ class RedisSignals:
     async def _listen_once(self, woken: Callable[[], None]) -> None:
         async with self._redis.pubsub() as subscription:
             await subscription.subscribe(self._channel)
-            woken()  # what was sent before is lost
+            woken()  # a signal may have been missed before
             while True:
                 message = await subscription.get_message(ignore_subscribe_messages=True, timeout=_ALIVE_S)
                 if message is not None:
@@ -136,17 +136,17 @@ class RedisSignals:
 
 
 def open_signals(engine: AsyncEngine, redis_url: str | None, channel: str) -> Signals:
-    """Redis where one is given, else the database where it can: PostgreSQL. Channels of one name belong together."""
+    """Redis if a URL is given, else PostgreSQL if that is the database, else none. Equal names share a channel."""
     if redis_url:
         return RedisSignals(redis_url, channel)
     return PostgresSignals(engine, channel) if engine.dialect.name == "postgresql" else NoSignals()
 
 
 async def _keep(listen: Callable[[Callable[[], None]], Awaitable[None]], woken: Callable[[], None]) -> None:
-    """Listen until cancelled, again after every lost connection."""
+    """Listen until cancelled, and reconnect after every lost connection."""
     while True:
         try:
             await listen(woken)
-        except Exception as error:  # noqa: BLE001 - drivers have many ways to say that a connection is gone
+        except Exception as error:  # noqa: BLE001 - drivers raise many different errors for a lost connection
             _log.warning("signals_interrupted", reason=type(error).__name__)
         await asyncio.sleep(_AGAIN_S)
