@@ -22,7 +22,7 @@ from services.contracts.demo import (
 router = service_router(tags=["demos"])
 
 
-# A coroutine, though it waits for nothing: FastAPI sends plain functions to another thread and back.
+# A coroutine although it awaits nothing: FastAPI runs plain functions in a thread pool.
 async def _service(request: Request) -> DemoService:
     service: DemoService = request.app.state.service
     return service

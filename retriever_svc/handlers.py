@@ -37,10 +37,10 @@ from services.http import BODY_LIMIT, NdjsonResponse
 
 router = service_router(tags=["catalogue"])
 _STORED = Api(id="-", provider="-", name="-")
-"""Stands for the document that is put in its place."""
+"""A placeholder; :func:`_answer` puts the stored document in its place."""
 
 
-# Coroutines, though they wait for nothing: FastAPI sends plain functions to another thread and back.
+# Coroutines although they await nothing: FastAPI runs plain functions in a thread pool.
 async def _service(request: Request) -> CatalogueService:
     service: CatalogueService = request.app.state.service
     return service
@@ -66,7 +66,7 @@ async def retrieve(body: RetrieveRequest, service: Service, answers: Answers) ->
     if answer is None:
         found = await service.find(body.query, body.k, body.suppliers, Filters.of(body))
         answer = _answer(found)
-        if found.version == version:  # otherwise the catalogue has changed meanwhile
+        if found.version == version:  # otherwise the catalogue has changed in the meantime
             await answers.keep(catalogue, body, answer)
     return Response(answer, media_type="application/json")
 
@@ -180,7 +180,7 @@ async def catalogue_status(service: Service) -> CatalogueStatus:
 
 
 def _answer(found: Found) -> bytes:
-    """A ``RetrieveResponse`` as JSON; the documents are put in as they are stored, neither parsed nor written anew."""
+    """A ``RetrieveResponse`` as JSON. The stored documents are inserted as they are, without parsing them."""
     candidates = tuple(hit.candidate(_STORED) for hit, _ in found.ranked)
     answer = RetrieveResponse(catalogue_version=found.version, clauses=found.clauses, candidates=candidates)
     content = answer.model_dump(mode="json", exclude={"candidates": {"__all__": {"api"}}})
