@@ -139,7 +139,7 @@ class DemoStorage:
     async def page(
         self, limit: int, offset: int, api: str | None, tenant: str | None = None, *, own: bool = False
     ) -> Page:
-        """A page of demos, oldest first: the tenant's and, unless ``own``, everyone's; ``api``: only users of this API."""
+        """A page of demos, oldest first: the tenant's and, unless ``own``, everyone's; with ``api`` only its users."""
         seen = DEMOS.c.tenant == tenant if own else or_(DEMOS.c.tenant.is_(None), DEMOS.c.tenant == tenant)
         query = select(DEMOS.c.document).where(seen)
         count = select(func.count()).select_from(DEMOS).where(seen)

@@ -1,8 +1,8 @@
 """Finds, by names, operations of a provider whose response may hold the value of another operation's parameter.
 
-``/customers/{customerId}/orders`` needs a customer. ``GET /customers`` lists them; responses of ``/contacts/search`` and
-``GET /orders`` may contain one. So each operation that reads has keys for what it supplies, and each parameter has keys
-for what can supply it. Two equal keys make an edge. Keys are digests in an index by provider: edges are looked up on
+``/customers/{customerId}/orders`` needs a customer. ``GET /customers`` lists them; ``/contacts/search`` and ``GET
+/orders`` may return one. So each operation that reads has keys for what it supplies, and each parameter has keys for
+what can supply it. Two equal keys make an edge. Keys are digests in an index by provider: edges are looked up on
 demand, and no pairs are stored.
 """
 
