@@ -61,7 +61,7 @@ class ConstantsService:
 
         Raises:
             NotFound: no document was imported for a provider of this name that the tenant sees.
-            Conflict: the provider belongs to another tenant, or is being changed.
+            Conflict: the provider belongs to another owner, or is being changed.
             ValidationFailed: no operation has such a parameter or allows the value, or it is a credential.
         """
         pin = await self._storage.pin_for(provider)

@@ -123,7 +123,7 @@ async def delete_api(api_id: Annotated[ApiId, Path()], service: Service) -> None
 
 @router.delete("/providers/{provider}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a provider")
 async def delete_provider(provider: Annotated[ProviderName, Path()], service: Service, tenant: Whose = None) -> None:
-    """Remove a provider with all its APIs; 409 if another tenant imported it."""
+    """Remove a provider with all its APIs; 409 if it belongs to another owner."""
     await service.delete_provider(provider, tenant)
 
 
@@ -131,7 +131,7 @@ async def delete_provider(provider: Annotated[ProviderName, Path()], service: Se
 async def set_constants(
     provider: Annotated[ProviderName, Path()], body: ConstantsRequest, service: Service, tenant: Whose = None
 ) -> ProviderConstants:
-    """Set and remove constants, all of them or none; 409 if another tenant imported the provider."""
+    """Set and remove constants, all of them or none; 409 if the provider belongs to another owner."""
     for_tenant.set(tenant or "")
     return await service.constants.change(provider, body, tenant)
 

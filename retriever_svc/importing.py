@@ -127,7 +127,7 @@ class DocumentImporter:
         Raises:
             InvalidDocument: it cannot be imported.
             Forbidden: a tenant imports for others.
-            Conflict: an id belongs to another provider, the provider belongs to another tenant, or the change differs
+            Conflict: an id belongs to another provider, the provider belongs to another owner, or the change differs
                 from the one that was reviewed.
         """
         request = _for_itself(request, tenant)

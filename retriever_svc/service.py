@@ -274,7 +274,7 @@ class CatalogueService:
 
         Raises:
             NotFound: it has no API that this tenant sees.
-            Conflict: it belongs to another tenant.
+            Conflict: it belongs to another owner.
         """
         await self._storage.delete_provider(provider, tenant)
         await self.refresh()

@@ -167,7 +167,7 @@ class CatalogueStorage:
 
         Raises:
             NotFound: it has no API that this tenant sees.
-            Conflict: it belongs to another tenant.
+            Conflict: it belongs to another owner.
         """
         async with write(self._engine) as connection:
             await _lock(connection, grow=1)
@@ -206,7 +206,7 @@ class CatalogueStorage:
             The change, and the version of the catalogue after it.
 
         Raises:
-            Conflict: an id belongs to another provider, the provider belongs to another tenant, or the change does not
+            Conflict: an id belongs to another provider, the provider belongs to another owner, or the change does not
                 have the expected hash.
         """
         wanted = {record.api.id: record for record in records}
