@@ -22,7 +22,7 @@ from services.contracts.demo import (
 router = service_router(tags=["demos"])
 
 
-# A coroutine, though it waits for nothing: FastAPI sends plain functions to another thread and back.
+# A coroutine although it awaits nothing: FastAPI runs plain functions in a thread pool.
 async def _service(request: Request) -> DemoService:
     service: DemoService = request.app.state.service
     return service
@@ -50,7 +50,7 @@ async def select_demos(body: SelectDemosRequest, service: Service) -> SelectDemo
     responses={200: {"model": Demo, "description": "It was there already; nothing has changed."}},
 )
 async def add_demo(body: Demo, service: Service, response: Response, tenant: Whose = None) -> Demo:
-    """Add one solved request. Adding it again, or what is everyone's already, changes nothing and answers 200."""
+    """Add one solved request. If it exists already, for the tenant or for everyone, nothing changes: 200."""
     for_tenant.set(tenant or "")
     (demo,), added = await service.add([body], tenant)
     if not added:
@@ -60,7 +60,7 @@ async def add_demo(body: Demo, service: Service, response: Response, tenant: Who
 
 @router.post("/demos:import", summary="Add many demos")
 async def import_demos(body: ImportDemosRequest, service: Service, tenant: Whose = None) -> ImportDemosReport:
-    """Add up to 10,000 demos, all of them or, where one is invalid, none. Those already there are left as they are."""
+    """Add up to 10,000 demos: all of them, or none if one is invalid. Existing demos are not changed."""
     for_tenant.set(tenant or "")
     _, added = await service.add(body.demos, tenant)
     return ImportDemosReport(added=len(added), unchanged=len(body.demos) - len(added))

@@ -28,9 +28,9 @@ def create_app(
     """Build the service.
 
     Args:
-        settings: read from the environment where not given.
+        settings: by default read from the environment.
         transports: how to reach other services; this one needs none.
-        encoder: one that is loaded already, to share it within a process; otherwise the one named in the settings.
+        encoder: a loaded encoder to share within a process; by default the one named in the settings is loaded.
     """
     settings = settings or DemoSettings()
 

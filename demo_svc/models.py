@@ -1,4 +1,4 @@
-"""What the selector works on: entries, a snapshot of them all, and what was chosen."""
+"""The selector's data: entries, a snapshot of all entries, and matches."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,23 +14,23 @@ Level = Literal["task", "api"]
 
 
 def text_hash(text: str) -> str:
-    """SHA-256, in hex, of a text: the name its vector is kept under."""
+    """SHA-256 of a text, in hex: the key of its vector."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def key_of(demo_id: str, tenant: str | None) -> str:
-    """The name under which a demo is kept. A tenant's own is another one than everyone's (None), though it is equal."""
+    """The key under which a demo is stored. Equal demos of a tenant and of everyone (None) have different keys."""
     return demo_id if tenant is None else text_hash(f"{tenant} {demo_id}")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A demo without its plan: what is needed to choose it.
+    """A demo without its plan: the data that selection needs.
 
     Attributes:
-        id: the name under which it is kept (:func:`key_of`).
+        id: the key under which it is stored (:func:`key_of`).
         apis: ids of the APIs its plan uses.
-        tenant: whose it is; None: everyone's.
+        tenant: the tenant that owns it; None: everyone.
     """
 
     id: str
@@ -50,15 +50,15 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """One version of the knowledge base, ready to be searched. Never changed after it is made.
+    """One version of the knowledge base, ready to be searched. Immutable.
 
     Attributes:
-        version: the version in SQL that this is a copy of.
+        version: the version in SQL that it copies.
         entries: n demos, oldest first.
         vectors: (n, d) float32, L2-normalised; row i is the vector of entry i's request.
         tasks: (t,) rows of the task-level demos.
         by_api: for each API id, the rows of its API-level demos.
-        by_tenant: for each tenant, and for None, the rows that are its own, or everyone's.
+        by_tenant: the rows of each tenant; under None everyone's.
     """
 
     version: int
@@ -69,7 +69,7 @@ class Snapshot:
     by_tenant: Mapping[str | None, list[int]]
 
     def seen(self, tenant: str | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """(n,) whether each row is this tenant's or everyone's."""
+        """A mask (n,): whether each row is this tenant's or everyone's."""
         mask = np.zeros(len(self.entries), np.bool_)
         for owner in {None, tenant}:
             mask[self.by_tenant.get(owner, [])] = True
@@ -100,7 +100,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A demo that was chosen: its entry, the cosine between its request and the one asked, and on which level."""
+    """A chosen demo: its entry, the cosine between its request and the user's, and the level it was chosen on."""
 
     entry: Entry
     similarity: float
@@ -109,7 +109,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some demos, oldest first, and how many there are in all."""
+    """Some demos, oldest first, and the total number."""
 
     demos: tuple[Demo, ...]
     total: int

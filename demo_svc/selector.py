@@ -3,20 +3,21 @@
 The paper, as built here:
 
 1. *Task level.* The request is embedded and compared by cosine with the requests in the knowledge base. Only demos
-   whose similarity *exceeds* the threshold count (0.8 by default; exactly 0.8 is not enough). Where more than k do, the
-   k most similar are taken, most similar first; of equally similar ones, the one added first.
-2. *API level.* Where only n < k are found, the k - n missing are API-level demos, taken in the order of the API
-   descriptions that come with the request. The paper does not say what happens when an API has several demos, or when
-   every API has been served and places are left. Here each API gives one demo in turn, its most similar first, and
-   the round is repeated until k are found or none is left. The threshold does not apply to them: they show how an API
-   is called, whatever the request.
+   whose similarity *exceeds* the threshold count (0.8 by default; exactly 0.8 is not enough). If there are more than k,
+   the k most similar are taken, most similar first; of equally similar ones, the one added first.
+2. *API level.* If only n < k are found, the k - n missing ones are API-level demos, taken in the order of the API
+   descriptions that come with the request. The paper does not say what happens if an API has several demos, or if
+   places are left after one demo of each API. Here each API gives one demo in turn, its most similar first, and the
+   round is repeated until k are found or none is left. The threshold does not apply to them: they show how an API is
+   called, for any request.
 
-3. *Like wording*, ours, for callers that ask for it (``alike``): the same question with other names and numbers is far
-   below any threshold. Of the nearest demos of both levels, those that share most words with the request come behind.
+3. *Similar wording*, our addition, for callers that ask for it (``alike``). The same question with other names and
+   numbers can be far below the threshold. So the nearest demos of both levels are compared with the request word by
+   word, and those that share most words with it are appended.
 
-Two more rules are ours. A tenant is shown its own demos and everyone's. And a demo that uses an API which was not
-offered is left out before anything is counted, because planners pick up APIs they have seen only in an example. Where
-no APIs are offered nothing is left out, and steps 2 and 3 find nothing.
+Two more rules are our additions. A tenant is shown its own demos and everyone's. And a demo that uses an API which was
+not offered is left out first, because planners tend to use APIs that they have seen only in an example. If no APIs are
+offered, no demo is left out, and steps 2 and 3 find nothing.
 """
 
 import re
@@ -30,9 +31,9 @@ from demo_svc.models import Match, Snapshot
 from services.encoder import Vectors
 
 MIN_SHARE: Final = 0.3
-"""Of the words of the longer of two requests, how many both must have to be worded alike."""
+"""Two requests have similar wording if they share at least this part of the words of the longer one."""
 _SCANNED: Final = 5_000
-"""Demos, most similar first, that are looked at in search of those that use offered APIs only."""
+"""Most demos, most similar first, that are checked for whether they use only offered APIs."""
 
 
 def select(
@@ -43,10 +44,10 @@ def select(
     Args:
         snapshot: the knowledge base.
         query: (d,) L2-normalised vector of the request, from the encoder that made the snapshot's vectors.
-        apis: ids of the APIs offered, best first; empty: not known, so no demo is left out and none is filled in.
-        k: how many demos are wanted, at least 0.
+        apis: ids of the offered APIs, best first; empty: not known, so no demo is left out and no API-level one added.
+        k: number of demos wanted, at least 0.
         threshold: cosine that a task-level demo must exceed.
-        tenant: whose demos count besides everyone's.
+        tenant: the tenant whose demos are considered besides everyone's.
     """
     if k <= 0 or not snapshot.entries:
         return []
@@ -64,7 +65,7 @@ def select(
 def nearest(
     snapshot: Snapshot, query: Vectors, apis: Sequence[str], limit: int, tenant: str | None = None
 ) -> list[Match]:
-    """The demos of either level that use offered APIs only, most similar first, however similar: at most ``limit``."""
+    """At most ``limit`` demos of either level that use only offered APIs, most similar first, without a threshold."""
     if not snapshot.entries or not apis:
         return []
     similarities = np.clip(snapshot.vectors @ query, -1.0, 1.0).astype(np.float64)
@@ -81,13 +82,13 @@ def nearest(
 
 
 def worded_alike(query: str, near: Sequence[Match], texts: Mapping[str, str], limit: int) -> list[Match]:
-    """Those whose requests share most of their words with the query: at most ``limit``, most first.
+    """At most ``limit`` demos whose requests share many words with the query, those that share most first.
 
     Args:
         query: the request.
         near: demos, most similar first.
-        texts: their requests, by the demos' ids; what is not there is left out.
-        limit: how many are wanted.
+        texts: their requests, by the demos' ids; demos without a text are left out.
+        limit: number of demos wanted.
     """
     own = _words(query)
     shares: list[tuple[float, Match]] = []
@@ -120,7 +121,7 @@ def _task_level(
 def _api_level(
     snapshot: Snapshot, similarities: NDArray[np.float64], offered: Sequence[str], seen: NDArray[np.bool_]
 ) -> Iterator[int]:
-    """Rows of the API-level demos that are seen: one of each API in turn, each API's most similar first."""
+    """Rows of the API-level demos that the tenant sees: one of each API in turn, each API's most similar first."""
     rows = ([row for row in snapshot.by_api.get(api, ()) if seen[row]] for api in offered)
     queues = [sorted(own, key=lambda row: -similarities[row]) for own in rows]
     for turn in range(max(map(len, queues), default=0)):

@@ -1,4 +1,4 @@
-"""The rules of the knowledge base: what a demo must be, when texts are encoded, when a snapshot is stale."""
+"""The rules of the knowledge base: which demos are valid, when texts are encoded, and when a snapshot is stale."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,13 +15,13 @@ from services.encoder import Encoder, Vectors
 from services.errors import NotFound, NotReady, ValidationFailed
 
 _BATCH = 64
-"""Texts encoded and stored together, so that an import that is interrupted keeps what it has encoded."""
+"""Texts encoded and stored together, so that an interrupted import keeps the vectors it has computed."""
 _AT_ONCE = 4
 """Texts encoded before another tenant may have its turn."""
 _NEAR = 40
-"""Demos, the most similar ones, among which those of like wording are looked for."""
+"""Number of the most similar demos that are searched for similar wording."""
 _MAX_TEXTS = 2_000
-"""Requests of demos that are kept in memory."""
+"""Requests of demos that are cached in memory."""
 
 
 class DemoService:
@@ -31,7 +31,7 @@ class DemoService:
         storage: the knowledge base.
         encoder: turns requests into vectors.
         pool: where encoding runs.
-        threshold: cosine that a task-level demo must exceed where the caller names none.
+        threshold: cosine that a task-level demo must exceed; callers can give another one.
     """
 
     def __init__(self, storage: DemoStorage, encoder: Encoder, pool: ComputePool, threshold: float) -> None:
@@ -49,7 +49,7 @@ class DemoService:
         return len(self._snapshot.entries) if self._snapshot else 0
 
     async def check_snapshot(self) -> None:
-        """Raise NotReady where no snapshot has been loaded yet."""
+        """Raise NotReady if no snapshot has been loaded yet."""
         if self._snapshot is None:
             raise NotReady("The knowledge base is not loaded yet.")
 
@@ -62,11 +62,10 @@ class DemoService:
         alike: int = 0,
         tenant: str | None = None,
     ) -> list[tuple[Demo, Match]]:
-        """Choose at most k demos for a request, and others of like wording; :mod:`demo_svc.selector` says how.
+        """Choose at most k demos for a request, and others of similar wording; see :mod:`demo_svc.selector`.
 
-        They are everyone's, or this tenant's own.
-
-        A demo that is deleted while it is being chosen is left out.
+        Only everyone's demos and this tenant's own are considered.
+        A demo that is deleted during the selection is left out.
 
         Raises:
             Overloaded: too many texts wait to be encoded.
@@ -81,7 +80,7 @@ class DemoService:
         if near:
             matches += worded_alike(query, near, await self._texts_of(near), alike)
         demos = await self._storage.get([match.entry.id for match in matches])
-        # A tenant may have an equal demo to one that was made everyone's later: the first of the two is enough.
+        # A tenant's demo may equal one that was later added for everyone: only the first of the two is returned.
         found = dict[str, tuple[Demo, Match]]()
         for match in matches:
             if (demo := demos.get(match.entry.id)) is not None:
@@ -92,10 +91,10 @@ class DemoService:
         """Add demos, as this tenant's or (None) everyone's.
 
         Returns:
-            Them with their ids set, and the ids of those that were not there before.
+            The demos with their ids set, and the ids of the new ones.
 
         Raises:
-            ValidationFailed: an id is not its demo's, or an API-level demo uses several APIs. Nothing is added.
+            ValidationFailed: an id is wrong, or an API-level demo uses several APIs. Nothing is added.
         """
         checked = [_checked(demo, index) for index, demo in enumerate(demos)]
         await self._encode_missing({text_hash(demo.query): demo.query for demo in checked})
@@ -104,7 +103,7 @@ class DemoService:
         return checked, added
 
     async def get(self, demo_id: str, tenant: str | None = None) -> Demo:
-        """The tenant's own demo of that id, or else everyone's, or NotFound."""
+        """The tenant's own demo with that id, or else everyone's. Raises NotFound if there is neither."""
         found = await self._storage.get([key_of(demo_id, tenant), demo_id])
         demo = found.get(key_of(demo_id, tenant)) or found.get(demo_id)
         if demo is None or demo.id != demo_id:
@@ -114,17 +113,25 @@ class DemoService:
     async def page(
         self, limit: int, offset: int, api: str | None, tenant: str | None = None, *, own: bool = False
     ) -> Page:
-        """A page of the tenant's and, unless ``own``, everyone's demos, oldest first; with ``api`` those using it."""
+        """A page of demos, oldest first.
+
+        Args:
+            limit: demos on the page.
+            offset: demos to skip.
+            api: only demos that use this API.
+            tenant: the tenant whose demos are listed.
+            own: leave out everyone's demos.
+        """
         return await self._storage.page(limit, offset, api, tenant, own=own)
 
     async def delete(self, demo_id: str, tenant: str | None = None) -> None:
-        """Remove the tenant's own demo of that id, or (None) everyone's, or raise NotFound."""
+        """Remove the tenant's own demo with that id, or (None) everyone's. Raises NotFound if there is none."""
         if not await self._storage.delete(key_of(demo_id, tenant)):
             raise NotFound(f"There is no demo {demo_id}.")
         await self.refresh()
 
     async def refresh(self) -> Snapshot:
-        """The snapshot of the version now in SQL, loaded again where it has changed."""
+        """The snapshot of the current version in SQL; it is loaded again if the version has changed."""
         version = await self._storage.version()
         if self._snapshot is not None and self._snapshot.version >= version:
             return self._snapshot
@@ -143,7 +150,7 @@ class DemoService:
         threshold: float,
         near: int,
     ) -> tuple[list[Match], list[Match]]:
-        """The demos chosen, and the nearest of the others."""
+        """The chosen demos, and the ``near`` nearest ones without them."""
         vector = self._encoder.encode([query])[0]
         chosen = select(snapshot, vector, apis, k, threshold, tenant)
         taken = {match.entry.id for match in chosen}
@@ -151,7 +158,7 @@ class DemoService:
         return chosen, [match for match in others if match.entry.id not in taken]
 
     async def _texts_of(self, matches: Sequence[Match]) -> Mapping[str, str]:
-        """The requests of demos, by id; each is read from SQL once, for it never changes."""
+        """The requests of demos, by id. They never change, so they are cached."""
         ids = [match.entry.id for match in matches]
         unknown = [one for one in ids if one not in self._texts]
         if len(self._texts) + len(unknown) > _MAX_TEXTS:
@@ -165,11 +172,11 @@ class DemoService:
         hashes = [entry.text_hash for entry in listing.entries]
         vectors = await self._storage.vectors(self._encoder.name, hashes)
         missing = [entry.id for entry in listing.entries if entry.text_hash not in vectors]
-        if missing:  # another encoder than the one they were added with
+        if missing:  # they were added with another encoder
             await self._encode_demos(missing)
             vectors = await self._storage.vectors(self._encoder.name, hashes)
             known = tuple(entry for entry in listing.entries if entry.text_hash in vectors)
-            listing = Listing(listing.version, known)  # what is gone by now was deleted: a newer version follows
+            listing = Listing(listing.version, known)  # the others were deleted since: a newer version follows
         rows = [vectors[entry.text_hash] for entry in listing.entries]
         matrix = np.stack(rows) if rows else np.empty((0, self._encoder.dimension), np.float32)
         return Snapshot.build(listing, matrix.astype(np.float32, copy=False))
@@ -180,7 +187,7 @@ class DemoService:
             await self._encode_missing({text_hash(demo.query): demo.query for demo in demos})
 
     async def _encode_missing(self, texts: Mapping[str, str]) -> None:
-        """Encode and store those of the texts, named by their hashes, that have no vector of this encoder yet."""
+        """Encode and store the texts that have no vector of this encoder yet. ``texts`` is keyed by their hashes."""
         there = await self._storage.embedded(self._encoder.name, list(texts))
         for chunk in _chunks([key for key in texts if key not in there]):
             vectors = await self._pool.run(self._encode, [texts[key] for key in chunk])

@@ -8,7 +8,7 @@ from services.settings import InternalSettings, default_database_url
 
 
 class DemoSettings(InternalSettings):
-    """Where the knowledge base lives, what reads its texts, and when a demo is similar enough."""
+    """Settings for storage, encoder and similarity threshold."""
 
     model_config = SettingsConfigDict(env_prefix="NESTOR_DEMO_")
 

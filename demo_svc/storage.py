@@ -1,6 +1,6 @@
-"""The knowledge base in SQL: demos, the APIs they use, vectors of their requests, and a version that grows.
+"""The knowledge base in SQL: demos, the APIs they use, vectors of their requests, and a growing version.
 
-Demos are kept as JSON in ASCII, so that any text a request may hold (NUL included) fits both databases unharmed.
+Demos are stored as JSON in ASCII, so that both databases can hold any text of a request, including NUL.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ DEMOS = Table(
     Column("document", Text, nullable=False),
     Column("tenant", String(100), nullable=True),
 )
-"""``id`` is ``models.key_of`` the demo; the demo's own id stands in its document."""
+"""``id`` is the demo's ``models.key_of``; the demo's own id is in its document."""
 DEMO_APIS = Table(
     "demo_apis",
     METADATA,
@@ -61,13 +61,13 @@ _ENTRY = (DEMOS.c.id, DEMOS.c.level, DEMOS.c.text_hash, DEMOS.c.tenant)
 
 
 class DemoStorage:
-    """The tables above, as models. Writers take turns by locking the row of the version, so no insert can collide."""
+    """The tables above, as models. Writers take turns by locking the row of the version, so inserts cannot conflict."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine, self._probe = engine, Probe(engine)
 
     async def ping(self) -> None:
-        """Raise ServiceUnavailable unless the database answers, and keeps what it is given."""
+        """Raise ServiceUnavailable unless the database can be read and written."""
         await self._probe.check()
 
     async def version(self) -> int:
@@ -76,7 +76,7 @@ class DemoStorage:
             return int(await connection.scalar(select(KNOWLEDGE.c.version)) or 0)
 
     async def listing(self) -> Listing:
-        """Every demo without its plan, oldest first, and the version they are of: read in one statement."""
+        """All demos without their plans, oldest first, and their version, read in one statement."""
         query = (
             select(KNOWLEDGE.c.version, *_ENTRY, DEMO_APIS.c.api)
             .select_from(KNOWLEDGE.outerjoin(DEMOS, true()).outerjoin(DEMO_APIS, DEMO_APIS.c.demo == DEMOS.c.id))
@@ -97,12 +97,12 @@ class DemoStorage:
             return await read_vectors(connection, EMBEDDINGS, encoder, hashes)
 
     async def embedded(self, encoder: str, hashes: Sequence[str]) -> set[str]:
-        """Those of the hashes that have a vector of this encoder."""
+        """The hashes that have a vector of this encoder."""
         async with read(self._engine) as connection:
             return await known_vectors(connection, EMBEDDINGS, encoder, hashes)
 
     async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors]) -> None:
-        """Store vectors by the hash of their text. Those already there are left as they are."""
+        """Store vectors by the hash of their text. Existing ones are not changed."""
         async with write(self._engine) as connection:
             await _lock(connection, grow=0)
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
@@ -110,10 +110,10 @@ class DemoStorage:
     async def add(self, demos: Iterable[Demo], tenant: str | None = None) -> set[str]:
         """Store demos, whose ids are set, as this tenant's or (None) everyone's.
 
-        What is everyone's already is not stored for a tenant again.
+        A demo that is everyone's already is not stored again for a tenant.
 
         Returns:
-            The ids of those that were not there.
+            The ids of the new demos.
         """
         wanted = {demo.id: demo for demo in demos}
         async with write(self._engine) as connection:
@@ -131,7 +131,7 @@ class DemoStorage:
         return {demo.id for demo in new}
 
     async def get(self, keys: Sequence[str]) -> dict[str, Demo]:
-        """Those of the demos that exist, by the names under which they are kept."""
+        """The demos that exist, by the keys under which they are stored."""
         async with read(self._engine) as connection:
             rows = await connection.execute(select(DEMOS.c.id, DEMOS.c.document).where(DEMOS.c.id.in_(keys)))
             return {row.id: Demo.model_validate_json(row.document) for row in rows}
@@ -139,7 +139,7 @@ class DemoStorage:
     async def page(
         self, limit: int, offset: int, api: str | None, tenant: str | None = None, *, own: bool = False
     ) -> Page:
-        """The tenant's and, unless ``own``, everyone's demos, oldest first; with ``api`` those that use it."""
+        """A page of demos, oldest first: the tenant's and, unless ``own``, everyone's; with ``api`` only its users."""
         seen = DEMOS.c.tenant == tenant if own else or_(DEMOS.c.tenant.is_(None), DEMOS.c.tenant == tenant)
         query = select(DEMOS.c.document).where(seen)
         count = select(func.count()).select_from(DEMOS).where(seen)
@@ -153,7 +153,7 @@ class DemoStorage:
         return Page(demos=demos, total=total or 0)
 
     async def delete(self, key: str) -> bool:
-        """Remove the demo of this name, and its vectors where no other has its request. False where there is none."""
+        """Remove the demo with this key, and its vectors if no other demo has its request. False if there is none."""
         async with write(self._engine) as connection:
             await _lock(connection, grow=0)
             hashed = await connection.scalar(select(DEMOS.c.text_hash).where(DEMOS.c.id == key))
@@ -168,7 +168,7 @@ class DemoStorage:
 
 
 async def _lock(connection: AsyncConnection, grow: int) -> None:
-    """Let the version grow; until the transaction ends no other writer gets past this (SQLite has only one anyway)."""
+    """Increase the version. Other writers wait here until the transaction ends (SQLite has only one writer anyway)."""
     await connection.execute(update(KNOWLEDGE).values(version=KNOWLEDGE.c.version + grow))
 
 

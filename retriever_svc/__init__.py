@@ -1,12 +1,12 @@
-"""The API catalogue: what there is to call, and which of it a request needs.
+"""The API catalogue: which APIs there are, and which of them a request needs.
 
 Invariants:
 
-- SQL is the record. The index is derived from it, belongs to exactly one version of it, and is swapped in whole: a
-  search never sees half a change, and every answer says which version it is of.
-- A change is searchable before its answer is sent; other replicas see it within ``version_check_s``.
-- A text is embedded once per encoder: vectors are stored under its hash and read again at start.
+- The SQL database is the source of truth. The index is derived from it, belongs to exactly one version of it, and is
+  swapped as a whole: a search never sees a partial change, and every answer states its version.
+- A search that starts after the answer to a change sees it; other replicas see it within ``version_check_s``.
+- A text is embedded once per encoder: its vector is stored under the text's hash and read again at start.
 - An import replaces a provider's APIs in one transaction, or changes nothing.
-- Importing reads text. It never fetches: references to files or other hosts skip the operation that has them.
-- Exact ids, names and paths are always found, first.
+- An import reads text and never fetches: an operation that refers to files or other hosts is skipped.
+- Exact ids, names and paths are always found, and ranked first.
 """

@@ -1,4 +1,4 @@
-"""Answers of ``POST /retrieve``, kept as the bytes that were sent, for as long as what they were made from stands."""
+"""A cache of the answers of ``POST /retrieve``, as bytes. An answer is valid while the catalogue is unchanged."""
 
 import hashlib
 
@@ -7,13 +7,13 @@ from services.storage.cache import Cache
 
 
 class AnswerCache:
-    """Answers by request and by the digest of the catalogue they were found in; each is forgotten after ``ttl_s``."""
+    """Answers, keyed by the request and the digest of the catalogue. An answer expires after ``ttl_s`` seconds."""
 
     def __init__(self, cache: Cache, ttl_s: float) -> None:
         self._cache, self._ttl_s = cache, ttl_s
 
     async def get(self, catalogue: str, request: RetrieveRequest) -> bytes | None:
-        """The answer's JSON, or None where it must be found anew."""
+        """The answer's JSON, or None if it is not cached."""
         return await self._cache.get(_key(catalogue, request)) if self._ttl_s else None
 
     async def keep(self, catalogue: str, request: RetrieveRequest, answer: bytes) -> None:

@@ -1,7 +1,7 @@
-"""Constants of a provider: what every call of it sends unless the request names another value, such as an account's id.
+"""Constants of a provider: values that all its calls send unless the request names another one, such as an account id.
 
-They are kept with the provider's pin, and stand in each of its APIs as the ``constant`` of a parameter. So whoever gets
-an API knows at once that nobody needs to be asked, and a changed constant is a changed API: plans are proved again.
+They are stored with the provider's pin, and in each of its APIs as the ``constant`` of a parameter. So the API itself
+says that the user need not be asked for the value. A changed constant changes the API: plans are checked again.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _SECRET: Final = re.compile(
     r"|(?:secret|ntn|hf|npm|dop_v1|pypi)[_-]\w{16}|key-[0-9a-f]{32}"
     r"|eyJ[\w-]{6,}\.[\w-]+\.|-----BEGIN|[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@"
 )
-"""How tokens, keys and passwords of well-known makers begin."""
+"""How tokens, keys and passwords of well-known services begin."""
 
 
 class ConstantsService:
     """Sets and removes constants.
 
     Args:
-        storage: the record.
-        encoder: name of the encoder whose vectors are kept; they stay as they are.
-        pool: where APIs are read and written anew.
-        refresh: makes what was stored searchable.
+        storage: the catalogue's database.
+        encoder: name of the encoder whose vectors are stored; they do not change.
+        pool: where APIs are parsed and serialised.
+        refresh: makes stored changes searchable.
     """
 
     def __init__(
@@ -55,21 +55,21 @@ class ConstantsService:
         """Set and remove constants; all of them, or none.
 
         Args:
-            provider: whose.
-            request: which.
-            tenant: who does this; None: whoever runs the catalogue.
+            provider: name of the provider.
+            request: the constants to set and to remove.
+            tenant: the tenant that asks; None: the operator.
 
         Raises:
             NotFound: no document was imported for a provider of this name that the tenant sees.
-            Conflict: the provider belongs to somebody else, or is being changed.
-            ValidationFailed: no operation takes such a parameter or allows the value, or it is a credential's.
+            Conflict: the provider belongs to another owner, or is being changed.
+            ValidationFailed: no operation has such a parameter or allows the value, or it is a credential.
         """
         pin = await self._storage.pin_for(provider)
         if pin is None or not is_seen(pin.tenants, tenant):
             raise NotFound(f"No document was imported for a provider {provider!r}.")
         await self._storage.change(pin, (), tenant)  # raises Conflict where the tenant may not
         stored = await self._storage.stored_of(provider)
-        # Read once more, behind the APIs: of two who set constants at a time the later one is refused.
+        # Read the pin again after the APIs: of two concurrent changes the later one is refused.
         pin = await self._storage.pin_for(provider) or pin
         changed = await self._pool.run(_changed, pin, stored, request)
         _, version = await self._storage.replace_provider(
@@ -80,7 +80,7 @@ class ConstantsService:
 
 
 def with_constants(imported: Imported, constants: Mapping[str, str]) -> Imported:
-    """What a document holds, with the provider's constants; a warning names each that no operation takes any more."""
+    """The document with the provider's constants applied. A warning names each constant that no operation takes."""
     if not constants:
         return imported
     apis = tuple(_settled(api, constants) for api in imported.apis)
@@ -96,7 +96,7 @@ def with_constants(imported: Imported, constants: Mapping[str, str]) -> Imported
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Changed:
-    """A provider with other constants, and what is told of them."""
+    """A provider with changed constants, and the constants to report."""
 
     pin: Pin
     records: tuple[Record, ...]
@@ -122,7 +122,7 @@ def _changed(pin: Pin, stored: Sequence[tuple[str, tuple[str, ...]]], request: C
     records = tuple(record(_settled(api, ordered), pin.version) for api in apis)
     before = {api.id: state_of(api.content_hash, api.tenants) for api in apis}
     after = {one.api.id: state_of(one.api.content_hash, one.api.tenants) for one in records}
-    # The document is read when it is imported again: what its report says of constants may be another thing by then.
+    # An empty importer forces the next import to read the document again, so that its report has current warnings.
     new = dataclasses.replace(pin, constants=ordered, importer="")
     taking = _taking([one.api for one in records], ordered)
     told = tuple(Constant(name=name, value=text, operations=taking[name]) for name, text in ordered.items())
@@ -130,13 +130,13 @@ def _changed(pin: Pin, stored: Sequence[tuple[str, tuple[str, ...]]], request: C
 
 
 def _secrets(apis: Sequence[Api]) -> dict[str, str]:
-    """The names of the secrets, by the names that credentials travel by, in small letters."""
+    """Names of secrets by the parameter, in lower case, that carries the credential."""
     needs = (need for api in apis for alternative in api.security for need in alternative)
     return {need.parameter.lower(): need.secret for need in needs if need.parameter}
 
 
 def _by_name(apis: Sequence[Api], names: Iterable[str]) -> dict[str, list[tuple[Parameter, Api]]]:
-    """The parameters of these names, in small letters."""
+    """The parameters with these names, by name in lower case."""
     found: dict[str, list[tuple[Parameter, Api]]] = {name.lower(): [] for name in names}
     for api in apis:
         for one in api.parameters:
@@ -146,7 +146,7 @@ def _by_name(apis: Sequence[Api], names: Iterable[str]) -> dict[str, list[tuple[
 
 
 def _refuse_credential(provider: str, secrets: Mapping[str, str], name: str, text: str) -> None:
-    """Raise ValidationFailed where the name is that of a credential, or the value looks like one."""
+    """Raise ValidationFailed if the name is that of a credential, or the value looks like one."""
     secret = secrets.get(name.lower(), "")
     if secret or is_key_name(name) or _SECRET.match(text):
         said = (
@@ -161,7 +161,7 @@ def _refuse_credential(provider: str, secrets: Mapping[str, str], name: str, tex
 
 
 def _refuse_unfit(provider: str, named: Sequence[tuple[Parameter, Api]], name: str, text: str) -> str:
-    """The name as the document writes it. Raises ValidationFailed where no operation takes it or allows the value."""
+    """The name as the document spells it. Raises ValidationFailed if no operation takes it or allows the value."""
     if not named:
         raise ValidationFailed(f"No operation of {provider!r} takes a parameter {name!r}.")
     fitting = (one.wire_name for one, api in named if value_for(one, api.definitions, text) is not None)
@@ -178,7 +178,7 @@ def _settled(api: Api, constants: Mapping[str, str]) -> Api:
 
 
 def _taking(apis: Sequence[Api], constants: Mapping[str, str]) -> Counter[str]:
-    """How many of the operations, which are settled, are called with each of these constants."""
+    """For each constant, how many of the operations send it. The operations have their constants set already."""
     names = {name.lower(): name for name in constants}
     counts = Counter[str]()
     for api in apis:
@@ -190,5 +190,5 @@ def _taking(apis: Sequence[Api], constants: Mapping[str, str]) -> Counter[str]:
 
 
 def _says(text: str, value: JsonValue) -> bool:
-    """Whether a constant is what was set, and not what the document settles where that is not allowed."""
+    """Whether the value is the constant that was set, and not one that the document fixes."""
     return text == value or (not isinstance(value, str) and said_by(text) == value)

@@ -1,7 +1,7 @@
-"""What differs between an API that is there and one that would take its place, for a person to read before it does.
+"""The differences between a stored API and the one that would replace it, for a person to review.
 
-A description can be made to mislead whoever plans by it, and a server can be made another one. So nothing may differ
-without being shown: what is compared is the whole of both APIs, and what people and planners read comes first.
+A changed description can mislead a planner, and a changed server can receive the calls. So every difference is shown:
+both APIs are compared in full, and the fields that people and planners read come first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CONTEXT = 60
 
 
 class _Nowhere(Enum):
-    """What stands for the value of a place that one side does not have."""
+    """The value of a path that one side does not have."""
 
     NOWHERE = "nowhere"
 
@@ -38,9 +38,9 @@ _Value = JsonValue | _Nowhere
 
 
 def updated(before: Api, after: Api) -> ImportChange:
-    """The change from one API to another: each thing that differs once, and how.
+    """The change from one API to another, with each difference once.
 
-    What is there on one side only, such as a parameter, is one field as long as its JSON is short enough to be shown.
+    A value that only one side has, such as a parameter, is one field if its JSON is short enough to be shown.
     """
     found = {path: (old, new) for path, old, new in _differences(before, after)}
     paths = [path for path in found if not _is_told_elsewhere(path, found)]
@@ -51,7 +51,7 @@ def updated(before: Api, after: Api) -> ImportChange:
 
 
 def sensitive(before: Api, after: Api) -> Iterator[SensitiveChange]:
-    """Where calls would go elsewhere, read instead of change or the reverse, or present another credential."""
+    """Differences in the host, in the effect (read or change), and in the credentials of a call."""
     pairs: tuple[tuple[Literal["host", "effect", "credentials"], str, str], ...] = (
         ("host", _origin(before.server), _origin(after.server)),
         ("effect", _effect(before), _effect(after)),
@@ -72,7 +72,7 @@ def _effect(api: Api) -> str:
 
 
 def _credentials(api: Api) -> str:
-    """The alternatives, each with all that says what is sent, and to whom it is shown to be exchanged for a token."""
+    """The alternatives in full: what is sent, and which host exchanges it for a token."""
     alternatives = (
         " and ".join(requirement.model_dump_json(exclude_defaults=True) for requirement in alternative)
         for alternative in api.security
@@ -81,13 +81,13 @@ def _credentials(api: Api) -> str:
 
 
 def _differences(before: Api, after: Api) -> Iterator[tuple[_Path, _Value, _Value]]:
-    """Each place where they differ, with both values. Parameters go by their names, and their order is a value."""
+    """Each path where they differ, with both values. Parameters are matched by name, and their order is one value."""
     old, new = _parameters(before), _parameters(after)
     if [key for key in old if key in new] != [key for key in new if key in old]:
         yield ("parameters",), _names(before), _names(after)
     for key in {**new, **old}:
         sides = old.get(key), new.get(key)
-        if None in sides:  # what is not said of it is nothing to read
+        if None in sides:  # defaults of a new or removed parameter are not worth showing
             one, other = (NOWHERE if p is None else p.model_dump(mode="json", exclude_defaults=True) for p in sides)
         else:
             one, other = (p.model_dump(mode="json") for p in sides if p is not None)
@@ -99,7 +99,7 @@ def _differences(before: Api, after: Api) -> Iterator[tuple[_Path, _Value, _Valu
 
 
 def _parameters(api: Api) -> dict[_Path, Parameter]:
-    """By name; where several have the same one, by number as well."""
+    """Parameters by name; those that share a name, also by number."""
     found: dict[_Path, Parameter] = {}
     seen = Counter[str]()
     for parameter in api.parameters:
@@ -144,7 +144,7 @@ def _parts(value: _Value) -> Iterable[tuple[str | int, JsonValue]]:
 
 
 def _is_long(value: _Value) -> bool:
-    """Whether an object or list is too long to be shown as JSON; little of a large one is looked at."""
+    """Whether an object or list is too long to be shown as JSON. Only the start of a large one is read."""
     waiting: list[_Value] = [value] if isinstance(value, dict | list) else []
     chars = 0
     while waiting and chars <= _MAX_TEXT:
@@ -157,12 +157,12 @@ def _is_long(value: _Value) -> bool:
 
 
 def _same(one: _Value, other: _Value) -> bool:
-    """Equal as JSON, where 1, 1.0 and true are three values."""
+    """Whether both are equal as JSON, where 1, 1.0 and true are different values."""
     return one is not NOWHERE and other is not NOWHERE and json.dumps(one) == json.dumps(other)
 
 
 def _is_told_elsewhere(path: _Path, found: Mapping[_Path, tuple[_Value, _Value]]) -> bool:
-    """Whether a parameter's field only repeats what another one says: importers copy descriptions and defaults."""
+    """Whether a parameter's field only repeats another field: importers copy descriptions and defaults."""
     if path[0] != "parameters":
         return False
     copies = (("json_schema", "description"), ("description",)), (("constant",), ("json_schema", "default"))
@@ -193,7 +193,7 @@ def _text(value: _Value) -> str | None:
 
 
 def _window(before: str | None, after: str | None) -> tuple[str | None, str | None]:
-    """Both texts, or, where they are long, what is left of them from shortly before they begin to differ."""
+    """Both texts. Long ones are cut to start shortly before the first difference."""
     if max(len(before or ""), len(after or "")) <= _MAX_TEXT:
         return before, after
     pairs = enumerate(zip(before or "", after or "", strict=False))

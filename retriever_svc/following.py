@@ -1,4 +1,4 @@
-"""Keeps a replica at the catalogue's version, also while nobody asks it anything, and tells the others of changes."""
+"""Keeps a replica at the catalogue's version, even without requests, and signals its own changes to the others."""
 
 import asyncio
 import time
@@ -11,19 +11,19 @@ from services.telemetry import get_logger
 
 _LEAST_S, _MOST_S = 0.1, 1.0
 _SHARE = 3
-"""Pause between two looks at the catalogue, however often it changes: so many times as long as the last one took."""
+"""Pause between two checks of the catalogue, as a multiple of the time that the last one took."""
 _SAVED_S = 30.0
-"""Between two times that a changing index is saved; it is saved at the end in any case."""
+"""Seconds between two saves of a changing index. It is always saved at the end."""
 _log = get_logger(__name__)
 
 
 class Follower:
-    """What runs beside the requests of a replica.
+    """The background tasks of a replica.
 
     Args:
-        service: of the replica.
-        signals: between the replicas.
-        check_s: seconds after which the catalogue's version is looked at, whether or not a signal has come.
+        service: the replica's catalogue.
+        signals: the channel between the replicas.
+        check_s: seconds after which the catalogue's version is checked even if no signal came.
     """
 
     def __init__(self, service: CatalogueService, signals: Signals, check_s: float) -> None:
@@ -33,7 +33,7 @@ class Follower:
         self._saved_at = -_SAVED_S
 
     async def run(self) -> None:
-        """Follow and tell until cancelled; then save the index."""
+        """Follow changes and signal own ones until cancelled; then save the index."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow())
@@ -54,7 +54,7 @@ class Follower:
                 await self._save_now_and_then()
             except ServiceError as error:
                 _log.warning("catalogue_not_followed", reason=error.detail)
-            except Exception as error:  # noqa: BLE001 - who no longer looks would answer from a stale catalogue for ever
+            except Exception as error:  # noqa: BLE001 - if this loop ends, the replica answers from a stale catalogue
                 _log.error("bug", what="following the catalogue", exc_info=error)
             await asyncio.sleep(min(max(_SHARE * (time.monotonic() - began), _LEAST_S), _MOST_S))
 

@@ -37,10 +37,10 @@ from services.http import BODY_LIMIT, NdjsonResponse
 
 router = service_router(tags=["catalogue"])
 _STORED = Api(id="-", provider="-", name="-")
-"""Stands for the document that is put in its place."""
+"""A placeholder; :func:`_answer` puts the stored document in its place."""
 
 
-# Coroutines, though they wait for nothing: FastAPI sends plain functions to another thread and back.
+# Coroutines although they await nothing: FastAPI runs plain functions in a thread pool.
 async def _service(request: Request) -> CatalogueService:
     service: CatalogueService = request.app.state.service
     return service
@@ -66,7 +66,7 @@ async def retrieve(body: RetrieveRequest, service: Service, answers: Answers) ->
     if answer is None:
         found = await service.find(body.query, body.k, body.suppliers, Filters.of(body))
         answer = _answer(found)
-        if found.version == version:  # otherwise the catalogue has changed meanwhile
+        if found.version == version:  # otherwise the catalogue has changed in the meantime
             await answers.keep(catalogue, body, answer)
     return Response(answer, media_type="application/json")
 
@@ -105,7 +105,7 @@ async def lookup_apis(body: LookupRequest, service: Service) -> LookupResponse:
 
 @router.get("/apis/{api_id:path}", summary="Get an API")
 async def get_api(api_id: Annotated[ApiId, Path()], service: Service, tenant: Whose = None) -> Api:
-    """One API with its schemas; a tenant is not told whose else it is."""
+    """One API with its schemas. A tenant does not see which other tenants have it."""
     return await service.get(api_id, tenant)
 
 
@@ -123,7 +123,7 @@ async def delete_api(api_id: Annotated[ApiId, Path()], service: Service) -> None
 
 @router.delete("/providers/{provider}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a provider")
 async def delete_provider(provider: Annotated[ProviderName, Path()], service: Service, tenant: Whose = None) -> None:
-    """Remove a provider with all its APIs; 409 where it was not this tenant that imported it."""
+    """Remove a provider with all its APIs; 409 if it belongs to another owner."""
     await service.delete_provider(provider, tenant)
 
 
@@ -131,7 +131,7 @@ async def delete_provider(provider: Annotated[ProviderName, Path()], service: Se
 async def set_constants(
     provider: Annotated[ProviderName, Path()], body: ConstantsRequest, service: Service, tenant: Whose = None
 ) -> ProviderConstants:
-    """Set and remove constants, all of them or none; 409 where it was not this tenant that imported the provider."""
+    """Set and remove constants, all of them or none; 409 if the provider belongs to another owner."""
     for_tenant.set(tenant or "")
     return await service.constants.change(provider, body, tenant)
 
@@ -140,7 +140,7 @@ async def set_constants(
 async def provider_secrets(
     provider: Annotated[ProviderName, Path()], service: Service, tenant: Whose = None
 ) -> NeededSecrets:
-    """Names and kinds, in order; none where there is no such provider. Which are configured is not known here."""
+    """Names and kinds, in order; none if there is no such provider. It does not say which are configured."""
     return await service.secrets(provider, tenant)
 
 
@@ -152,11 +152,11 @@ async def provider_secrets(
     openapi_extra={BODY_LIMIT: "max_import_bytes"},
 )
 async def import_apis(body: ImportRequest, service: Service, tenant: Whose = None) -> NdjsonResponse:
-    """Make a document's operations the provider's APIs: all of them, or, where that fails, none.
+    """Replace the provider's APIs with a document's operations: all of them, or none if that fails.
 
-    With `dry_run` or `hold_changes`, and where a change is sensitive and not confirmed, the events before the report
-    say what would become of each API. A tenant imports for itself alone.
-    What cannot be read is refused before anything is streamed. A stream that ends without a report changed nothing.
+    With `dry_run` or `hold_changes`, or if a sensitive change is not confirmed, the events before the report say how
+    each API would change. A tenant imports only for itself.
+    A document that cannot be read is refused before the stream starts. A stream without a report changed nothing.
     """
     for_tenant.set(tenant or "")
     return NdjsonResponse(await service.documents.open(body, tenant))
@@ -175,12 +175,12 @@ async def list_documents(
 
 @router.get("/status", summary="Size and version of the catalogue")
 async def catalogue_status(service: Service) -> CatalogueStatus:
-    """What is in the catalogue, and whether the index answers for that version."""
+    """The size of the catalogue, its version, and the version of the index."""
     return await service.status()
 
 
 def _answer(found: Found) -> bytes:
-    """A ``RetrieveResponse`` as JSON; the documents are put in as they are stored, neither parsed nor written anew."""
+    """A ``RetrieveResponse`` as JSON. The stored documents are inserted as they are, without parsing them."""
     candidates = tuple(hit.candidate(_STORED) for hit, _ in found.ranked)
     answer = RetrieveResponse(catalogue_version=found.version, clauses=found.clauses, candidates=candidates)
     content = answer.model_dump(mode="json", exclude={"candidates": {"__all__": {"api"}}})

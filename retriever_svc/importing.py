@@ -1,4 +1,4 @@
-"""The way of a document into the catalogue: known already? read, compared, shown or embedded and stored."""
+"""Importing a document: skip it if it is known; else read, compare, then show the change, or embed and store it."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _MAX_DETAIL = 600
 _BATCH = 32
 """Texts that a worker embeds at a time."""
 _SENSITIVE = 100
-"""Sensitive changes that are reported."""
+"""Most sensitive changes that a report lists."""
 _DIFFERENCES = 200
-"""Updated APIs that are read at a time to be shown."""
+"""Updated APIs that are read at a time for comparison."""
 _NOTES: TypeAdapter[tuple[tuple[SkippedOperation, ...], tuple[str, ...]]] = TypeAdapter(
     tuple[tuple[SkippedOperation, ...], tuple[str, ...]]
 )
@@ -55,10 +55,10 @@ _NOTES: TypeAdapter[tuple[tuple[SkippedOperation, ...], tuple[str, ...]]] = Type
 
 @functools.cache
 def importer_version() -> str:
-    """A digest of the code that decides what becomes of a document.
+    """A digest of the code that reads documents.
 
-    A number in a source file would be forgotten; this changes by itself, and a document is read again once too often
-    rather than once too seldom.
+    A version number in a source file is easily forgotten. A digest changes by itself. It may cause a document to be
+    read again without need, but never lets an outdated reading stay.
     """
     here = Path(__file__).parent
     sources = [Path(services.contracts.api.__file__), *here.glob("importers/**/*.py"), *here.glob("engine/**/*.py")]
@@ -70,16 +70,16 @@ def importer_version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A document that was read and compared, on its way into the catalogue.
+    """A document that was read and compared, but not stored yet.
 
     Attributes:
-        imported: what the document holds.
+        imported: the content of the document.
         pin: the document, and how it was read.
         records: its APIs.
-        change: what they change.
-        sensitive: what of it somebody has to accept.
-        apply: whether it is to be done, or only shown.
-        tenant: who imports it; None: whoever runs the catalogue.
+        change: how they change the catalogue.
+        sensitive: the changes that a person must confirm.
+        apply: whether to apply the change, or only show it.
+        tenant: the tenant that imports it; None: the operator.
     """
 
     imported: Imported
@@ -95,11 +95,11 @@ class DocumentImporter:
     """Imports documents.
 
     Args:
-        storage: the record.
+        storage: the catalogue's database.
         encoder: turns texts into vectors.
         pool: where documents are read and embedded, a batch on each of its workers.
-        limits: what a document may cost.
-        refresh: makes what was stored searchable.
+        limits: limits on size and number of operations.
+        refresh: makes stored changes searchable.
     """
 
     def __init__(
@@ -118,17 +118,17 @@ class DocumentImporter:
         self._importer = hashlib.sha256(f"{importer_version()}{limits!r}".encode()).hexdigest()
 
     async def open(self, request: ImportRequest, tenant: str | None = None) -> AsyncGenerator[ImportEvent, None]:
-        """Begin an import: what is refused is refused before the first event.
+        """Begin an import. All errors are raised before the first event.
 
         Args:
             request: what to import.
-            tenant: who imports it for itself, and is shown nothing of other tenants; None: whoever runs the catalogue.
+            tenant: the tenant that imports it, for itself only and without seeing other tenants'; None: the operator.
 
         Raises:
             InvalidDocument: it cannot be imported.
             Forbidden: a tenant imports for others.
-            Conflict: an id belongs to another provider, the provider to somebody else, or it is not the change that
-                was looked at.
+            Conflict: an id belongs to another provider, the provider belongs to another owner, or the change differs
+                from the one that was reviewed.
         """
         request = _for_itself(request, tenant)
         known = await self._known(request, tenant)
@@ -148,7 +148,7 @@ class DocumentImporter:
         return self.apply(await self.prepare(imported, request, tenant))
 
     async def prepare(self, imported: Imported, request: ImportRequest, tenant: str | None = None) -> Prepared:
-        """Compare what was read with what is there, changing nothing. Raises Conflict, as :meth:`open` does."""
+        """Compare the document with the catalogue and change nothing. Raises Conflict, as :meth:`open` does."""
         known = await self._storage.pin_for(imported.provider)
         imported = _owned(imported, request, known)
         constants = known.constants if known is not None else {}
@@ -161,14 +161,14 @@ class DocumentImporter:
         _refuse_stranger(imported, change, request)
         sensitive = await self._sensitive(imported, change)
         held = (request.hold_changes and await self._is_news(change, pin)) or (sensitive and not request.confirm)
-        # What was found harmless must still be what is done when the provider is changed by someone else meanwhile.
+        # _store() passes this change's hash: if the provider is changed in the meantime, the import is refused.
         return Prepared(imported, pin, records, change, sensitive, not (request.dry_run or held), tenant)
 
     async def apply(self, prepared: Prepared) -> AsyncGenerator[ImportEvent, None]:
-        """Make what was read the provider's APIs, or show what that would do; the report comes last.
+        """Replace the provider's APIs with the document's, or show what that would change. The report comes last.
 
         Raises:
-            Conflict: an id belongs to another provider, or the provider was changed since it was compared.
+            Conflict: an id belongs to another provider, or the provider was changed since the comparison.
         """
         total = len(prepared.records)
         yield ImportProgress(phase="reading", done=total, total=total)
@@ -214,7 +214,10 @@ class DocumentImporter:
         )
 
     async def _known(self, request: ImportRequest, tenant: str | None) -> ImportReport | None:
-        """The report of a document that is the one imported last, read by this very code, and never edited since."""
+        """The report for a document that is imported already, by the same code, and whose APIs were not edited since.
+
+        None: it must be read.
+        """
         digest = hashlib.sha256(request.document.encode("utf-8", "replace")).hexdigest()
         found = await self._storage.pin_of(digest, request.server or request.origin, request.provider)
         if found is None or found[0].importer != self._importer:
@@ -253,9 +256,9 @@ class DocumentImporter:
         )
 
     async def _sensitive(self, imported: Imported, change: Change) -> tuple[SensitiveChange, ...]:
-        """Where calls of operations that are there would go elsewhere, do something else, or show another credential.
+        """Changes of host, effect or credentials in stored operations.
 
-        An operation that has another name now is known by its method and path.
+        A renamed operation is recognised by its method and path.
         """
         new = {api.id: api for api in imported.apis}
         renamed = {(new[key].method, new[key].path): new[key] for key in change.added}
@@ -272,12 +275,12 @@ class DocumentImporter:
                 raise Conflict(f"The id {api_id!r} belongs to another provider.")
 
     async def _is_news(self, change: Change, pin: Pin) -> bool:
-        """Whether an API that is there changes or goes, by another text than the one imported last."""
+        """Whether a stored API is updated or removed, and the document differs from the one imported last."""
         touched = bool(change.updated or change.removed)
         return touched and await self._storage.hash_of(pin.provider) != pin.document_hash
 
     async def _unembedded(self, records: Sequence[Record]) -> dict[str, str]:
-        """Texts that have no vector yet, by hash; like lengths together, so that workers are busy alike."""
+        """Texts without a vector, by hash. They are sorted by length, so that all workers get similar work."""
         hashes = [new.text_hash for new in records]
         known = await self._storage.vectors(self._encoder.name, hashes)
         texts = {new.text_hash: new.embedded for new in records if new.text_hash not in known}
@@ -301,7 +304,7 @@ class DocumentImporter:
         return version
 
     async def _shown(self, prepared: Prepared, ids: Sequence[str]) -> list[ImportChange]:
-        """What would become of these APIs; those that someone else has removed meanwhile are left out."""
+        """How these APIs would change. APIs that were removed in the meantime are left out."""
         new = {api.id: api for api in prepared.imported.apis}
         old = await self._storage.get(ids)
         pairs = [(old[key], new[key]) for key in ids if key in old]
@@ -332,7 +335,7 @@ class DocumentImporter:
 
 
 def _owned(imported: Imported, request: ImportRequest, known: Pin | None) -> Imported:
-    """With whose the APIs are to be: as asked for, or else as the provider's last import said."""
+    """The document with the tenants of its APIs set: those of the request, else those of the provider's last import."""
     tenants = _ordered(request.tenants)
     if tenants is None and known is not None:
         tenants = known.tenants
@@ -343,17 +346,17 @@ def _owned(imported: Imported, request: ImportRequest, known: Pin | None) -> Imp
 
 
 def _others(prepared: Prepared) -> list[ImportChange]:
-    """What would be removed and added."""
+    """The APIs that would be removed and added."""
     new = {api.id: api for api in prepared.imported.apis}
     removed = [ImportChange(action="removed", id=key) for key in prepared.change.removed]
     return removed + [ImportChange(action="added", id=key, summary=new[key].summary) for key in prepared.change.added]
 
 
 def _for_itself(request: ImportRequest, tenant: str | None) -> ImportRequest:
-    """The request as this tenant may ask it.
+    """The request, restricted to this tenant.
 
     Raises:
-        Forbidden: it is for others, too.
+        Forbidden: it names other tenants.
     """
     if tenant is None:
         return request
@@ -363,10 +366,10 @@ def _for_itself(request: ImportRequest, tenant: str | None) -> ImportRequest:
 
 
 def _refuse_stranger(imported: Imported, change: Change, request: ImportRequest) -> None:
-    """A document that gave itself the name of another is not taken for its next version, unless somebody looks.
+    """Refuse an unreviewed document whose title names a provider that has entirely different operations.
 
     Raises:
-        Conflict: none of the provider's APIs is in it, and all of them would go.
+        Conflict: none of the provider's APIs is in it, so all of them would be removed.
     """
     confirmed = request.confirm or request.expected_change
     looked_at = request.provider or confirmed or request.hold_changes or request.dry_run
@@ -378,10 +381,10 @@ def _refuse_stranger(imported: Imported, change: Change, request: ImportRequest)
 
 
 def _refuse_nothing(imported: Imported) -> None:
-    """An import that adds nothing would only remove what is there.
+    """Refuse a document without operations: importing it would only remove APIs.
 
     Raises:
-        InvalidDocument: no operation could be imported; the commonest reasons are named.
+        InvalidDocument: no operation could be imported; the most common reasons are named.
     """
     if imported.apis:
         return
@@ -395,12 +398,12 @@ def _refuse_nothing(imported: Imported) -> None:
 
 
 def _ordered(tenants: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Each once, in an order of their own: another order is no change."""
+    """The tenants without duplicates, sorted, so that their order in the request makes no change."""
     return None if tenants is None else tuple(sorted(set(tenants)))
 
 
 def _paced(items: Iterable[T]) -> Iterator[T]:
-    """The same, with a checkpoint before each."""
+    """The items, with a checkpoint before each."""
     for item in items:
         checkpoint()
         yield item

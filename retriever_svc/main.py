@@ -40,9 +40,9 @@ def create_app(
     """Build the service.
 
     Args:
-        settings: read from the environment where not given.
+        settings: by default read from the environment.
         transports: how to reach other services; this one needs none.
-        encoder: one that is loaded already, to share it within a process; otherwise the one named in the settings.
+        encoder: a loaded encoder to share within a process; by default the one named in the settings is loaded.
     """
     settings = settings or RetrieverSettings()
 
@@ -67,7 +67,7 @@ def create_app(
 async def _opened(
     settings: RetrieverSettings, app: FastAPI, encoder: Encoder | None, opened: AsyncExitStack
 ) -> CatalogueService:
-    """Open all that the service stands on, whose closing goes to ``opened``, and the service."""
+    """Open the service and its dependencies. Their clean-up is registered with ``opened``."""
     engine = create_engine(settings.database_url)
     opened.push_async_callback(engine.dispose)
     storage = CatalogueStorage(engine)
@@ -90,7 +90,7 @@ async def _opened(
     opened.push_async_callback(searches.close)
     service = _service(settings, storage, reader, searches, imports, indexes)
     await service.follow()
-    # Twice as often as a request would look for itself, so that none has to.
+    # Check twice as often as requests would need to, so that no request has to check.
     following = asyncio.create_task(Follower(service, signals, settings.version_check_s / 2).run())
     opened.push_async_callback(_stopped, following)
     app.state.answers = AnswerCache(cache, settings.answer_ttl_s)
@@ -136,7 +136,7 @@ def _service(
 
 
 def _index_folder(settings: RetrieverSettings) -> Path | None:
-    """Where the index is kept: where the settings say, else beside the database where that is a file."""
+    """The folder of the index: the one in the settings, else beside the database if that is a file."""
     url = make_url(settings.database_url)
     is_file = url.get_backend_name() == "sqlite" and url.database not in {None, "", ":memory:"}
     beside = Path(f"{url.database}.index") if is_file else None

@@ -1,4 +1,4 @@
-"""What the retriever works with: catalogue rows without their documents, and ranked hits."""
+"""The retriever's data: catalogue rows without their documents, and ranked hits."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from services.contracts.retrieval import Candidate, FoundBy, Signals
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An API as the index knows it: everything about it but its document.
+    """An API in the index, without its document.
 
     Attributes:
-        number: its id in the vector index; never used again for another API.
-        content_hash: of the document; tells whether a document read later is still the one that was indexed.
+        number: its id in the vector index; never reused for another API.
+        content_hash: hash of the document. It shows whether a document read later is the one that was indexed.
         text_hash: SHA-256 of the text that was embedded.
         lexical: the words it is found by, separated by blanks.
         inputs: the words of each parameter (:func:`fields.input_lines`).
-        outputs: the words of what it answers; empty where a call may change state, since none is made for its output.
-        open: whether a person can call it with words alone: no required parameter wants a code, a number or a date.
-        tenants: whose it is; empty: everyone's.
+        outputs: the words of its response; empty if a call may change state, since no plan makes one for its output.
+        open: whether words alone suffice to call it: no required parameter needs a code, a number or a date.
+        tenants: the tenants that see it; empty: everyone.
     """
 
     number: int
@@ -55,12 +55,12 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """How the catalogue at one version differs from what is known of it.
+    """How the catalogue at one version differs from a snapshot.
 
     Attributes:
-        version: of the catalogue.
-        stamps: by number, of every API there is: what was made of a row with another stamp is out of date.
-        changed: those that are new or have another stamp.
+        version: version of the catalogue.
+        stamps: the stamp of each API by number. Data derived from a row with another stamp is out of date.
+        changed: the APIs that are new or have another stamp.
     """
 
     version: int
@@ -70,12 +70,12 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An API on its way into the catalogue, with the texts it is found by.
+    """An API to be stored, with the texts it is found by.
 
     Attributes:
-        operation_key: the same for the same operation of other providers and other versions; empty: not known.
-        content_key: the same for the same API of other providers.
-        revision: its version as far as its path and its document tell, to be compared by ``identity.precedence``.
+        operation_key: equal for the same operation of other providers and other versions; empty: not known.
+        content_key: equal for the same API of other providers.
+        revision: its version according to its path and its document; compared by ``identity.precedence``.
     """
 
     api: Api
@@ -95,14 +95,14 @@ class Pin:
     """The document a provider's APIs come from, and how it was read.
 
     Attributes:
-        importer: version of the code that read it; empty where its APIs were edited by hand since.
-        server: what the document's servers were replaced with.
-        named: whether the provider's name was given, not made from the title.
-        version: what the document calls its version.
-        notes: what was skipped and warned of, as JSON.
-        tenants: whose its APIs are; empty: everyone's.
-        owner: the tenant that imported it, and alone changes it; None: the operator.
-        constants: what calls send where a plan gives no value, by the parameter's name; kept from import to import.
+        importer: version of the code that read it; empty if its APIs were edited since.
+        server: the URL that replaces the document's servers.
+        named: whether the request named the provider; otherwise the name comes from the title.
+        version: the version that the document states.
+        notes: skipped operations and warnings, as JSON.
+        tenants: the tenants that see its APIs; empty: everyone.
+        owner: the tenant that imported it, the only one that may change it; None: the operator.
+        constants: values that calls send if a plan gives none, by parameter name; kept from import to import.
     """
 
     provider: str
@@ -124,9 +124,9 @@ class Change:
     """What the import of a document does to its provider's APIs: ids, and states before and after.
 
     Attributes:
-        before: the provider's APIs that are there, by id: content hash and tenants, as :func:`state_of` writes them.
-        after: the document's, likewise.
-        document_hash: of the document.
+        before: the states (:func:`state_of`) of the provider's stored APIs, by id.
+        after: the states of the document's APIs, by id.
+        document_hash: hash of the document.
     """
 
     before: Mapping[str, str]
@@ -145,12 +145,12 @@ class Change:
 
     @property
     def removed(self) -> list[str]:
-        """Ids that the document does not have any more."""
+        """Ids that the document no longer has."""
         return [key for key in self.before if key not in self.after]
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the document and of each API before and after: what was shown is what this names."""
+        """SHA-256 of the document and of each API before and after. It identifies the change that was shown."""
         keys = sorted(self.before.keys() | self.after.keys())
         lines = (f"{key} {self.before.get(key, '')} {self.after.get(key, '')}" for key in keys)
         return hashlib.sha256("\n".join([self.document_hash, *lines]).encode("utf-8", "replace")).hexdigest()
@@ -158,9 +158,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A ranked API. ``clause`` is the clause that ranks it best; ``dense`` and ``lexical`` are its signals there.
+    """A ranked API. ``clause`` is the clause that ranks it best; ``dense`` and ``lexical`` are its scores for it.
 
-    A supplier matches no clause by itself: its scores are 0.
+    A supplier matches no clause itself: its scores are 0.
     """
 
     entry: Entry
@@ -175,11 +175,11 @@ class Hit:
 
     @classmethod
     def further(cls, entry: Entry, clauses: int, found_by: FoundBy) -> Hit:
-        """An API that is there for what it answers with, or for its provider's sake."""
+        """An API that is added for its output or for its provider, not because it matches."""
         return cls(entry, 0.0, 0.0, 0.0, 0, (0.0,) * clauses, "supplier", found_by=found_by)
 
     def candidate(self, api: Api) -> Candidate:
-        """The hit as it is answered, with its API."""
+        """The hit with its API, as a response contains it."""
         return Candidate(
             api=api,
             score=self.score,
@@ -193,20 +193,20 @@ class Hit:
 
 
 def state_of(content_hash: str, tenants: tuple[str, ...]) -> str:
-    """What a change of an API is told by: its content, and whose it is."""
+    """The content and the tenants of an API as one string: if it differs, the API has changed."""
     return " ".join((content_hash, *tenants))
 
 
 def is_seen(tenants: tuple[str, ...], tenant: str | None) -> bool:
-    """Whether what is these tenants' (none: everyone's) is shown to this one (None: to whoever runs the catalogue)."""
+    """Whether this tenant (None: the operator) sees an object of these tenants (empty: everyone's)."""
     return tenant is None or not tenants or tenant in tenants
 
 
 def fingerprint(entry: Entry) -> str:
-    """A stamp of an entry that comes from no database."""
+    """A stamp for an entry that comes from no database."""
     return stamp(getattr(entry, one.name) for one in fields(entry))
 
 
 def stamp(values: Iterable[object]) -> str:
-    """32 hexadecimal digits of a digest of these values, in their order."""
+    """The first 32 hexadecimal digits of a digest of these values, in their order."""
     return hashlib.sha256(repr(list(values)).encode("utf-8", "backslashreplace")).hexdigest()[:32]

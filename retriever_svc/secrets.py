@@ -12,7 +12,11 @@ _MAX_SCOPES = 200
 
 
 def needed_secrets(documents: Iterable[str]) -> tuple[NeededSecret, ...]:
-    """The credentials that these APIs, as JSON, ask for."""
+    """The credentials that these APIs need.
+
+    Args:
+        documents: the APIs as JSON.
+    """
     found = dict[str, NeededSecret]()
     for document in documents:
         api = orjson.loads(document)
@@ -34,12 +38,12 @@ def needed_secrets(documents: Iterable[str]) -> tuple[NeededSecret, ...]:
 
 
 def _is_needed(parameter: dict[str, object]) -> bool:
-    """As :attr:`Parameter.needed`, of one as JSON."""
+    """:attr:`Parameter.needed` for a parameter as JSON."""
     return bool(parameter.get("required")) and parameter.get("constant") is None
 
 
 def _host(server: str) -> list[str]:
-    """The server as a secret's entry names it; none where it is no address."""
+    """The server's host in the form that a secret's entry uses; empty if the server is not a URL."""
     try:
         url = urlsplit(server)
         port = url.port

@@ -1,7 +1,7 @@
-"""The rules of the catalogue: a search that follows the answer to a change sees it, and nothing else than is stored.
+"""The catalogue's consistency: a search that starts after the answer to a change sees the change.
 
-A change itself waits for no index: the next search brings it up to date, if the background (:mod:`following`) has not
-done so before. So a thousand small imports in a row cost what they store, and not a thousand indexes.
+A change does not wait for the index. The background task (:mod:`following`) or the next search updates it, whichever
+comes first. So a thousand small imports in a row do not build a thousand indexes.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from services.memory import give_back
 from services.telemetry import get_logger
 
 _BATCH = 32
-"""Texts embedded between two progress events."""
+"""Texts embedded at a time."""
 _VECTORS = 2_000
-"""Vectors read at a time: all of a large catalogue's at once would be hundreds of megabytes for a moment."""
+"""Vectors read at a time. All vectors of a large catalogue at once would take hundreds of megabytes."""
 _ATTEMPTS = 5
 _READY_S = 10.0
-"""How much longer than searches the check of readiness answers by the last look at the catalogue."""
+"""Seconds beyond ``version_check_s`` for which the readiness check relies on the last check of the version."""
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a request was matched with, at one version of the catalogue.
+    """The result of a search, at one version of the catalogue.
 
     Attributes:
-        version: of the catalogue.
-        clauses: of the request.
-        ranked: each hit with its API as JSON: an answer hands most of them on as they are.
+        version: version of the catalogue.
+        clauses: the request's clauses.
+        ranked: each hit with its API as JSON, which answers contain unparsed.
     """
 
     version: int
@@ -70,21 +70,21 @@ class CatalogueService:
     """The catalogue of one replica.
 
     Args:
-        storage: the record.
+        storage: the catalogue's database.
         encoder: turns texts into vectors.
-        searches: where requests are encoded and searched.
-        imports: where documents are read and embedded, so that a large one does not keep requests waiting.
+        searches: pool where requests are encoded and searched.
+        imports: pool where documents are read and embedded, so that a large one does not delay requests.
         options: how hits are ranked.
-        limits: what a document may cost.
-        version_check_s: how old the knowledge of the catalogue's version may be.
-        cached_apis: APIs whose documents are kept in memory.
-        indexes: where vectors are searched; by default exactly, in memory.
-        files: where snapshots are kept between two starts, if anywhere.
+        limits: limits on size and number of operations of a document.
+        version_check_s: seconds for which the catalogue's version is not checked again.
+        cached_apis: number of APIs whose documents are kept in memory.
+        indexes: the vector index; by default exact and in memory.
+        files: where snapshots are stored between two starts; None: nowhere.
 
     Attributes:
         documents: imports documents into this catalogue.
-        constants: sets what the calls of a provider always send.
-        changed: set whenever the catalogue was changed here; who tells the other replicas clears it.
+        constants: sets the constants of providers.
+        changed: set when this replica changes the catalogue; cleared by the task that signals other replicas.
     """
 
     def __init__(
@@ -124,9 +124,9 @@ class CatalogueService:
         return len(self._snapshot.entries)
 
     async def check_index(self) -> None:
-        """Raise unless the catalogue's version was looked at lately, or the index can be brought to it now.
+        """Raise unless the catalogue's version was checked lately, or the index can be updated to it now.
 
-        Whoever asks whether the service is ready does not wait behind its work.
+        In the first case the check does not wait for an update in progress.
         """
         if time.monotonic() - self._checked_at >= self._version_check_s + _READY_S:
             await self.follow()
@@ -134,14 +134,14 @@ class CatalogueService:
             raise NotReady("the index is not loaded")
 
     async def refresh(self) -> None:
-        """Have what was changed here be seen by the next search, and the other replicas be told of it."""
+        """Make this replica's change visible to its next search, and have the other replicas signalled."""
         self._changed_at = time.monotonic()
         self.changed.set()
 
     async def follow(self) -> Snapshot:
-        """Bring the snapshot to the catalogue's version and return it. Vectors are read, not made, where they exist.
+        """Update the snapshot to the catalogue's version and return it. Stored vectors are read, missing ones computed.
 
-        Changes that come while one is being followed are followed all at once.
+        Changes that are made during an update are applied together by the next one.
         """
         async with self._following:
             return await self._follow()
@@ -160,37 +160,41 @@ class CatalogueService:
         return self._snapshot
 
     async def load(self) -> None:
-        """Start from the snapshot that was saved last, whatever version it is of: what differs is followed."""
+        """Load the snapshot that was saved last. It may be of an old version: :meth:`follow` updates it."""
         if self._files is not None:
             saved = await asyncio.to_thread(self._files.load, self._encoder.name, self._indexes)
             self._snapshot = saved or self._snapshot
 
     async def save(self) -> None:
-        """Keep the snapshot for the next start, unless it is kept already."""
+        """Save the snapshot for the next start, unless it is saved already."""
         if self._files is not None:
             await asyncio.to_thread(self._files.save, self._snapshot, self._encoder.name)
 
     async def catalogue(self) -> tuple[int, str]:
-        """The version that searches answer for now, and a digest of all that their answers depend on."""
+        """The version that searches use now, and a digest of everything their answers depend on."""
         snapshot = await self._current()
         return snapshot.version, hashlib.sha256(f"{snapshot.digest}\n{self._ranking}".encode()).hexdigest()
 
     async def find(self, query: str, k: int, suppliers: int = 0, filters: Filters = NO_FILTERS) -> Found:
-        """The best ``k`` APIs for a request and up to ``suppliers`` more that supply them, with their documents."""
+        """The best ``k`` APIs for a request, and up to ``suppliers`` more that supply their inputs."""
         for _ in range(_ATTEMPTS):
             snapshot = await self._current()
             clauses, hits = await self._rank(snapshot, query, k, suppliers, filters)
             documents = await self._documents([hit.entry for hit in hits])
             if documents is not None:
                 return Found(snapshot.version, clauses, tuple(zip(hits, documents, strict=True)))
-            # A document is not the one that was indexed: another replica has changed the catalogue meanwhile.
+            # A document is not the one that was indexed: another replica has changed the catalogue.
             await self.follow()
         raise NotReady("the catalogue changes faster than it can be read")
 
     async def search(
         self, query: str | None, filters: Filters, limit: int, offset: int
     ) -> tuple[int, int, Sequence[Entry | Hit]]:
-        """A page of entries, best first or, without a query, in order of id; before it the version and the total."""
+        """A page of entries: best first, or without a query in order of id.
+
+        Returns:
+            The catalogue's version, the number of entries that pass the filters, and the page.
+        """
         snapshot = await self._current()
         allowed = filters.allowed(snapshot)
         total = len(snapshot.entries) if allowed is None else len(allowed)
@@ -215,7 +219,7 @@ class CatalogueService:
         )
 
     async def lookup(self, ids: Sequence[str], tenant: str | None = None) -> list[Api]:
-        """Those of the APIs that exist for this tenant, in the order asked for."""
+        """The APIs that exist and that this tenant sees, in the order of ``ids``."""
         found = await self._storage.get(list(dict.fromkeys(ids)), tenant)
         return [found[key] for key in dict.fromkeys(ids) if key in found]
 
@@ -223,7 +227,7 @@ class CatalogueService:
         """One API.
 
         Raises:
-            NotFound: there is none of that id, or it is another tenant's.
+            NotFound: there is no API with that id, or the tenant does not see it.
         """
         apis = await self._storage.get([api_id], tenant)
         if api_id not in apis:
@@ -231,7 +235,7 @@ class CatalogueService:
         return apis[api_id]
 
     async def secrets(self, provider: str, tenant: str | None = None) -> NeededSecrets:
-        """The credentials that the provider's APIs ask for, as far as the tenant sees them."""
+        """The credentials that the provider's APIs need, of the APIs that the tenant sees."""
         documents = await self._storage.of_provider(provider, tenant)
         return NeededSecrets(secrets=await asyncio.to_thread(needed_secrets, documents))
 
@@ -250,8 +254,8 @@ class CatalogueService:
         """Replace an API.
 
         Raises:
-            Conflict: the API's own id is another one.
-            NotFound: there is none of that id.
+            Conflict: the API's own id differs from ``api_id``.
+            NotFound: there is no API with that id.
         """
         if api.id != api_id:
             raise Conflict(f"The API in the body has the id {api.id!r}, not {api_id!r}.")
@@ -261,7 +265,7 @@ class CatalogueService:
         return new.api
 
     async def delete(self, api_id: str) -> None:
-        """Remove an API. Raises NotFound where there is none of that id."""
+        """Remove an API. Raises NotFound if there is no API with that id."""
         await self._storage.delete(api_id)
         await self.refresh()
 
@@ -269,17 +273,17 @@ class CatalogueService:
         """Remove a provider with all its APIs.
 
         Raises:
-            NotFound: it has none that this tenant sees.
-            Conflict: it belongs to somebody else.
+            NotFound: it has no API that this tenant sees.
+            Conflict: it belongs to another owner.
         """
         await self._storage.delete_provider(provider, tenant)
         await self.refresh()
 
     async def _current(self) -> Snapshot:
-        """The snapshot, brought up to date where the catalogue was changed here, or not looked at for a while."""
+        """The snapshot, updated first if this replica changed the catalogue or the last check is too old."""
         if self._is_current():
             return self._snapshot
-        async with self._following:  # of all that wait here, the first looks
+        async with self._following:  # the first of the waiting tasks updates it for all
             return self._snapshot if self._is_current() else await self._follow()
 
     def _is_current(self) -> bool:
@@ -291,7 +295,7 @@ class CatalogueService:
         return await self._searches.run(find, snapshot, self._encoder, query, k, suppliers, filters, self._options)
 
     async def _documents(self, entries: Sequence[Entry]) -> list[bytes] | None:
-        """The entries' APIs as JSON, or None where one of them has changed since it was indexed."""
+        """The entries' APIs as JSON, or None if one of them has changed since it was indexed."""
         unknown = [entry.number for entry in entries if self._cached.get(entry) is None]
         loaded = await self._storage.documents(unknown) if unknown else {}
         documents = []
@@ -304,7 +308,7 @@ class CatalogueService:
         return documents
 
     async def _embed(self, records: Sequence[Record]) -> dict[str, Vectors]:
-        """Vectors of the texts that have none yet."""
+        """Compute the vectors of the texts that have no stored one."""
         known = await self._storage.vectors(self._encoder.name, [new.text_hash for new in records])
         texts = {new.text_hash: new.embedded for new in records if new.text_hash not in known}
         if not texts:
@@ -313,7 +317,7 @@ class CatalogueService:
         return dict(zip(texts, encoded, strict=True))
 
     async def _changed_vectors(self, delta: Delta) -> VectorIndex:
-        """The snapshot's vectors without those that are gone, and with those that are new."""
+        """The snapshot's vectors, without those of removed APIs and with those of new ones."""
         before = self._snapshot
         gone, new = before.gone(delta), await asyncio.to_thread(before.unembedded, delta)
         if not len(gone) and not new:
@@ -328,7 +332,7 @@ class CatalogueService:
         return index
 
     async def _vectors(self, entries: Sequence[Entry]) -> dict[str, Vectors]:
-        """The vectors of these entries' texts by hash: stored ones, and new ones where the encoder is a new one."""
+        """The vectors of these entries' texts, by hash. Missing ones are computed (after a change of encoder)."""
         owners = {entry.text_hash: entry.id for entry in entries}
         vectors = await self._storage.vectors(self._encoder.name, list(owners))
         pending = [key for key in owners if key not in vectors]
@@ -346,21 +350,21 @@ class CatalogueService:
 
 
 class _Documents:
-    """APIs as JSON, by id and content, the least recently used dropped first."""
+    """An LRU cache of APIs as JSON, by id and content hash."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._documents: OrderedDict[tuple[str, str], bytes] = OrderedDict()
 
     def get(self, entry: Entry) -> bytes | None:
-        """The API this entry was made from, where it is still here."""
+        """The API this entry was made from, or None if it is not cached."""
         key = (entry.id, entry.content_hash)
         if key in self._documents:
             self._documents.move_to_end(key)
         return self._documents.get(key)
 
     def keep(self, entry: Entry, document: bytes) -> None:
-        """Keep an API."""
+        """Add an API to the cache."""
         self._documents[entry.id, entry.content_hash] = document
         while len(self._documents) > self._size:
             self._documents.popitem(last=False)

@@ -14,7 +14,7 @@ IndexKind = Literal["auto", "flat", "ivf", "pgvector"]
 
 
 class RetrieverSettings(InternalSettings):
-    """Where the catalogue lives, what reads its texts, how hits are ranked, and what a document may cost."""
+    """Settings for storage, encoder, ranking, and limits on documents."""
 
     model_config = SettingsConfigDict(env_prefix="NESTOR_RETRIEVER_")
 

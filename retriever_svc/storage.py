@@ -1,7 +1,7 @@
-"""The catalogue in SQL: APIs, vectors of their texts, where they were imported from, and a version that grows.
+"""The catalogue in SQL: APIs, vectors of their texts, the documents they come from, and a growing version.
 
-Documents are kept as JSON in ASCII, so that any text an API may hold (NUL included) fits both databases unharmed.
-Every change bumps the version in its own transaction, so a version names exactly one state of the catalogue.
+Documents are stored as JSON in ASCII, so that both databases can hold any text of an API, including NUL.
+Every change increments the version in its own transaction, so a version identifies one state of the catalogue.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from services.storage.embeddings import chunks, keep_vectors, read_vectors
 from services.storage.engine import Probe, Transactions, read, write
 
 _DERIVED = ("text_hash", "lexical", "inputs", "outputs", "open", "operation_key", "content_key", "revision")
-"""Columns that are made from an API, and may change with the code that makes them although the API does not."""
+"""Columns derived from an API. They may change with the code that derives them although the API does not."""
 _OF_API = ("content_hash", "tags", "deprecated", "tenants")
 _PIN = [DOCUMENTS.c[name] for name in Pin.__dataclass_fields__]
 _HEAD = [APIS.c[name] for name in Entry.__dataclass_fields__]
@@ -44,11 +44,11 @@ class CatalogueStorage:
         self._engine, self._reads, self._probe = engine, Transactions(engine, read_only=True), Probe(engine)
 
     def close(self) -> None:
-        """Let go of connections of its own; the engine is its owner's."""
+        """Close its own connections. The engine is left open for its owner to close."""
         self._reads.close()
 
     async def ping(self) -> None:
-        """Raise ServiceUnavailable unless the database answers, and keeps what it is given."""
+        """Raise ServiceUnavailable unless the database can be read and written."""
         await self._probe.check()
 
     async def version(self) -> int:
@@ -57,10 +57,10 @@ class CatalogueStorage:
             return int(await connection.scalar(select(CATALOGUE.c.version)) or 0)
 
     async def changes(self, known: Mapping[int, str]) -> Delta:
-        """How the catalogue differs from what is known, at one version of it.
+        """How the current catalogue differs from a known state.
 
         Args:
-            known: stamps by number.
+            known: the stamps of that state, by number.
         """
         async with read(self._engine) as connection:
             await _freeze(connection)
@@ -72,7 +72,12 @@ class CatalogueStorage:
         return Delta(version, stamps, tuple(entries))
 
     async def get(self, ids: Sequence[str], tenant: str | None = None) -> dict[str, Api]:
-        """Those of the APIs that exist, by id: all, with their tenants, or those that this tenant sees, without."""
+        """The APIs that exist, by id.
+
+        Args:
+            ids: ids of the APIs.
+            tenant: only the APIs that this tenant sees, without their ``tenants``; None: all, with their ``tenants``.
+        """
         found = dict[str, tuple[str, tuple[str, ...]]]()
         async with read(self._engine) as connection:
             for chunk in chunks(ids):
@@ -87,13 +92,13 @@ class CatalogueStorage:
         return [document for document, tenants in await self.stored_of(provider) if is_seen(tenants, tenant)]
 
     async def stored_of(self, provider: str) -> list[tuple[str, tuple[str, ...]]]:
-        """The JSON of the provider's APIs and whose each is, in order of their ids."""
+        """The JSON and the tenants of each of the provider's APIs, in order of their ids."""
         query = select(APIS.c.document, APIS.c.tenants).where(APIS.c.provider == provider).order_by(APIS.c.id)
         async with read(self._engine) as connection:
             return [(row.document, row.tenants) for row in await connection.execute(query)]
 
     async def documents(self, numbers: Sequence[int]) -> dict[tuple[int, str], bytes]:
-        """Those of the APIs that exist, as JSON, by number and content hash."""
+        """The APIs that exist, as JSON, by number and content hash."""
         columns = (APIS.c.number, APIS.c.content_hash, APIS.c.document)
 
         def find(connection: Connection) -> dict[tuple[int, str], bytes]:
@@ -101,7 +106,7 @@ class CatalogueStorage:
             rows = [row for query in queries for row in connection.execute(query)]
             return {(row.number, row.content_hash): row.document.encode() for row in rows}
 
-        return await self._reads.run(find)  # every search asks: by number, which is where SQLite keeps its rows
+        return await self._reads.run(find)  # part of every search; by number because that is SQLite's row id
 
     async def vectors(self, encoder: str, hashes: Sequence[str]) -> dict[str, Vectors]:
         """The stored vectors of these texts, each (d,) float32, by hash."""
@@ -109,7 +114,7 @@ class CatalogueStorage:
             return await read_vectors(connection, EMBEDDINGS, encoder, hashes)
 
     async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors]) -> None:
-        """Store vectors of texts whose APIs are in the catalogue already (a new encoder was chosen)."""
+        """Store vectors for texts of APIs that are in the catalogue already, after a change of the encoder."""
         async with write(self._engine) as connection:
             await _lock(connection, grow=0)
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
@@ -132,7 +137,7 @@ class CatalogueStorage:
         """Replace an API.
 
         Raises:
-            NotFound: there is none of that id.
+            NotFound: there is no API with that id.
         """
         async with write(self._engine) as connection:
             await _lock(connection, grow=1)
@@ -140,7 +145,7 @@ class CatalogueStorage:
             changed = await connection.execute(update(APIS).where(APIS.c.id == record.api.id).values(_row(record)))
             if not changed.rowcount:
                 raise NotFound(f"There is no API {record.api.id!r}.")
-            await _edited(connection, record.api.id)  # its provider may be another one now
+            await _edited(connection, record.api.id)  # the update may have changed its provider
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
             await _forget_vectors(connection)
 
@@ -148,7 +153,7 @@ class CatalogueStorage:
         """Remove an API.
 
         Raises:
-            NotFound: there is none of that id.
+            NotFound: there is no API with that id.
         """
         async with write(self._engine) as connection:
             await _lock(connection, grow=1)
@@ -158,11 +163,11 @@ class CatalogueStorage:
             await _forget_vectors(connection)
 
     async def delete_provider(self, provider: str, tenant: str | None = None) -> None:
-        """Remove a provider with all its APIs. Whoever runs the catalogue may remove any.
+        """Remove a provider with all its APIs. The operator (``tenant`` None) may remove any.
 
         Raises:
-            NotFound: it has none that this tenant sees.
-            Conflict: it belongs to somebody else.
+            NotFound: it has no API that this tenant sees.
+            Conflict: it belongs to another owner.
         """
         async with write(self._engine) as connection:
             await _lock(connection, grow=1)
@@ -185,20 +190,24 @@ class CatalogueStorage:
         expected: str | None = None,
         tenant: str | None = None,
     ) -> tuple[Change, int]:
-        """Make these the provider's APIs, all at once, and return what that changed and the version it made.
+        """Replace all of a provider's APIs in one transaction.
 
-        Only what differs is written, and the version grows only where something does.
+        Only rows that differ are written, and the version grows only if there are any.
 
         Args:
             pin: the document they come from.
-            records: all of them.
-            encoder: whose vectors are given.
-            vectors: those of the texts that had none.
-            expected: hash of the change this must be.
-            tenant: who does this; None: whoever runs the catalogue.
+            records: all APIs of the provider.
+            encoder: name of the encoder of the vectors.
+            vectors: vectors of the texts that had none, by the texts' hashes.
+            expected: hash that the change must have; None: any.
+            tenant: the tenant that asks; None: the operator.
+
+        Returns:
+            The change, and the version of the catalogue after it.
 
         Raises:
-            Conflict: an id belongs to another provider, the provider to somebody else, or it is another change.
+            Conflict: an id belongs to another provider, the provider belongs to another owner, or the change does not
+                have the expected hash.
         """
         wanted = {record.api.id: record for record in records}
         async with write(self._engine) as connection:
@@ -222,12 +231,12 @@ class CatalogueStorage:
         return change, version
 
     async def change(self, pin: Pin, records: Sequence[Record], tenant: str | None = None) -> Change:
-        """What :meth:`replace_provider` would change now. Raises Conflict where the tenant may not do so."""
+        """What :meth:`replace_provider` would change now. Raises Conflict if the tenant may not do so."""
         async with read(self._engine) as connection:
             return await _change(connection, pin, records, tenant)
 
     async def owners(self, ids: Sequence[str]) -> dict[str, str]:
-        """The providers of those of the APIs that exist, by id."""
+        """The providers of the APIs that exist, by id."""
         found = dict[str, str]()
         async with read(self._engine) as connection:
             for chunk in chunks(ids):
@@ -238,7 +247,14 @@ class CatalogueStorage:
     async def twins(
         self, provider: str, column: str, keys: Sequence[str], tenant: str | None = None
     ) -> list[tuple[str, str, str]]:
-        """Key, id and revision of other providers' APIs, as the tenant sees them, with one of these keys there."""
+        """Key, id and revision of the APIs of other providers that have one of these keys and that the tenant sees.
+
+        Args:
+            provider: the provider to leave out.
+            column: name of the column that holds the keys.
+            keys: the keys to look for.
+            tenant: None: the operator, who sees all.
+        """
         key = APIS.c[column]
         query = select(key, APIS.c.id, APIS.c.revision, APIS.c.tenants).where(APIS.c.provider != provider)
         found = list[tuple[str, str, str]]()
@@ -251,7 +267,8 @@ class CatalogueStorage:
     async def pin_of(self, document_hash: str, server: str | None, provider: str | None) -> tuple[Pin, int, int] | None:
         """The pin of a document imported with this server for this provider (None: the one its title names).
 
-        With it the number of the provider's APIs, and the catalogue's version.
+        Returns:
+            The pin, the number of the provider's APIs, and the catalogue's version; None if there is no such import.
         """
         asked = DOCUMENTS.c.named.is_(False) if provider is None else DOCUMENTS.c.provider == provider
         same = (DOCUMENTS.c.document_hash == document_hash, DOCUMENTS.c.server.is_not_distinct_from(server), asked)
@@ -262,7 +279,7 @@ class CatalogueStorage:
         return None if row is None else (_as_pin(row[:-2]), row[-2], row[-1])
 
     async def pin_for(self, provider: str) -> Pin | None:
-        """The pin of the document that was last imported for the provider, if any was."""
+        """The pin of the document that was last imported for the provider, or None."""
         async with read(self._engine) as connection:
             row = (await connection.execute(select(*_PIN).where(DOCUMENTS.c.provider == provider))).first()
         return None if row is None else _as_pin(row)
@@ -275,7 +292,7 @@ class CatalogueStorage:
         return found
 
     async def pins(self, limit: int, offset: int, tenant: str | None = None) -> tuple[list[Pin], int]:
-        """A page of the pins that the tenant sees in order of their providers, and how many those are."""
+        """A page of the pins that the tenant sees, in order of their providers, and the number of all these pins."""
         async with read(self._engine) as connection:
             owned = await connection.execute(select(DOCUMENTS.c.provider, DOCUMENTS.c.tenants))
             seen = sorted(row.provider for row in owned if is_seen(row.tenants, tenant))
@@ -285,7 +302,7 @@ class CatalogueStorage:
 
 
 def refuse_unexpected(change: Change, expected: str | None) -> None:
-    """Raise Conflict unless this is the change that was looked at. Nothing at all may always be done."""
+    """Raise Conflict unless this is the change that was reviewed. An empty change is always accepted."""
     nothing = not (change.added or change.updated or change.removed)
     if expected is not None and expected != change.hash and not nothing:
         raise Conflict("The document or the catalogue is not what was looked at: look at the change again.")
@@ -301,7 +318,7 @@ async def _change(connection: AsyncConnection, pin: Pin, records: Sequence[Recor
 
 
 async def _refuse_others(connection: AsyncConnection, provider: str, tenant: str | None, *, exists: bool) -> None:
-    """Raise Conflict unless this tenant imported the provider; APIs that nobody imported are the operator's (None)."""
+    """Raise Conflict unless this tenant imported the provider. The operator (None) owns APIs that were not imported."""
     owned = (await connection.execute(select(DOCUMENTS.c.owner).where(DOCUMENTS.c.provider == provider))).first()
     if (owned is not None or exists) and (owned.owner if owned else None) != tenant:
         raise Conflict(f"The provider {provider!r} belongs to another tenant.")
@@ -312,7 +329,7 @@ def _api(document: str, tenants: tuple[str, ...]) -> Api:
 
 
 async def _differing(connection: AsyncConnection, provider: str, wanted: Mapping[str, Record]) -> list[Record]:
-    """Those of the records that are not stored as they are: with other content, or found by other texts."""
+    """The records whose stored row has other content or other derived columns."""
     columns = [APIS.c[name] for name in (*_OF_API, *_DERIVED)]
     query = select(APIS.c.id, *columns).where(APIS.c.provider == provider)
     stored = {row.id: tuple(row[1:]) for row in await connection.execute(query)}
@@ -327,7 +344,7 @@ def _columns(record: Record) -> tuple[object, ...]:
 
 
 async def _freeze(connection: AsyncConnection) -> None:
-    """Have all that this connection reads be of one moment, as it is on SQLite."""
+    """Make all reads of this connection see one state of the database, as SQLite does anyway."""
     if connection.dialect.name == "postgresql":
         await connection.execution_options(isolation_level="REPEATABLE READ")
 
@@ -338,7 +355,7 @@ async def _entries(connection: AsyncConnection, numbers: Sequence[int]) -> list[
 
 
 async def _lock(connection: AsyncConnection, grow: int) -> int:
-    """Let the version grow and return it; until the transaction ends no other writer gets past this."""
+    """Increase the version by ``grow`` and return it. Other writers wait here until the transaction ends."""
     query = update(CATALOGUE).values(version=CATALOGUE.c.version + grow).returning(CATALOGUE.c.version)
     return int((await connection.execute(query)).scalar_one())
 
@@ -351,13 +368,13 @@ async def _refuse_foreign(connection: AsyncConnection, ids: Sequence[str]) -> No
 
 
 async def _forget_vectors(connection: AsyncConnection) -> None:
-    """Drop the vectors of texts that no API has any more."""
+    """Delete the vectors of texts that no API uses any more."""
     used = exists().where(APIS.c.text_hash == EMBEDDINGS.c.text_hash)
     await connection.execute(delete(EMBEDDINGS).where(~used))
 
 
 async def _edited(connection: AsyncConnection, api_id: str) -> None:
-    """Note that the API's provider no longer has what its document says: importing that again is not done at once."""
+    """Note that the API's provider differs from its document, so that the next import reads the document again."""
     provider = select(APIS.c.provider).where(APIS.c.id == api_id).scalar_subquery()
     await connection.execute(update(DOCUMENTS).where(DOCUMENTS.c.provider == provider).values(importer=""))
 
@@ -376,7 +393,7 @@ def _as_pin(row: Sequence[Any]) -> Pin:
 def _row(record: Record) -> dict[str, object]:
     api = record.api
     head = {"id": api.id, "provider": api.provider, "name": api.name, "method": api.method, "path": api.path}
-    # PostgreSQL stores no NUL in text; only these copies of the document's fields lose it.
+    # PostgreSQL stores no NUL in text. It is replaced only in these copies of the document's fields.
     head = {key: value.replace("\x00", "\ufffd") for key, value in (head | {"summary": api.summary}).items()}
     return head | {
         "content_hash": api.content_hash,

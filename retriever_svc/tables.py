@@ -28,22 +28,22 @@ METADATA = MetaData()
 
 
 class Names(TypeDecorator[tuple[str, ...]]):
-    """Some names as a JSON list in ASCII, which holds any of them in either database."""
+    """A list of names as JSON in ASCII, which both databases can store."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: Iterable[str] | None, dialect: Dialect) -> str:
-        """What is stored."""
+        """The stored JSON."""
         return json.dumps(list(value or ()))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> tuple[str, ...]:
-        """What was stored."""
+        """The names."""
         return () if value in (None, "[]") else tuple(json.loads(value))
 
 
 def _stamp(context: Any) -> str:
-    """What the row's columns hold, digested: SQLAlchemy asks for it at each insert and update of the row."""
+    """A digest of the row's columns. SQLAlchemy calls this at each insert and update of the row."""
     values = context.get_current_parameters()
     return stamp(values.get(name) for name in _STAMPED)
 
@@ -70,15 +70,15 @@ APIS = Table(
     Column("revision", String(80), nullable=False, server_default=""),
     Column("tags", Names, nullable=False, server_default="[]"),
     Column("deprecated", Boolean, nullable=False, server_default=false()),
-    # Not in the document: it is handed on as it is to any of them, who need not know of each other.
+    # Not in the document: it is sent to each of these tenants, and they must not learn of each other.
     Column("tenants", Names, nullable=False, server_default="[]"),
-    # Its index holds all that a replica reads of the rows that have not changed.
+    # Indexed, because a replica reads only number and stamp of rows that have not changed.
     Column("stamp", String(32), nullable=False, index=True, default=_stamp, onupdate=_stamp),
-    # Without it SQLite gives the number of a deleted last row out again.
+    # Without it SQLite reuses the number of a deleted last row.
     sqlite_autoincrement=True,
 )
 _STAMPED = [column.name for column in APIS.c if column.name not in {"number", "document", "stamp"}]
-"""The document is told by its ``content_hash``."""
+"""``content_hash`` stands for the document."""
 EMBEDDINGS = embeddings_table(METADATA)
 DOCUMENTS = Table(
     "documents",

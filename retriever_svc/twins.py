@@ -1,4 +1,4 @@
-"""The same operation in another document, or another version of it in the same one."""
+"""Finds the same operation in other documents, and other versions of it in the same document."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _KEYS: dict[str, Callable[[Record], str]] = {
 async def find_twins(
     storage: CatalogueStorage, provider: str, records: Sequence[Record], tenant: str | None = None
 ) -> tuple[tuple[RelatedApi, ...], int]:
-    """The first of the provider's APIs that are the same operation as another one, and how many there are.
+    """The provider's APIs that are the same operation as another API: at most ``MAX_RELATED``, and their total number.
 
-    What the tenant does not see is not named.
+    APIs that the tenant does not see are not named.
     """
     found = dict[str, RelatedApi]()
     for relation in _within(records):

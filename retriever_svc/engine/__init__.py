@@ -1,1 +1,1 @@
-"""Search: the vector index behind its seam, the lexical index, the snapshot that joins them, and ranking."""
+"""Search: the vector index behind its interface, the lexical index, the snapshot that joins them, and ranking."""

@@ -1,7 +1,7 @@
-"""Splits a request into the parts that each ask for one thing, by rules and with offsets into the request.
+"""Splits a request into clauses that each ask for one thing, by rules and with offsets into the request.
 
-A request that needs several APIs is close to none of them as a whole; each of its clauses is close to one. Splitting
-once too often costs little, since the whole request counts as one more clause: so the rules are generous.
+A request that needs several APIs is close to none of them as a whole, but each of its clauses is close to one. An
+unnecessary split costs little, since the whole request counts as one more clause. So the rules split generously.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from services.contracts.retrieval import Clause
 
 MAX_CLAUSES = 16
 MAX_SPLIT_CHARS = 2_000
-"""Where splitting ends: twice the longest request in any data, and what bounds the work of encoding its clauses."""
+"""Characters of a request that are split: twice the longest request in any data set. It bounds the encoder's work."""
 _MIN_WORDS = 2
 
 _QUOTED = re.compile(r"\"[^\"\n]{1,300}\"|(?<![\w'])'[^'\n]{1,300}'(?!\w)|`[^`\n]{1,300}`|[“«][^”»\n]{1,300}[”»]")
@@ -48,7 +48,7 @@ _SEQUENCE = (
     r"in\s+addition|furthermore|moreover|besides|finally|lastly|at\s+last|as\s+well\s+as|followed\s+by|next|"
     r"secondly|thirdly|first(?:ly)?|meanwhile|at\s+the\s+same\s+time|plus)"
 )
-# Possessive quantifiers and the look-behind keep this linear in the length of the request, blanks included.
+# Possessive quantifiers and the look-behind keep this linear in the length of the request, even for runs of blanks.
 _COMMA = r"(?<!\s)(?:\s*+,)?\s++"
 _BOUNDARY = re.compile(
     rf"""
@@ -64,10 +64,10 @@ _LEADING = re.compile(rf"(?:[-*•]\s+|\d+[.)]\s+|{_SEQUENCE}\b,?\s+|and\s+|plea
 
 
 def split_clauses(query: str) -> tuple[Clause, ...]:
-    """The clauses of a request in their order, at most ``MAX_CLAUSES``; none where the request is a single clause.
+    """The clauses of a request in their order, at most ``MAX_CLAUSES``; none if the request is a single clause.
 
-    What stands behind ``MAX_SPLIT_CHARS`` belongs to the last clause, so that a request costs an encoder no more than
-    so many characters and twice its longest text: the rest of the request, and the whole of it.
+    Text after ``MAX_SPLIT_CHARS`` belongs to the last clause. So an encoder reads at most that many characters in split
+    clauses, and two long texts: the rest of the request, and the whole of it.
 
     Offsets are characters of ``query``; ``query[clause.start:clause.end] == clause.text``.
     """
@@ -89,7 +89,7 @@ def split_clauses(query: str) -> tuple[Clause, ...]:
 
 
 def _merge_short(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join what is too short to ask for anything ("Thanks", "Hello") to what stands before it."""
+    """Join parts that are too short to ask for anything ("Thanks", "Hello") to the part before them."""
     merged: list[tuple[int, int]] = []
     for start, end in spans:
         if merged and len(text[start:end].split()) < _MIN_WORDS:

@@ -1,4 +1,4 @@
-"""The catalogue's entries, packed: as objects, 33,000 of them take 60 MB, and seconds to read back."""
+"""The catalogue's entries in packed form. As objects, 33,000 of them would take 60 MB and seconds to load."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import orjson
 from retriever_svc.models import Entry
 
 _INDEXED = frozenset({"lexical", "outputs", "tags", "tenants"})
-"""What only the word indexes and the filters read; they have read it."""
+"""Fields that only the word indexes and the filters need. They are read before packing."""
 _PACKED = tuple(field.name for field in fields(Entry) if field.name not in _INDEXED)
 
 
 class Entries(Sequence[Entry]):
-    """Immutable, in order of id. Each is unpacked when it is asked for; what only indexes read is empty there.
+    """Immutable, in order of id. An entry is unpacked on access; its fields for the indexes are empty.
 
     Args:
-        ids: of all, in order.
-        rows: each entry as :func:`pack` gives it, in the same order.
+        ids: the ids of all entries, in order.
+        rows: each entry as :func:`pack` returns it, in the same order.
     """
 
     def __init__(self, ids: Sequence[str] = (), rows: Sequence[bytes] = ()) -> None:

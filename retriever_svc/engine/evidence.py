@@ -1,8 +1,9 @@
-"""What speaks for and against each candidate, as numbers that a model weighs (see :mod:`relevance`).
+"""The features of each candidate, from which a model computes its relevance (see :mod:`relevance`).
 
-Beside its scores for meaning and words: how it compares with the other candidates, whether its provider is named or
-has other fitting APIs, whether its path leads to or from that of a better candidate (one lists what the other reads),
-whether the verb of the request is its method's. All of it is relative, or about form: nothing depends on a catalogue.
+The features are: its scores for meaning and words; how it compares with the other candidates; whether its provider is
+named or has other fitting APIs; whether its path is a prefix of a better candidate's or the reverse (one lists what
+the other reads); whether the verb of the request fits its method. All features are relative or describe form: none
+depends on a particular catalogue.
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ class Pool:
     Attributes:
         clauses: texts; the last one is the whole request.
         dense, lexical, fused: (c, m) scores per clause.
-        matched: (c, m) BM25 as it is, by which a request of which little is found anywhere stands out.
+        matched: (c, m) BM25 scores, not normalised. They are low if no API matches many words of the request.
         traits: (m, ``WIDTH``).
-        owners: (m,) index of each one's provider.
-        meant, named, sizes: (p,) of every provider (see :mod:`providers`), and how many APIs it has.
+        owners: (m,) index of each candidate's provider.
+        meant, named: (p,) scores of every provider (see :mod:`providers`).
+        sizes: (p,) number of APIs of every provider.
     """
 
     clauses: tuple[str, ...]
@@ -67,7 +69,7 @@ class Pool:
 
 
 def evidence(pool: Pool) -> Vectors:
-    """(m, ``COLUMNS``) float32."""
+    """The features of the candidates: (m, ``COLUMNS``) float32."""
     best = pool.fused.max(axis=0)
     columns = {
         **_scores(pool, best),
@@ -124,7 +126,7 @@ def _provider(pool: Pool, best: Vectors) -> dict[str, Vectors]:
 
 
 def _relations(pool: Pool, best: Vectors) -> dict[str, Vectors]:
-    """To the best candidates of the same provider."""
+    """Features that relate a candidate's path and name to those of the best candidates of the same provider."""
     tops = np.argsort(-best, kind="stable")[:_TOPS]
     own = (pool.owners[:, None] == pool.owners[tops]) & (np.arange(len(best))[:, None] != tops)
     weight = np.where(own, best[tops], 0.0)
@@ -171,14 +173,14 @@ def _form(pool: Pool) -> dict[str, Vectors]:
 
 
 def _covered(names: Traits, said: NDArray[np.int32]) -> Vectors:
-    """The share of a name's words that stand in the request."""
+    """The share of a name's words that occur in the request."""
     there = names != 0
     covered: Vectors = (np.isin(names, said) & there).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
     return covered
 
 
 def _rank(values: Vectors) -> NDArray[np.int64]:
-    """0 for the highest; of equal ones the first."""
+    """The rank of each value, 0 for the highest. Of equal values the first ranks higher."""
     ranks = np.empty(len(values), np.int64)
     ranks[np.argsort(-values, kind="stable")] = np.arange(len(values))
     return ranks

@@ -1,9 +1,9 @@
-"""Which operations of a provider may answer with what another one's parameter wants, told by names.
+"""Finds, by names, operations of a provider whose response may hold the value of another operation's parameter.
 
-``/customers/{customerId}/orders`` wants a customer. ``GET /customers`` lists them, ``/contacts/search`` and ``GET
-/orders`` may tell one. So each operation that reads has keys of what it supplies, each parameter keys of what supplies
-it, and where two are the same there is an edge. Keys are digests that an index holds by provider: a graph's edges are
-found when they are asked for, and nothing is kept for each pair.
+``/customers/{customerId}/orders`` needs a customer. ``GET /customers`` lists them; ``/contacts/search`` and ``GET
+/orders`` may return one. So each operation that reads has keys for what it supplies, and each parameter has keys for
+what can supply it. Two equal keys make an edge. Keys are digests in an index by provider: edges are looked up on
+demand, and no pairs are stored.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from retriever_svc.engine.words import stem, words
 from retriever_svc.models import Entry
 
 KEYS: Final = 28
-"""Keys of what an API supplies, at most."""
+"""Most keys that an API has for what it supplies."""
 Keys = NDArray[np.int32]
-"""(n, ``KEYS``), 0 where there are fewer."""
+"""(n, ``KEYS``), padded with 0."""
 
 _LISTS, _OF, _FINDS, _READS, _TOLD = 1.0, 0.6, 0.5, 0.45, 0.4
-"""How surely it is the right one: lists the things meant, is about such, finds anything, reads one, tells of one."""
+"""How certain a supplier is: it lists such things, is about them, finds anything, reads one, has an id of one."""
 _IN_PATH, _IDENTIFYING, _OTHER = 1.0, 0.8, 0.3
-"""How likely a parameter's value comes from another call: part of the path; named like an id; any other."""
+"""How likely a parameter's value comes from another call: in the path; named like an id; any other."""
 _MAX_WANTS: Final = 12
 _MAX_NOUNS: Final = 3
 _MAX_PATH: Final = 1_000
 _MAX_SEGMENTS: Final = 24
-"""Longer ones say no more, and every parameter is compared with every segment."""
+"""A limit on the work, since every parameter is compared with every segment. Longer paths tell no more."""
 _VARIABLE = re.compile(r"\{|^:")
 _ENDING = re.compile(r"\.(?:json|xml)$")
 
 
 @lru_cache(maxsize=20_000)
 def _roots(text: str) -> tuple[str, ...]:
-    """Words without a second ending ("buildings", "building"), nor the "e" that "batches" has more than "batch"."""
+    """The words, stemmed twice ("buildings", "building"), and without the final "e" that "batches" is stemmed to."""
     return tuple(root.rstrip("e") if len(root) > 3 else root for root in map(stem, words(text)))
 
 
@@ -54,18 +54,18 @@ _IDS: Final = frozenset(
 )
 _SEARCH: Final = frozenset(_roots("search lookup find list query filter index all get"))
 _BY: Final = _SEARCH | frozenset(_roots("id ids name names email username slug external"))
-"""Words of a segment that says how things are looked up, not what they are: ``/customers/email/{email}``."""
+"""Words of a segment that says by what things are looked up, such as ``email`` in ``/customers/email/{email}``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """A parameter.
+    """A parameter whose value another call may supply.
 
     Attributes:
-        name: its words, as :func:`fields.input_lines` writes them; empty where all they say is that it is an id.
-        weight: how likely its value comes from another call's answer.
-        keys: of what supplies it, and how surely each does.
-        reads: the key of what reads one of the things meant, by this parameter or another way; 0: there is none.
+        name: its words, as :func:`fields.input_lines` writes them; empty if they only say that it is an id.
+        weight: how likely its value comes from another call's response.
+        keys: the keys of possible suppliers, with how certain each is.
+        reads: the key of operations that read one such thing, by this parameter or otherwise; 0: there are none.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Want:
 
 
 def keys_of(entry: Entry) -> list[int]:
-    """One row of :data:`Keys`; none for a call that changes something, since none is made for its answer."""
+    """One row of :data:`Keys`. It is empty for a call that changes something: plans make none for its output."""
     segments = _segments(entry.path)
     if entry.method not in {"GET", "HEAD"} and not any(map(_is_search, segments)):
         return [0] * KEYS
@@ -88,7 +88,7 @@ def keys_of(entry: Entry) -> list[int]:
 
 
 def wants_of(entry: Entry) -> list[Want]:
-    """The parameters whose values may come from other calls, those in the path first."""
+    """The parameters whose values may come from other calls, the most likely first."""
     segments = _segments(entry.path)
     required = [line.partition("\t")[0] for line in required_lines(entry.inputs)]
     names = (*required, *optional_names(entry.inputs))
@@ -97,11 +97,11 @@ def wants_of(entry: Entry) -> list[Want]:
 
 
 class Feeds:
-    """Positions by provider and key, as sorted numbers.
+    """An index from provider and key to positions, stored as sorted numbers.
 
     Args:
-        keys: (n, ``KEYS``) what each API supplies.
-        owners: (n,) index of each one's provider.
+        keys: (n, ``KEYS``) the keys of what each API supplies.
+        owners: (n,) index of each API's provider.
     """
 
     def __init__(self, keys: Keys, owners: NDArray[np.int32]) -> None:
@@ -111,7 +111,7 @@ class Feeds:
         self._numbers, self._positions = numbers[order], rows[order].astype(np.int32)
 
     def positions(self, owner: int, keys: Sequence[int], most: int) -> list[list[int]]:
-        """For each key, where the provider's APIs stand that have it, in order, at most so many."""
+        """For each key, the positions of the provider's APIs that have it: in order, at most ``most``."""
         wanted = _of_owner(np.int64(owner), np.array(keys, np.int32))
         first, end = np.searchsorted(self._numbers, wanted), np.searchsorted(self._numbers, wanted, "right")
         places = zip(first.tolist(), np.minimum(end, first + most).tolist(), strict=True)
@@ -145,7 +145,7 @@ def _want(name: str, segments: Sequence[str]) -> Want | None:
 
 
 def _about(segments: Sequence[str]) -> list[str]:
-    """What a path is about: the last of its segments that names something."""
+    """The subject of a path: the last segment with a noun."""
     named = [nouns for part in segments if not _VARIABLE.search(part) and (nouns := _nouns(part))]
     return _heads(named[-1]) if named else []
 
@@ -157,9 +157,9 @@ def _segments(path: str) -> list[str]:
 
 
 def _collection(segments: Sequence[str]) -> tuple[list[str], bool]:
-    """The path of the things that one ends in, its variables made alike, and whether it ends in one of them.
+    """The path of the collection that a path ends in, its variables as ``{}``, and whether it ends in a single item.
 
-    ``/users/search`` and ``/users/search/{text}`` are about the users, as ``/users`` is.
+    ``/users/search`` and ``/users/search/{text}`` have the same collection as ``/users``.
     """
     rest = list(segments)
     of_one = bool(rest) and bool(_VARIABLE.search(rest[-1]))
@@ -185,12 +185,12 @@ def _nouns(text: str) -> list[str]:
 
 
 def _heads(nouns: Sequence[str]) -> list[str]:
-    """What the words name together, and the last of them alone."""
+    """All nouns as one text, and the last one alone."""
     return list(dict.fromkeys([" ".join(nouns), nouns[-1]])) if nouns else []
 
 
 def _without_ids(roots: Sequence[str]) -> list[str]:
-    """What an id is of: of ``customer id`` ``customer``, of ``id`` nothing."""
+    """The words without those for an id at the end: ``customer`` for ``customer id``, nothing for ``id``."""
     rest = list(roots)
     while rest and rest[-1] in _IDS:
         rest.pop()
@@ -198,7 +198,7 @@ def _without_ids(roots: Sequence[str]) -> list[str]:
 
 
 def _told(outputs: str) -> Iterator[str]:
-    """What there are ids of in an answer."""
+    """The nouns of which a response contains ids."""
     for line in outputs.splitlines():
         roots = _roots(line.partition("\t")[0])
         nouns = _without_ids(roots)
@@ -211,4 +211,4 @@ def _key(kind: str, text: str) -> int:
 
 
 _ANYTHING: Final = _key("finds", "anything")
-"""Of ``/search``: it is about nothing in particular."""
+"""The key of operations without a subject, such as ``/search``."""

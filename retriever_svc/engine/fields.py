@@ -1,4 +1,4 @@
-"""What an API takes and gives, in words: how suppliers of an input are found (see :mod:`suppliers`)."""
+"""An API's inputs and outputs as words. Suppliers of an input are found by them (see :mod:`suppliers`)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _CLOSING = ("pattern", "format", "enum", "const")
 
 
 def input_lines(api: Api) -> str:
-    """The words of each required parameter, a line each: those of its name, a tab, those of its description.
+    """The words of each required parameter, a line each: the words of its name, a tab, and those of its description.
 
-    After an empty line follow the words of the other parameters' names, a line each.
+    After an empty line come the words of the other parameters' names, a line each.
     """
     required = [parameter for parameter in api.parameters if parameter.needed][:_MAX_INPUTS]
     optional = [parameter for parameter in api.parameters if not parameter.required][:_MAX_OPTIONAL]
@@ -32,19 +32,19 @@ def input_lines(api: Api) -> str:
 
 
 def required_lines(inputs: str) -> list[str]:
-    """Those of the required parameters."""
+    """The lines of the required parameters."""
     return inputs.partition("\n\n")[0].splitlines()
 
 
 def optional_names(inputs: str) -> list[str]:
-    """Those of the others."""
+    """The lines of the optional parameters."""
     return inputs.partition("\n\n")[2].splitlines()
 
 
 def output_words(api: Api) -> str:
-    """The words of each of the response's fields, a line each, as those of inputs; none where a call may change state.
+    """The words of each field of the response, a line each in the form of inputs; none if a call may change state.
 
-    A field that is called like any other, ``id`` above all, has the name of what it is in before its own.
+    A field with a common name, such as ``id``, is prefixed with the name of the field that contains it.
     """
     if api.mutating:
         return ""
@@ -54,7 +54,7 @@ def output_words(api: Api) -> str:
 
 
 def response_fields(api: Api) -> list[tuple[str, str]]:
-    """Names and descriptions of what the API answers with, outermost first within each branch; a bounded number."""
+    """Names and descriptions of the response's fields, outermost first within each branch; a bounded number."""
     return [(name, text) for name, text, _ in islice(_fields(api.response.json_schema, api, 0, set()), _MAX_FIELDS)]
 
 
@@ -79,9 +79,10 @@ def _words(name: str, description: str) -> tuple[list[str], list[str]]:
 def _fields(
     schema: JsonValue, api: Api, depth: int, seen: set[str], within: str = ""
 ) -> Iterator[tuple[str, str, str]]:
-    """Names and descriptions of a schema's properties, lists and references walked through, and of what each is in.
+    """Name and description of each property of a schema, and the name of the property that contains it.
 
-    Each definition is walked once: sixty that refer to each other would otherwise take for ever to yield nothing.
+    Lists and references are followed. Each definition is visited once: sixty that refer to each other would otherwise
+    take exponential time.
     """
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return

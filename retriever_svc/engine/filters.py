@@ -1,4 +1,4 @@
-"""Which APIs a request is limited to. A filter is a mask over the whole catalogue, made of a snapshot's arrays."""
+"""Filters on the APIs that a request may use. A filter is a mask over the catalogue, made from a snapshot's arrays."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What an API must be to be looked at: all of this; of each kind one is enough. Empty: anything.
+    """The conditions on an API. All kinds must hold; within a kind one match is enough. Empty: anything.
 
     Attributes:
-        providers: by their names.
-        tags: in any case; of an API the first ``TAGS`` count.
-        methods: in capitals.
-        deprecated: whether deprecated APIs are looked at, too.
-        tenant: only what is this tenant's or everyone's; None: whoever's it is.
-        pinned: ids of APIs that pass whatever the filters, save the tenant, and come first.
+        providers: names of providers.
+        tags: tags, in any case; only the first ``TAGS`` tags of an API are compared.
+        methods: HTTP methods in capitals.
+        deprecated: whether deprecated APIs pass.
+        tenant: only APIs that this tenant sees; None: all.
+        pinned: ids of APIs that come first and pass all filters except the tenant.
     """
 
     providers: tuple[str, ...] = ()
@@ -41,11 +41,11 @@ class Filters:
 
     @classmethod
     def of(cls, request: RetrieveRequest) -> Self:
-        """Those of a request."""
+        """The filters of a request."""
         return cls(request.providers, request.tags, request.methods, request.deprecated, request.tenant, request.pinned)
 
     def allowed(self, snapshot: Snapshot) -> Ids | None:
-        """Positions of the APIs that pass, in order; None: all do, and nothing needs to be compared."""
+        """Positions of the APIs that pass, in order; None: all pass."""
         masks = list(self._masks(snapshot))
         mask = np.logical_and.reduce(masks) if masks else None
         if mask is None or mask.all():
@@ -54,12 +54,12 @@ class Filters:
         return np.flatnonzero(mask)
 
     def pins(self, snapshot: Snapshot) -> list[int]:
-        """Positions of the pinned APIs that there are for this tenant, each once, in the order they were named."""
+        """Positions of the pinned APIs that this tenant sees, each once, in the order of the request."""
         places = {_position(snapshot, api_id): None for api_id in self.pinned}
         return [place for place in places if place is not None and self._sees(snapshot, place)]
 
     def _masks(self, snapshot: Snapshot) -> Iterator[Mask]:
-        """One for each filter that keeps something out."""
+        """A mask for each filter that may exclude an API."""
         facts = snapshot.facts
         audiences = self._audiences(snapshot)
         if not audiences.all():
@@ -68,13 +68,13 @@ class Filters:
             yield _at(snapshot, [snapshot.providers[name] for name in self.providers if name in snapshot.providers])
         if self.methods:
             yield np.isin(facts.methods, label_keys(self.methods))
-        if self.tags:  # as one row: numpy is slow on many short ones
+        if self.tags:  # as one row: numpy is slow on many short rows
             yield _at(snapshot, [np.flatnonzero(np.isin(facts.tags.reshape(-1), label_keys(self.tags))) // TAGS])
         if not self.deprecated:
             yield ~facts.deprecated
 
     def _audiences(self, snapshot: Snapshot) -> Mask:
-        """Which of the snapshot's audiences the tenant is in."""
+        """A mask over the snapshot's audiences: those that the tenant belongs to."""
         return np.array([is_seen(group, self.tenant) for group in snapshot.audiences], bool)
 
     def _sees(self, snapshot: Snapshot, position: int) -> bool:
@@ -85,7 +85,7 @@ NO_FILTERS = Filters()
 
 
 def within(positions: list[int], allowed: Ids) -> list[int]:
-    """Those of a few positions that are among many allowed ones, which are in order."""
+    """The positions that are allowed. ``allowed`` is sorted and may be much longer than ``positions``."""
     wanted = np.asarray(positions, np.int64)
     places = np.searchsorted(allowed, wanted)
     there = places < len(allowed)

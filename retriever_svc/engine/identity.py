@@ -15,14 +15,13 @@ _DIGITS = 32
 _MAX_REVISION = 30
 
 Precedence = tuple[tuple[int, ...], bool, tuple[int, ...]]
-"""A version as something that sorts: its numbers, whether it is a release, the numbers after them."""
+"""A sort key for a version: its numbers, whether it is a release, the numbers after them."""
 
 
 def operation_key(api: Api) -> str:
-    """The same for the same method, host and path template, whatever version; empty where no host is known.
+    """A key for the method, host and path template, regardless of the version; empty if no host is known.
 
-    Names of path parameters do not count, nor do segments such as ``v2``, wherever a document writes them: in the
-    server's URL or in the path.
+    Names of path parameters are ignored. So are version segments such as ``v2``, in the server's URL or in the path.
     """
     url = _server(api)
     if url is None or _is_own_machine(url.hostname or ""):
@@ -32,13 +31,13 @@ def operation_key(api: Api) -> str:
 
 
 def content_key(api: Api) -> str:
-    """The same for an API that differs in nothing but its provider, its server and its credentials."""
+    """A key that is equal for APIs that differ only in their provider, server and credentials."""
     ignored = {"id", "provider", "server", "security", *OUTSIDE_CONTENT}
     return _digest(api.model_dump_json(exclude=ignored, ensure_ascii=True))
 
 
 def revision(api: Api, document_version: str) -> str:
-    """The version in the path and the one of the document, a blank between them; either may be missing."""
+    """The version in the path and the version of the document, separated by a blank; either may be empty."""
     url = _server(api)
     parts = _segments(api, url) if url is not None else api.path.split("/")
     in_path = next((part for part in parts if _PATH_VERSION.fullmatch(part)), "")
@@ -46,13 +45,13 @@ def revision(api: Api, document_version: str) -> str:
 
 
 def precedence(revision: str) -> tuple[Precedence, Precedence]:
-    """A revision as something that sorts, oldest first. The path decides; no version is older than any."""
+    """A sort key for a revision, oldest first. The path decides; no version is older than any version."""
     in_path, _, of_document = revision.partition(" ")
     return _precedence(in_path), _precedence(of_document)
 
 
 def _precedence(version: str) -> Precedence:
-    """``1.10`` after ``1.9``; ``v1beta2`` before ``v1``. What is not a version is older than any."""
+    """``1.10`` after ``1.9``; ``v1beta2`` before ``v1``. Text that is not a version is older than any version."""
     match = _VERSION.fullmatch(version)
     if match is None:
         return (), False, ()
@@ -76,7 +75,7 @@ def _segments(api: Api, url: SplitResult) -> list[str]:
 
 
 def _is_own_machine(host: str) -> bool:
-    """Whether every document may mean another service by it."""
+    """Whether the host is the local machine, so that it may mean another service in each document."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

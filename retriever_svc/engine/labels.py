@@ -1,4 +1,4 @@
-"""Tags and methods as digests of a fixed width, so that a filter compares arrays and reads no texts."""
+"""Tags and methods as digests of a fixed width, so that filters compare arrays instead of texts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 TAGS: Final = 8
-"""How many of its tags, the first ones, an API is found by; few have more than two."""
+"""An API is found by its first ``TAGS`` tags; few have more than two."""
 
 Labels = NDArray[np.uint64]
 
 
 def label_key(text: str) -> int:
-    """A digest of 64 bits, the same for upper and lower case, never 0."""
+    """A digest of 64 bits, ignoring case; never 0."""
     content = text.strip().casefold().encode("utf-8", "replace")
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest()) or 1
 
@@ -27,5 +27,5 @@ def label_keys(texts: Iterable[str]) -> Labels:
 
 
 def tag_row(tags: Iterable[str]) -> list[int]:
-    """The digests of an API's tags, ``TAGS`` of them, 0 where there are fewer."""
+    """The digests of an API's tags, padded with 0 to ``TAGS``."""
     return [*[label_key(tag) for tag in tags][:TAGS], *[0] * TAGS][:TAGS]

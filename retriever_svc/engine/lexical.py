@@ -1,9 +1,9 @@
 """Word search: BM25 (Robertson and Zaragoza 2009, Lucene's variant) over all APIs at once.
 
-A library that computes all scores beforehand has to read every text again when one changes, because each score depends
-on how many texts there are, how long they are on average, and how many hold the word. Here the counts are kept, and a
-text is read once, when it comes: what follows is arithmetic on whole arrays, milliseconds where reading took seconds.
-The scores are those of an index made anew (docs/adr/0005-own-bm25.md).
+A library that precomputes all scores has to read every text again when one changes, because each score depends on the
+number of texts, on their mean length, and on how many of them contain the word. This index stores the counts and reads
+each text once. The rest is arithmetic on whole arrays, which takes milliseconds where reading takes seconds. The scores
+equal those of an index built from scratch (docs/adr/0005-own-bm25.md).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _MOST = np.iinfo(np.uint16).max
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """How often which word stands where, a row for each pair, in order of word and then of position.
+    """How often each word occurs at each position: a row for each such pair, ordered by word, then by position.
 
     Attributes:
         words: (m,) numbers of words.
         places: (m,) positions.
-        counts: (m,) how often the word stands there.
-        lengths: (n,) words of each position, repeated ones included.
+        counts: (m,) occurrences of the word at the position.
+        lengths: (n,) number of words at each position, repeated ones included.
     """
 
     words: NDArray[np.int32]
@@ -54,12 +54,12 @@ class LexicalIndex:
         self._fill(_count(documents, self._vocabulary))
 
     def follow(self, origins: Positions, added: Sequence[str]) -> LexicalIndex:
-        """The index of other documents, made from this one: only those added are read.
+        """A new index for changed documents, made from this one: only added documents are read.
 
         Args:
-            origins: (n,) for each position of the new index its position in this one, or -1 where it is added.
-                Those that are here must stay in their order.
-            added: the documents added, in the order of their positions.
+            origins: (n,) for each position of the new index its position in this one, or -1 if it is added. Documents
+                of this index must keep their order.
+            added: the added documents, in the order of their positions.
         """
         if not added and len(origins) == len(self._lengths):
             return self
@@ -71,17 +71,17 @@ class LexicalIndex:
         return other
 
     def scores(self, words: Sequence[str]) -> Vectors:
-        """BM25 of every API for these words, each word counted once: (n,) float32, 0 where no word occurs."""
+        """BM25 scores of all APIs for these words, each word counted once: (n,) float32, 0 if no word occurs."""
         scores = np.zeros(len(self._lengths), dtype=np.float32)
         for word in dict.fromkeys(words):
             number = self._vocabulary.get(word)
             if number is not None:
                 found = slice(self._starts[number], self._starts[number + 1])
-                scores[self._places[found]] += self._weights[found]  # a position stands there once: nothing is lost
+                scores[self._places[found]] += self._weights[found]  # each position occurs once per word
         return scores
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of it as arrays, for a file."""
+        """The whole index as arrays, for a file."""
         words = "\n".join(self._vocabulary).encode("utf-8", "surrogatepass")
         return {
             "vocabulary": np.frombuffer(words, np.uint8),
@@ -94,7 +94,7 @@ class LexicalIndex:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> LexicalIndex:
-        """What :meth:`arrays` has given; the arrays are used as they are, mapped ones too."""
+        """The index of what :meth:`arrays` returned. The arrays are not copied and may be memory-mapped."""
         index = cls.__new__(cls)
         words = arrays["vocabulary"].tobytes().decode("utf-8", "surrogatepass")
         index._vocabulary = {word: number for number, word in enumerate(words.split("\n") if words else ())}
@@ -113,7 +113,7 @@ class LexicalIndex:
         return _Counts(words, self._places, self._number, self._lengths)
 
     def _forget_words(self) -> None:
-        """Drop words that no document has any more, once they are most of all words."""
+        """Drop words that no document contains any more, once they are more than half of all words."""
         used = np.diff(self._starts) > 0
         if 2 * np.count_nonzero(used) >= len(used):
             return
@@ -139,7 +139,7 @@ def _count(documents: Sequence[str], vocabulary: dict[str, int]) -> _Counts:
 
 
 def _merge(old: _Counts, new: _Counts, origins: Positions) -> _Counts:
-    """What is kept of the old counts, at its new positions, and the new ones."""
+    """The kept rows of the old counts, at their new positions, and the new counts."""
     kept, added = np.flatnonzero(origins >= 0), np.flatnonzero(origins < 0)
     moved = np.full(len(old.lengths), -1, np.int32)
     moved[origins[kept]] = kept
@@ -148,7 +148,7 @@ def _merge(old: _Counts, new: _Counts, origins: Positions) -> _Counts:
     words = np.concatenate([old.words[staying], new.words])
     places = np.concatenate([places[staying], added.astype(np.int32)[new.places]])
     counts = np.concatenate([old.counts[staying], new.counts])
-    # Two sorted runs: a stable sort merges them in one pass.
+    # Both runs are sorted: a stable sort merges them in one pass.
     order = np.argsort(words.astype(np.int64) * max(len(origins), 1) + places, kind="stable")
     lengths = np.empty(len(origins), np.int32)
     lengths[kept], lengths[added] = old.lengths[origins[kept]], new.lengths

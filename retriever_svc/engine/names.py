@@ -1,4 +1,4 @@
-"""Exact names: which APIs have an id, a name or a path that is written like this."""
+"""Exact names: finds APIs by their id, name or path."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from numpy.typing import NDArray
 from retriever_svc.models import Entry
 
 KEYS = 3
-"""Names an API has at most."""
+"""Most names of an API."""
 NO_NAMES = frozenset({"", "/"})
 
 Keys = NDArray[np.uint64]
 
 
 def exact_key(text: str) -> str:
-    """How a name, a path or an id is compared: without case, any run of other characters as one underscore.
+    """A name, path or id in the form that is compared: case folded, any run of other characters as one underscore.
 
-    A path keeps its slashes, so that ``/users/{id}`` is not the same as an operation called ``users_id``.
+    A path keeps its slashes, so that ``/users/{id}`` differs from an operation called ``users_id``.
     """
     kept = r"[^\w/]+" if text.startswith("/") else r"\W+"
     return re.sub(kept, "_", text.casefold()).strip("_")
 
 
 def keys_of(entry: Entry) -> list[int]:
-    """The digests of an API's names, ``KEYS`` of them, 0 where there are fewer."""
+    """The digests of an API's names, padded with 0 to ``KEYS``."""
     names = {exact_key(entry.id), exact_key(entry.name), exact_key(entry.path)} - NO_NAMES
     digests = sorted(map(_digest, names))
     return digests + [0] * (KEYS - len(digests))
 
 
 class ExactNames:
-    """Positions by name, kept as sorted digests of 64 bits: as a table of texts they would take 20 MB and not 2.
+    """Positions by name, as sorted digests of 64 bits. They take 2 MB; a table of texts would take 20 MB.
 
     Args:
-        keys: (n, ``KEYS``) what :func:`keys_of` gives for each position.
+        keys: (n, ``KEYS``) the result of :func:`keys_of` for each position.
     """
 
     def __init__(self, keys: Keys) -> None:
@@ -47,7 +47,7 @@ class ExactNames:
         self._digests, self._positions = flat[order], (order // KEYS).astype(np.int32)
 
     def get(self, key: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
-        """Positions of the APIs that have this name, as :func:`exact_key` writes it."""
+        """Positions of the APIs with this name, in the form of :func:`exact_key`."""
         if key in NO_NAMES:
             return default
         digest = np.uint64(_digest(key))

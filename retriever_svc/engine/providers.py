@@ -1,4 +1,4 @@
-"""Which providers a request names, and which it seems to mean."""
+"""Which providers a request names, and which it probably means."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _NO_NAME = {
 _NO_NAME |= {"service", "services"}
 _REST = 0.5
 _TOGETHER = 3
-"""How many of a provider's best APIs speak for it."""
+"""Number of a provider's best APIs whose scores are averaged."""
 
 
 class ProviderNames:
-    """The names of all providers, by word: of ``adyen.com~Payments`` ``adyen``, and less so ``payments``."""
+    """The names of all providers, by word: ``adyen.com~Payments`` has ``adyen`` and, with less weight, ``payments``."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._count = len(names)
@@ -48,7 +48,7 @@ class ProviderNames:
                 self._by_word.setdefault(word, []).append((number, _REST / len(rest)))
 
     def named(self, query: str) -> Vectors:
-        """How much of each provider's name stands in the request: (p,), 1 for its first word."""
+        """How much of each provider's name occurs in the request: (p,), 1 for its first word."""
         found = np.zeros(self._count, np.float32)
         for word in set(_WORD.findall(query.lower())):
             for number, share in self._by_word.get(word, ()):
@@ -57,14 +57,15 @@ class ProviderNames:
 
 
 def meant(scores: Vectors, owners: NDArray[np.int32], count: int) -> Vectors:
-    """Per provider, the mean score of its best three APIs, missing ones counting as 0: (p,).
+    """The mean score of each provider's best three APIs, missing ones counting as 0: (p,).
 
-    APIs that are needed together nearly always come from one provider; one that has several fitting ones is meant.
+    APIs that are needed together nearly always come from one provider. So a provider with several fitting APIs is
+    probably the one that is meant.
 
     Args:
-        scores: (m,) of the APIs looked at.
-        owners: (m,) index of each one's provider.
-        count: of providers.
+        scores: (m,) scores of APIs.
+        owners: (m,) index of each API's provider.
+        count: number of providers.
     """
     found = np.zeros(count, np.float32)
     order = np.lexsort((-scores, owners))

@@ -1,12 +1,12 @@
-"""Ranks the APIs for a request: per clause by meaning and by words, joined by the best over the clauses.
+"""Ranks the APIs for a request: per clause by meaning and by words, then by the best score over the clauses.
 
 An API's score for the whole request is ``w * cosine + (1 - w) * lexical``: the cosine of the embeddings (negative ones
-count as 0) and its BM25 score relative to the best that any API has. Its score for a clause is made likewise from the
-clause, mixed with the one for the whole request, which says what the clause is about. So 1 is an API that means exactly
+count as 0), and its BM25 score relative to the best of any API. Its score for a clause is computed in the same way from
+the clause, and mixed with the score for the whole request, which gives the context. So 1 is an API that means exactly
 what is asked and matches its words best, 0 one that shares nothing with it; an exact name counts as 1.
 
-The score is no probability. How likely an API is needed is weighed by a second stage (see :mod:`relevance`), from this
-score and what else is known of it; it decides the order, and whether there is an answer at all.
+The score is not a probability. A second stage (see :mod:`relevance`) computes how likely an API is needed, from this
+score and other features. It decides the order, and whether the answer is empty.
 
 Weights and rules were chosen on development data only; docs/retrieval.md has the figures.
 """
@@ -36,15 +36,15 @@ from services.telemetry import get_logger
 _log = get_logger(__name__)
 _MAX_TOKENS = 2_000
 _SMALL = 2
-"""A provider is small that has at most this part of ``k`` APIs: it fits into the budget beside others."""
+"""A provider is small if it has at most ``k // _SMALL`` APIs: it fits into the budget beside others."""
 _SPARED = 4
-"""This part of ``k``, the last of the hits, may make room for the rest of small providers."""
+"""Up to ``k // _SPARED`` of the last hits may be replaced by the rest of small providers."""
 _WORTH = 0.05
-"""Less likely APIs get no place for being their clause's best."""
+"""A clause's best API gets no reserved place if it is less likely than this."""
 _IDENTIFIER = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]|\w[._/-]\w|^/")
 _QUOTES = "\"'`“”«»()[]<>,;:!?."
 _GIVEN = frozenset({"pinned", "exact_name"})
-"""Whoever asks says that these are needed."""
+"""Reasons by which the request itself says that an API is needed."""
 _METHODS = frozenset({"GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH"})
 
 
@@ -55,13 +55,14 @@ class RankingOptions:
     Attributes:
         dense_weight: w above, 0 (words only) to 1 (meaning only).
         context: share of the whole request's score in a clause's.
-        depth: APIs looked at per clause and signal, at least.
-        split: whether the request's clauses count, or only the whole of it.
-        reserve: whether every clause's best API has a place among the ``k``; with a relevance model, only where that
-            API is at all likely.
-        per_clause: so many of every clause's best are added to the ``k``, for who chooses an API for each clause.
-        relevance: the model that decides the order (see :mod:`relevance`); empty: the score does.
-        threshold: how likely it must be that any API is needed, lest the answer be empty; None: as the model says.
+        depth: least number of APIs that are found per clause and signal.
+        split: whether the request is split into clauses.
+        reserve: whether every clause's best API has a place among the ``k``; with a relevance model, only if that API
+            is not too unlikely.
+        per_clause: number of every clause's best APIs that are added to the ``k``, for callers that choose an API for
+            each clause.
+        relevance: the model that decides the order (see :mod:`relevance`); empty: the score decides.
+        threshold: the answer is empty if it is less likely than this that any API is needed; None: the model's own.
     """
 
     dense_weight: float = 0.6
@@ -75,11 +76,11 @@ class RankingOptions:
 
 
 def shipped_options(settings: RetrieverSettings, encoder: str) -> RankingOptions:
-    """The options that the settings stand for.
+    """The options for these settings.
 
     Args:
-        settings: of the service.
-        encoder: name of the one that serves.
+        settings: the service's settings.
+        encoder: name of the encoder in use.
 
     Raises:
         RelevanceError: the relevance model cannot be used.
@@ -103,13 +104,13 @@ def find(
     """The clauses of a request, the whole of it as the last one, and the best APIs. Blocks: run it on a pool.
 
     Args:
-        snapshot: where to look.
-        encoder: the one whose vectors the snapshot holds.
+        snapshot: the catalogue to search.
+        encoder: the encoder of the snapshot's vectors.
         query: the request.
         k: budget over all clauses.
-        suppliers: budget of further APIs that supply what the best ones require; they come behind the ``k``. Where it
-            is not 0, the rest of small providers comes last, within both budgets.
-        filters: which APIs are looked at, and which come first whatever their score.
+        suppliers: budget of further APIs that supply inputs of the best ones; they come after the ``k``. If it is not
+            0, the rest of small providers comes last, within both budgets.
+        filters: which APIs are searched, and which come first regardless of their score.
         options: how the signals are joined.
     """
     allowed = filters.allowed(snapshot)
@@ -126,7 +127,7 @@ def find(
 
 
 def _together(hits: list[Hit], supplying: list[Hit], rest: list[Hit], k: int, suppliers: int) -> list[Hit]:
-    """The hits, what supplies them, and the rest of small providers, for which the least likely hits make room."""
+    """The hits, their suppliers, and the rest of small providers, which may replace the least likely hits."""
     supplied = {hit.entry.number for hit in supplying}
     rest = [hit for hit in rest if hit.entry.number not in supplied]
     room = k + suppliers - len(supplying)
@@ -145,7 +146,7 @@ def rank(
     options: RankingOptions,
     pinned: Sequence[int] = (),
 ) -> tuple[tuple[Clause, ...], list[Hit]]:
-    """:func:`find` among the positions allowed (None: all), those pinned first, without suppliers."""
+    """:func:`find` among the allowed positions (None: all), pinned ones first, without suppliers."""
     clauses = (*(split_clauses(query) if options.split else ()), whole(query))
     if not snapshot.entries or (allowed is not None and not len(allowed)):
         return clauses, []
@@ -164,7 +165,7 @@ def rank(
 
 
 def whole(query: str) -> Clause:
-    """The request as the clause that comes last."""
+    """The whole request as a clause; it comes last."""
     return Clause(text=query, start=0, end=len(query))
 
 
@@ -184,11 +185,11 @@ def _hits(
 
 
 def _choose(scores: Scores, best: Vectors, exact: list[int], k: int, options: RankingOptions) -> list[int]:
-    """Which of the scored APIs to answer with, in order: exact names first, then the best."""
+    """The scored APIs to return, in order: exact names first, then the best."""
     rank_of = {position: rank for rank, position in enumerate(exact)}
 
     def order(m: int) -> tuple[int, float, int]:
-        # Positions are in order of id: ties come out the same on every replica.
+        # Positions are in order of id, so ties are resolved equally on every replica.
         position = int(scores.positions[m])
         return rank_of.get(position, k), -float(best[m]), position
 
@@ -202,14 +203,14 @@ def _choose(scores: Scores, best: Vectors, exact: list[int], k: int, options: Ra
 def reasons_of(
     asked: Asked, scores: Scores, exact: list[int], pinned: Sequence[int], dense_weight: float
 ) -> list[FoundBy]:
-    """Why each of the scored APIs is among them: of meaning and words, what most of its score comes from.
+    """Why each of the scored APIs was found. Of meaning and words, it is the one that contributes more to the score.
 
     Args:
         asked: the request.
-        scores: (m,) APIs.
-        exact: positions of those that come first: the pinned ones, and those that the request names.
-        pinned: positions of the pinned ones.
-        dense_weight: share of the meaning in a score.
+        scores: the scores of m APIs.
+        exact: positions of the APIs that come first: the pinned ones, and those that the request names.
+        pinned: positions of the pinned APIs.
+        dense_weight: weight of the meaning in a score.
     """
     best = (scores.fused.argmax(axis=0), np.arange(len(scores.positions)))
     by_meaning = dense_weight * scores.dense[best] >= (1 - dense_weight) * scores.lexical[best]
@@ -243,9 +244,9 @@ def _round(value: np.floating | float) -> float:
 
 
 def _exact(snapshot: Snapshot, query: str, allowed: Ids | None) -> list[int]:
-    """Positions of APIs whose id, name or path stands in the request, in the order in which they stand there.
+    """Positions of APIs whose id, name or path occurs in the request, in the order of occurrence.
 
-    A word of the language is no identifier: ``search`` is only taken for a name where it is the whole request.
+    An ordinary word is not an identifier: ``search`` is taken for a name only if it is the whole request.
     """
     tokens = [_bare(token) for token in query.split()]
     found = dict.fromkeys(snapshot.exact.get(exact_key(query), ()))

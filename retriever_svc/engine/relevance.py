@@ -1,4 +1,4 @@
-"""The model that weighs the evidence: how likely is it that a candidate is needed?
+"""The relevance model: it computes from the evidence how likely a candidate is needed.
 
 Gradient-boosted trees, trained by ``training.retriever`` on requests with the APIs that solve them.
 """
@@ -23,7 +23,7 @@ _FIRST = 10
 
 
 class RelevanceError(ValueError):
-    """A file is no model, or one for other evidence."""
+    """A file is not a model, or is a model for other evidence."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,10 +31,10 @@ class RelevanceModel:
     """Trees over the evidence.
 
     Attributes:
-        columns: (c,) names of the evidence, as they were when it was trained.
-        encoder: name of the one that gave the evidence then: another's scores mean something else.
-        threshold: a request is one that nothing fits where it is less likely than this that :func:`any_needed`.
-        trees: over the columns.
+        columns: (c,) names of the features that it was trained on.
+        encoder: name of the encoder that it was trained with; scores of other encoders are not comparable.
+        threshold: if :func:`any_needed` is less than this, no API fits the request.
+        trees: the trees over the columns.
     """
 
     columns: NDArray[np.str_]
@@ -47,7 +47,7 @@ class RelevanceModel:
         """Read a model.
 
         Raises:
-            RelevanceError: it is none, or weighs other evidence than this version gathers.
+            RelevanceError: the file is not a model, or its features are not those of this version.
         """
         try:
             arrays = read_arrays(path)
@@ -64,28 +64,27 @@ class RelevanceModel:
             raise RelevanceError(f"{path} is damaged: {error}") from None
 
     def save(self, path: Path) -> None:
-        """Write it."""
+        """Write the model to a file."""
         own: dict[str, Any] = {"columns": self.columns, "encoder": self.encoder, "threshold": self.threshold}
         with path.open("wb") as file:
             np.savez_compressed(file, **own | self.trees.arrays())
 
     def probabilities(self, evidence: Vectors) -> Vectors:
-        """How likely each candidate is needed: (m,), from (m, c)."""
+        """How likely each candidate is needed: (m,), from the evidence (m, c)."""
         return self.trees.probabilities(evidence)
 
 
 def any_needed(relevance: Vectors) -> float:
-    """How likely any of the ten likeliest candidates is needed, as if each were needed or not by itself.
+    """How likely at least one of the ten likeliest candidates is needed, if they were independent.
 
-    It tells requests that nothing fits better than the likeliest candidate alone does: where something fits, it is
-    seldom one API only.
+    It detects requests that no API fits better than the likeliest candidate alone: if any API fits, several usually do.
     """
     return 1 - float(np.prod(1 - np.sort(relevance)[-_FIRST:].astype(np.float64)))
 
 
 @lru_cache(maxsize=4)
 def load_relevance(name: str) -> RelevanceModel:
-    """The model that ships, or one from a file.
+    """The model that ships with Nestor, or one from a file.
 
     Raises:
         RelevanceError: it cannot be used.

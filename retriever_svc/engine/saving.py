@@ -1,8 +1,8 @@
-"""Keeps a snapshot between two starts, so that a service is ready as soon as it has mapped a file.
+"""Saves a snapshot for the next start, so that a service is ready as soon as it has mapped a file.
 
-Two files: ``catalogue`` with everything but the vectors, and the vectors in one that is named by the catalogue's
-digest. The catalogue is put in place last, so the two always fit: whatever crashes in between, and whoever else writes
-there. A snapshot may be older than what is in the database. It is a start: the service follows what differs.
+There are two files: ``catalogue`` with everything except the vectors, and the vectors in a file named by the
+catalogue's digest. The catalogue is written last, so the two always match, even after a crash and with other processes
+writing to the folder. A snapshot may be older than the database: the service then updates it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from retriever_svc.engine.vectors import Indexes, Source, VectorIndex
 from services.telemetry import get_logger
 
 FORMAT = 4
-"""Grows whenever what an older version has written would be misread."""
+"""Increased whenever files of an older version would be misread."""
 _KIND = "catalogue"
 _SPARED_S = 60.0
 _VECTORS = re.compile(r"[0-9a-f]{32}\.vectors")
@@ -41,7 +41,7 @@ class SnapshotFiles:
     """The files of one catalogue. Several processes may use the same folder.
 
     Args:
-        folder: where they are; it is made when something is saved.
+        folder: the folder; it is created by the first save.
         dimension: length of the vectors.
     """
 
@@ -53,7 +53,7 @@ class SnapshotFiles:
         self._saving = threading.Lock()
 
     def load(self, encoder: str, indexes: Indexes) -> Snapshot | None:
-        """The snapshot that was saved last, or None where there is none that can be used. Blocks."""
+        """The snapshot that was saved last, or None if there is none that can be used. Blocks."""
         saved = files.load(self._catalogue, _KIND, self._source(encoder), memory_mapped=True)
         if saved is None:
             return None
@@ -68,7 +68,7 @@ class SnapshotFiles:
         return _snapshot(arrays, version, facts, index)
 
     def save(self, snapshot: Snapshot, encoder: str) -> None:
-        """Keep a snapshot, unless it is the one kept last. Blocks. A folder that cannot be written is no failure."""
+        """Save a snapshot, unless it is the one saved last. Blocks. If the folder cannot be written, it only warns."""
         with self._saving:
             if snapshot.digest != self._kept and len(snapshot.entries):
                 self._save(snapshot, encoder)
@@ -91,11 +91,11 @@ class SnapshotFiles:
         return self._folder / f"{digest[:32]}.vectors"
 
     def _source(self, encoder: str, digest: str = "") -> Source:
-        """What a file must have been made from: this encoder and, as texts are made by code, this version of Nestor."""
+        """What a file must have been made from: this encoder and this version of Nestor, whose code makes the texts."""
         return Source(encoder, self._dimension, f"{FORMAT} {importlib.metadata.version('nestor')} {digest}")
 
     def _sweep(self) -> None:
-        """Remove the vectors of other snapshots, save those that another process is about to point to."""
+        """Remove the vectors of other snapshots, except new ones, whose catalogue another process may be writing."""
         for path in self._folder.glob("*.vectors"):
             if _VECTORS.fullmatch(path.name) and path != self._vectors(self._kept):
                 with suppress(OSError):
@@ -134,7 +134,7 @@ def _snapshot(arrays: Mapping[str, Array], version: int, facts: Facts, vectors: 
 
 
 def _packed(lines: Iterable[bytes]) -> Array:
-    """Lines without line feeds, as one array."""
+    """Lines, none of which contains a line feed, as one array."""
     return np.frombuffer(b"\n".join(lines), np.uint8)
 
 

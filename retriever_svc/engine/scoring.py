@@ -1,4 +1,4 @@
-"""Scores the APIs that are near a request, by meaning and by words, clause by clause."""
+"""Scores the APIs near a request, by meaning and by words, clause by clause."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from services.contracts.retrieval import Clause
 from services.encoder import Encoder, Vectors
 
 _BEST: Final = 80
-"""Candidates by their own score, helped by their provider's."""
+"""Number of candidates with the best scores; a provider's score is added to those of its APIs."""
 _PROVIDERS: Final = 2
 _OF_PROVIDER: Final = 60
-"""Of so many providers that the request seems to mean, so many of the best APIs are candidates too."""
+"""The best ``_OF_PROVIDER`` APIs of the ``_PROVIDERS`` providers that the request probably means are candidates too."""
 _READ: Final = 300
-"""Of a provider's APIs those that share most words are compared by meaning."""
+"""Most APIs of a provider that are compared by meaning: those that share most words with the request."""
 _MEANT, _NAMED = 0.7, 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Of the APIs looked at: (m,) positions in order; (c, m) scores and signals."""
+    """The scores of m APIs: (m,) positions in order; (c, m) scores and signals."""
 
     positions: Ids
     fused: Vectors
@@ -41,11 +41,11 @@ class Asked:
     """A request against a snapshot.
 
     Attributes:
-        clauses: the last one is the whole request.
+        clauses: the clauses; the last one is the whole request.
         queries: (c, d) vectors of the clauses.
-        lexical: (c, n) of every API, 0 for those not allowed.
-        near: positions of those nearest by meaning or words.
-        allowed: where the request is limited to some.
+        lexical: (c, n) BM25 scores of all APIs, 0 for those that are not allowed.
+        near: positions of the APIs nearest by meaning or words.
+        allowed: positions that the request is limited to; None: all.
     """
 
     snapshot: Snapshot
@@ -56,11 +56,11 @@ class Asked:
     allowed: Ids | None
 
     def positions(self, more: Ids | list[int]) -> Ids:
-        """Those near, and these."""
+        """The positions that are near, and ``more``."""
         return np.union1d(self.near, np.asarray(more, np.int64))
 
     def pool(self, scores: Scores) -> Pool:
-        """The candidates, with what is known of them."""
+        """The candidates with the data that features are computed from."""
         snapshot, positions = self.snapshot, scores.positions
         best, owners = scores.fused.max(axis=0), snapshot.facts.owners[positions]
         return Pool(
@@ -78,7 +78,7 @@ class Asked:
 
 
 def ask(snapshot: Snapshot, encoder: Encoder, clauses: tuple[Clause, ...], depth: int, allowed: Ids | None) -> Asked:
-    """Encode a request's clauses and find what is near each: ``depth`` APIs by meaning, and as many by words."""
+    """Encode a request's clauses and find the APIs near each: ``depth`` by meaning, and as many by words."""
     queries = read_clauses(encoder, clauses)
     lexical = np.stack([snapshot.lexical.scores(words(clause.text)) for clause in clauses])
     if allowed is not None:
@@ -97,8 +97,8 @@ def ask(snapshot: Snapshot, encoder: Encoder, clauses: tuple[Clause, ...], depth
 def read_clauses(encoder: Encoder, clauses: tuple[Clause, ...]) -> Vectors:
     """The vectors of a request's clauses, the whole of it last: (c, d). The encoder reads the request once.
 
-    A clause is the mean of its tokens as they stand in the whole: as good as read by itself (docs/retrieval.md), and
-    half the work. Only what the encoder cuts off at the end of a long request is read by itself.
+    A clause's vector is the mean of its token vectors in the whole request. This is as good as encoding the clause
+    separately (docs/retrieval.md), and half the work. Only clauses beyond the encoder's limit are encoded separately.
     """
     *parts, last = clauses
     if not parts:
@@ -114,7 +114,7 @@ def read_clauses(encoder: Encoder, clauses: tuple[Clause, ...]) -> Vectors:
 
 
 def _mean(tokens: Vectors) -> Vectors:
-    """The mean of (t, d) tokens, of length 1; zeros where there is none."""
+    """The mean of (t, d) token vectors, normalised to length 1; zeros if there is no token."""
     total = tokens.sum(axis=0)
     mean: Vectors = total / max(float(np.linalg.norm(total)), 1e-9)
     return mean
@@ -131,7 +131,7 @@ def score(asked: Asked, positions: Ids, dense_weight: float, context: float) -> 
 
 
 def candidates(asked: Asked, exact: list[int], dense_weight: float, context: float, least: int = 0) -> Scores:
-    """The best APIs by score (``least`` of them, or more), and the best ones of the providers that seem to be meant."""
+    """The best APIs by score (at least ``least``), and the best ones of the providers that are probably meant."""
     snapshot = asked.snapshot
     first = score(asked, asked.positions(exact), dense_weight, context)
     owners = snapshot.facts.owners[first.positions]
@@ -151,15 +151,16 @@ def candidates(asked: Asked, exact: list[int], dense_weight: float, context: flo
 
 
 def within_budget(fused: Vectors, ranked: list[int], exact: int, k: int, worth: NDArray[np.bool_]) -> list[int]:
-    """The first ``k`` of the ranked, save that the best of every clause is among them where there is room for all.
+    """The first ``k`` of the ranked APIs, with the best of every clause among them if there is room for all.
 
-    A clause that is worded further from its API than the others would otherwise get nothing, and the plan fail.
+    Otherwise a clause whose wording is less similar to its API than the others' would get no API, and the plan would
+    fail.
 
     Args:
         fused: (clauses, m) scores.
         ranked: indices of all m, best first.
-        exact: how many of them come first in any case.
-        k: how many to choose.
+        exact: number of the first ranked ones that are always chosen.
+        k: number of APIs to choose.
         worth: (m,) which ones may be chosen for a clause.
     """
     by_rank = np.asarray(ranked)
@@ -171,13 +172,13 @@ def within_budget(fused: Vectors, ranked: list[int], exact: int, k: int, worth: 
 
 
 def best_of_each(fused: Vectors, count: int) -> list[int]:
-    """The highest so many of every clause, ties in order of position."""
+    """The indices of the ``count`` highest scores of every clause; ties in order of position."""
     best: list[int] = np.unique(np.argsort(-fused, axis=1, kind="stable")[:, :count]).tolist()
     return best
 
 
 def _members(asked: Asked, provider: int) -> Ids:
-    """A provider's APIs, or those that share most words with the request."""
+    """A provider's APIs; if there are many, those that share most words with the request."""
     members = asked.snapshot.providers[asked.snapshot.names[provider]]
     if asked.allowed is not None:
         members = np.intersect1d(members, asked.allowed)
@@ -185,12 +186,12 @@ def _members(asked: Asked, provider: int) -> Ids:
 
 
 def _highest(values: Vectors, count: int) -> Ids:
-    """Where the highest values stand, in no order."""
+    """The indices of the highest values, in no particular order."""
     return np.arange(len(values)) if len(values) <= count else np.argpartition(-values, count)[:count]
 
 
 def _both(one: Scores, other: Scores) -> Scores:
-    """The scores of different APIs together."""
+    """The scores of two disjoint sets of APIs together."""
     order = np.argsort(np.concatenate([one.positions, other.positions]))
 
     def joined(first: Vectors, second: Vectors) -> Vectors:

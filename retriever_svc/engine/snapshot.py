@@ -1,7 +1,7 @@
-"""The catalogue at one version, ready to be searched. Immutable: a new version is a new snapshot, swapped in whole.
+"""The catalogue at one version, ready to be searched. Immutable: a new version is a new snapshot, swapped as a whole.
 
-A snapshot of 33,000 APIs is arrays: texts are read when they come and not kept, entries are packed, names are digests.
-So the next version is made from this one in milliseconds, by moving rows, and a restart maps the arrays from a file.
+A snapshot consists of arrays: texts are indexed and not stored, entries are packed, names are digests. So for 33,000
+APIs, the next version is made from this one in milliseconds by moving rows, and a restart maps the arrays from a file.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from services.encoder import Vectors
 __all__ = ["Audience", "Facts", "Snapshot", "exact_key"]
 
 Audience = tuple[str, ...]
-"""The tenants that an API belongs to; none: everyone's."""
+"""The tenants that see an API; empty: everyone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of each position in a fixed number of bytes.
+    """The data of fixed size of each position.
 
     Attributes:
         numbers: (n,) the entries' numbers.
-        stamps: (n,) of the rows they were made from; another one means another row.
+        stamps: (n,) stamps of the rows they were made from; a row with another stamp has changed.
         owners: (n,) index of the provider in the snapshot's ``names``.
         open: (n,) whether each API can be called with words alone.
         keys: (n, ``KEYS``) digests of exact names.
-        traits: (n, ``WIDTH``) what ranking knows of each API (see :mod:`traits`).
+        traits: (n, ``WIDTH``) features of each API for ranking (see :mod:`traits`).
         supplies: (n, ``feeds.KEYS``) digests of what each API supplies (see :mod:`feeds`).
         methods: (n,) digests of HTTP methods.
         tags: (n, ``TAGS``) digests of tags.
         deprecated: (n,) whether each API's document says so.
-        audiences: (n,) index of the tenants it belongs to in the snapshot's ``audiences``. No digests here: nobody
-            may see another tenant's API because two names happen to collide.
+        audiences: (n,) index of its tenants in the snapshot's ``audiences``. These are not digests: a collision would
+            show a tenant's API to another tenant.
     """
 
     numbers: Ids
@@ -65,7 +65,7 @@ class Facts:
     def of(
         cls, entries: Sequence[Entry], stamps: Mapping[int, str], names: dict[str, int], audiences: dict[Audience, int]
     ) -> Facts:
-        """Those of some entries; providers and audiences that are new are added to the known ones."""
+        """The facts of some entries. New providers and audiences are added to ``names`` and ``audiences``."""
         groups = [audiences.setdefault(entry.tenants, len(audiences)) for entry in entries]
         return cls(
             numbers=as_ids([entry.number for entry in entries]),
@@ -82,7 +82,7 @@ class Facts:
         )
 
     def follow(self, origins: Ids, added: Facts) -> Facts:
-        """These at other positions, with those that are added (see :meth:`LexicalIndex.follow`)."""
+        """These facts at their new positions, together with the added ones (see :meth:`LexicalIndex.follow`)."""
         kept, new = np.flatnonzero(origins >= 0), np.flatnonzero(origins < 0)
 
         def joined(name: str) -> NDArray[np.generic]:
@@ -94,32 +94,32 @@ class Facts:
         return Facts(**{field.name: joined(field.name) for field in fields(Facts)})  # type: ignore[arg-type]
 
     def digest(self, version: int) -> str:
-        """SHA-256 of a version and of every row: catalogues of two databases may both be at version 7."""
+        """SHA-256 of a version and of every row, since catalogues of two databases may have the same version."""
         content = self.numbers.tobytes() + self.stamps.tobytes()
         return hashlib.sha256(f"{version}\n".encode() + content).hexdigest()
 
 
 class Snapshot:
-    """What a search reads.
+    """The data that a search reads.
 
     Attributes:
-        version: of the catalogue.
-        entries: in order of id; positions in it are what the lexical index counts by.
-        facts: of each position.
-        names: the providers that ``facts.owners`` means.
-        audiences: the tenants that ``facts.audiences`` means.
-        vectors: by number.
-        lexical: by position.
-        outputs: what each API answers with, by position.
+        version: version of the catalogue.
+        entries: the entries in order of id; all other data refers to positions in this list.
+        facts: the data of each position.
+        names: the providers that ``facts.owners`` refers to.
+        audiences: the tenants that ``facts.audiences`` refers to.
+        vectors: the vector index, by number.
+        lexical: the word index, by position.
+        outputs: the word index of what each API answers with, by position.
         numbers: (n,) the entries' numbers.
         positions: from a number to a position.
         open: (n,) whether each API can be called with words alone.
         feeds: which APIs of a provider supply what.
         providers: (m,) positions of each provider's APIs.
-        exact: positions by exact name, path and id, as :func:`exact_key` writes them.
+        exact: positions by exact name, path and id, in the form of :func:`exact_key`.
         named: the providers by the words of their names.
-        sizes: (p,) how many APIs each provider has.
-        digest: of the version and every row.
+        sizes: (p,) number of APIs of each provider.
+        digest: digest of the version and every row.
     """
 
     def __init__(
@@ -147,14 +147,14 @@ class Snapshot:
 
     @classmethod
     def empty(cls, dimension: int, vectors: VectorIndex | None = None) -> Snapshot:
-        """Nothing, older than any version of a catalogue."""
+        """An empty snapshot with version -1, older than any version of a catalogue."""
         nothing = Facts.of((), {}, {}, {})
         index = FlatIndex(dimension) if vectors is None else vectors
         return cls(-1, Entries(), nothing, (), (), index, LexicalIndex(), LexicalIndex())
 
     @property
     def stamps(self) -> dict[int, str]:
-        """By number, the stamp of the row that each entry was made from."""
+        """The stamp of the row that each entry was made from, by number."""
         return dict(zip(self.numbers.tolist(), self.facts.stamps.astype(str).tolist(), strict=True))
 
     def gone(self, delta: Delta) -> Ids:
@@ -162,7 +162,7 @@ class Snapshot:
         return as_ids(sorted(self.positions.keys() - delta.stamps.keys()))
 
     def unembedded(self, delta: Delta) -> list[Entry]:
-        """Those of the changed entries whose vectors this snapshot does not have."""
+        """The changed entries whose vectors this snapshot does not have."""
 
         def is_new(entry: Entry) -> bool:
             position = self.positions.get(entry.number)
@@ -171,11 +171,11 @@ class Snapshot:
         return [entry for entry in delta.changed if is_new(entry)]
 
     def advance(self, listing: Listing, vectors: Mapping[str, Vectors]) -> Snapshot:
-        """The snapshot of a catalogue that is at hand as a whole, made from this one.
+        """The snapshot of a whole catalogue, made from this one.
 
         Args:
-            listing: the catalogue at that version.
-            vectors: by hash, for every text that this snapshot does not hold.
+            listing: the catalogue at the new version.
+            vectors: vectors by text hash, for every text that this snapshot does not hold.
         """
         stamps, known = {entry.number: fingerprint(entry) for entry in listing.entries}, self.stamps
         changed = (entry for entry in listing.entries if known.get(entry.number) != stamps[entry.number])
@@ -187,11 +187,11 @@ class Snapshot:
         return self.follow(delta, index)
 
     def follow(self, delta: Delta, vectors: VectorIndex) -> Snapshot:
-        """The snapshot of another version, made from this one: only what changed is read. Blocks: run it on a pool.
+        """The snapshot of another version, made from this one: only changes are read. Blocks: run it on a pool.
 
         Args:
-            delta: what is different there.
-            vectors: those of this snapshot without the ones ``gone``, and with those ``unembedded``.
+            delta: the differences of that version.
+            vectors: this snapshot's vectors, without those that are ``gone`` and with those that are ``unembedded``.
         """
         origins, added = self._order(delta)
         names = {name: number for number, name in enumerate(self.names)}
@@ -209,7 +209,7 @@ class Snapshot:
         )
 
     def _order(self, delta: Delta) -> tuple[Ids, list[Entry]]:
-        """For each position there its position here or -1, and the entries that are -1, in their order."""
+        """For each new position its position here or -1 if it is added, and the added entries in their order."""
         changed = {entry.number: entry for entry in delta.changed}
         kept = [
             (self.entries.ids[place], place)

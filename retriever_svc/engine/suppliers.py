@@ -1,9 +1,9 @@
-"""Finds the APIs that can supply what the best candidates need.
+"""Finds the APIs that can supply inputs of the best candidates.
 
-"Public holidays in Denmark" matches an API that wants a country code, and nothing in the request says "code": the API
-that turns a country's name into its code matches no clause. So for each parameter of the best hits that may hold an
-answer, the operations of its provider are added whose names say that they supply it (see :mod:`feeds`). Then, for each
-required parameter, the outputs of all APIs are searched by the parameter's own words.
+"Public holidays in Denmark" matches an API that needs a country code, and nothing in the request says "code": the API
+that turns a country's name into its code matches no clause. So for each parameter of the best hits whose value may come
+from a response, the operations of the same provider whose names say that they supply it are added (see :mod:`feeds`).
+Then, for each required parameter, the outputs of all APIs are searched by the parameter's own words.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from retriever_svc.models import Entry, Hit
 from services.encoder import Vectors
 
 _FED = 12
-"""How many of the best hits get what their provider's operations supply."""
+"""Number of the best hits that get suppliers from their own provider."""
 _PER_WANT = 2
 _NEXT = 0.6
 _UNKNOWN = 0.8
-"""Weights of a parameter's second supplier, and of each thing that a supplier requires and the hit does not."""
+"""Weights of a parameter's second supplier, and of each input that a supplier requires and the hit does not."""
 _READ = 24
-"""Of the operations that may supply a parameter, so many are read: a document may have thousands that look alike."""
+"""Most possible suppliers of a parameter that are read: a document may have thousands of similar ones."""
 _LEADING = 12
-"""The providers of so many of the best hits are looked at."""
+"""Number of the best hits whose providers are considered."""
 _HITS = 6
-"""How many of the best hits are supplied by words."""
+"""Number of the best hits that get suppliers by words."""
 _INPUTS = 8
-"""How many of their inputs are looked for: each costs a search over all outputs."""
+"""Most inputs of these hits that are searched for: each costs a search over all outputs."""
 _PER_INPUT = 2
 _OTHER_PROVIDER = 0.5
 _CLOSED = 0.5
@@ -42,7 +42,7 @@ _CLOSED = 0.5
 
 
 def find_suppliers(snapshot: Snapshot, hits: list[Hit], budget: int, allowed: Ids | None) -> list[Entry]:
-    """At most ``budget`` APIs that are no hits and answer with what a hit requires, the best hits served first."""
+    """At most ``budget`` APIs that are not hits and supply an input of a hit, starting with the best hits."""
     taken = {hit.entry.number for hit in hits}
     chosen: dict[int, Entry] = {}
     for position in chain(_fed(snapshot, hits[:_FED], allowed), _worded(snapshot, hits[:_HITS], allowed)):
@@ -55,9 +55,9 @@ def find_suppliers(snapshot: Snapshot, hits: list[Hit], budget: int, allowed: Id
 
 
 def rest_of_small(snapshot: Snapshot, hits: list[Hit], most: int, allowed: Ids | None) -> list[Entry]:
-    """What else the first hits' providers have, of each that has at most ``most`` operations, in order of the hits.
+    """The other APIs of the first hits' providers that have at most ``most`` operations, in order of the hits.
 
-    A small catalogue costs little to be shown whole, and a chain's middle has nothing in common with the request.
+    A small provider costs little to be shown in full, and the middle calls of a chain share no words with the request.
     """
     taken = {hit.entry.number for hit in hits}
     providers = dict.fromkeys(hit.entry.provider for hit in hits[:_LEADING])
@@ -68,7 +68,7 @@ def rest_of_small(snapshot: Snapshot, hits: list[Hit], most: int, allowed: Ids |
 
 
 def _fed(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None) -> list[int]:
-    """Positions of what the hits' own providers supply, the likeliest to be needed by any of the hits first."""
+    """Positions of suppliers from the hits' own providers, the likeliest to be needed by any hit first."""
     supply = _Supply(snapshot, allowed)
     unneeded: dict[int, float] = {}
     for hit in hits:
@@ -79,14 +79,14 @@ def _fed(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None) -> list[int]:
 
 
 class _Supply:
-    """Who supplies what. It reads each API once."""
+    """Finds suppliers within a provider. It reads each API once."""
 
     def __init__(self, snapshot: Snapshot, allowed: Ids | None) -> None:
         self._snapshot, self._allowed = snapshot, allowed
         self._read: dict[int, tuple[frozenset[str], int]] = {}
 
     def of(self, entry: Entry) -> dict[int, float]:
-        """Positions of what supplies the API's parameters, and how surely each is needed where the API is."""
+        """Positions of suppliers of the API's parameters, and how likely each is needed if the API is."""
         own, known = self._snapshot.positions[entry.number], frozenset(_names(entry))
         found: dict[int, float] = {}
         for want in wants_of(entry):
@@ -95,23 +95,23 @@ class _Supply:
         return found
 
     def _best(self, own: int, known: frozenset[str], want: Want) -> list[tuple[int, float]]:
-        """Positions of those that supply a parameter, and how surely each does, best first.
+        """Positions of suppliers of a parameter, with how likely each supplies it, best first.
 
         Args:
             own: position of the API that has the parameter.
-            known: names of what that API requires.
+            known: names of the inputs that this API requires.
             want: the parameter.
         """
         ranked = []
         for position, strength in self._surest(own, want):
             required, length = self._of(position)
             if want.name in required and not self._reads(position, want):
-                continue  # it is not the first to know it
+                continue  # it needs the value itself
             ranked.append((-strength * _UNKNOWN ** len(required - known), length, position))
         return [(position, -strength) for strength, _, position in sorted(ranked)[:_PER_WANT]]
 
     def _surest(self, own: int, want: Want) -> list[tuple[int, float]]:
-        """Positions of a bounded number of those that have a key, and how surely they supply it."""
+        """Positions of the surest suppliers, at most ``_READ``, and how likely each supplies the parameter."""
         owner = int(self._snapshot.facts.owners[own])
         surely: dict[int, float] = {}
         found = self._snapshot.feeds.positions(owner, list(want.keys), _READ)
@@ -122,11 +122,11 @@ class _Supply:
         return sorted(surely.items(), key=lambda item: -item[1])[:_READ]
 
     def _reads(self, position: int, want: Want) -> bool:
-        """Whether the API reads one of the things meant, by this parameter or another way."""
+        """Whether the API reads one of the things that the parameter identifies."""
         return bool(want.reads and want.reads in self._snapshot.facts.supplies[position])
 
     def _of(self, position: int) -> tuple[frozenset[str], int]:
-        """What the API requires, and how long its path is: of two that are alike the plainer one is meant."""
+        """The inputs that the API requires, and the length of its path: of two equal suppliers the shorter one wins."""
         if position not in self._read:
             entry = self._snapshot.entries[position]
             self._read[position] = frozenset(_names(entry)), len(entry.path)
@@ -134,7 +134,7 @@ class _Supply:
 
 
 def _worded(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None) -> Iterator[int]:
-    """Positions of what answers with the words of what the hits require, whoever's it is."""
+    """Positions of APIs of any provider whose outputs share words with inputs that the hits require."""
     needs = {(line, hit.entry.provider): None for hit in hits for line in required_lines(hit.entry.inputs)}
     for line, provider in list(needs)[:_INPUTS]:
         yield from _best(snapshot, line, provider, allowed)
@@ -157,18 +157,18 @@ def _best(snapshot: Snapshot, line: str, provider: str, allowed: Ids | None) -> 
 
 
 def _first(scores: Vectors, count: int) -> Ids:
-    """Where the highest scores are, best first; of equal ones, the first."""
-    if len(scores) > count:  # sorting all of them would take longer than all the rest
+    """The indices of the highest scores, best first; of equal scores, the first."""
+    if len(scores) > count:  # sorting all of them would take longer than everything else
         enough = np.flatnonzero(scores >= np.partition(scores, -count)[-count])
         return enough[np.argsort(-scores[enough], kind="stable")][:count]
     return np.argsort(-scores, kind="stable")
 
 
 def _requires(entry: Entry, name: str) -> bool:
-    """Whether the API needs an input of that name itself: then it is not the first to know it."""
+    """Whether the API requires an input with that name itself: then it cannot be the value's source."""
     return name in _names(entry)
 
 
 def _names(entry: Entry) -> list[str]:
-    """Of what the API requires."""
+    """The names of the inputs that the API requires."""
     return [line.partition("\t")[0] for line in required_lines(entry.inputs)]

@@ -1,4 +1,4 @@
-"""The texts an API is found by. Which fields they hold was chosen on development data (docs/retrieval.md)."""
+"""The texts an API is found by. Their fields were chosen on development data (docs/retrieval.md)."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def record(api: Api, document_version: str = "") -> Record:
 
 
 def embedding_text(api: Api) -> str:
-    """What the encoder reads: who, what and, in words, the path and the parameters."""
+    """The text for the encoder: provider, name, description, and the words of the parameters and the path."""
     names = " ".join(spaced(parameter.name) for parameter in api.parameters)
     return f"{spaced(api.provider)} {spaced(api.name)}. {_prose(api)} {names} {spaced(api.path)}".strip()
 
 
 def lexical_text(api: Api) -> str:
-    """What is searched word by word: the same, with tags, the method, descriptions of parameters, names of outputs."""
+    """The text for word search: the same, with method, tags, descriptions of parameters, and names of outputs."""
     parts = [embedding_text(api), api.method, *map(spaced, api.tags)]
     parts += [parameter.description[:_FIELD] for parameter in api.parameters]
     parts += [spaced(name) for name, _ in response_fields(api)[:_OUTPUTS]]

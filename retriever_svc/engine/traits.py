@@ -1,4 +1,4 @@
-"""What ranking knows of an API besides its texts, as a row of integers: method, form of the path, words of its name."""
+"""Features of an API for ranking, as a row of integers: method, form of the path, words of its name and subject."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from retriever_svc.engine.words import words
 from retriever_svc.models import Entry
 
 Traits = NDArray[np.int32]
-"""(n, ``WIDTH``); columns are named below. Words are digests, 0 where there are no more."""
+"""(n, ``WIDTH``); columns are named below. Words are digests, padded with 0."""
 
 METHOD, DEPTH, PARAMETERS, OF_ONE, REQUIRED = range(5)
-"""Kind of method (an index of ``KINDS``), segments, parameters among them, ends in one, required parameters."""
+"""Kind of method (index of ``KINDS``), segments, those that are parameters, ends in one, required parameters."""
 SEGMENTS: Final = slice(5, 13)
 NAME: Final = slice(13, 21)
 RESOURCE: Final = slice(21, 24)
-"""Words of the last segment that is no parameter: what the API is about."""
+"""Words of the last segment that is not a parameter: the API's subject."""
 WIDTH: Final = 24
 
 KINDS: Final = ("read", "create", "change", "remove")
@@ -32,7 +32,7 @@ _VARIABLE = re.compile(r"\{|^:")
 
 
 def traits_of(entry: Entry) -> list[int]:
-    """One row."""
+    """One row of :data:`Traits`."""
     path = entry.path.partition("?")[0].strip("/")
     segments = [_PARAMETER if _VARIABLE.search(part) else digest(part.lower()) for part in path.split("/") if part]
     fixed = [part for part in path.split("/") if part and not _VARIABLE.search(part)]
@@ -49,12 +49,12 @@ def traits_of(entry: Entry) -> list[int]:
 
 
 def digests(texts: Iterable[str]) -> list[int]:
-    """Digests of different words, in their order."""
+    """Digests of the distinct words, in their order."""
     return [digest(text) for text in dict.fromkeys(texts)]
 
 
 def digest(text: str) -> int:
-    """A positive 31-bit number, the same in every process; 0 and 1 have meanings of their own."""
+    """A positive 31-bit number, the same in every process; 0 and 1 are reserved."""
     return max(2, zlib.crc32(text.encode("utf-8", "replace")) & 0x7FFFFFFF)
 
 

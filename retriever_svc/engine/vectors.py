@@ -1,4 +1,4 @@
-"""Vector search: the seam, and the indexes behind it. The package ``index`` holds the parts."""
+"""Vector search: the interface and its implementations. They are in the package ``index``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FEWEST_FOR_CELLS = 1_000
 
 
 def open_indexes(kind: IndexKind, encoder: str, dimension: int, database_url: str = "") -> Indexes:
-    """Indexes as the setting ``NESTOR_RETRIEVER_INDEX`` asks for.
+    """The indexes that the setting ``NESTOR_RETRIEVER_INDEX`` selects.
 
     Args:
         kind: ``auto`` (exact up to 100,000 vectors, IVF beyond), ``flat``, ``ivf`` or ``pgvector``.
@@ -33,6 +33,6 @@ def open_indexes(kind: IndexKind, encoder: str, dimension: int, database_url: st
         case "auto":
             return IvfIndexes(dimension, train_at=_EXACT_UNTIL)
         case "pgvector":
-            from retriever_svc.engine.index.pgvector import PgVectorIndexes  # the others need no database
+            from retriever_svc.engine.index.pgvector import PgVectorIndexes  # other kinds need no database
 
             return PgVectorIndexes(database_url, encoder, dimension)

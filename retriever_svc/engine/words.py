@@ -1,4 +1,4 @@
-"""How a text becomes the words it is searched by."""
+"""Splits a text into the words it is searched by."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUFFIXES = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("s", ""))
 
 
 def words(text: str) -> list[str]:
-    """The words of a text for lexical search: lower case, without accents and stop words, English endings off."""
+    """The words of a text for word search: lower case, without accents, stop words and common English endings."""
     plain = spaced(text)
     if not plain.isascii():
         plain = "".join(c for c in unicodedata.normalize("NFKD", plain) if not unicodedata.combining(c))
@@ -32,9 +32,9 @@ def spaced(name: str) -> str:
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """The word without common English endings, where enough of it remains: "reminders" and "remind" are one.
+    """The word without common English endings, if enough of it remains: "reminders" becomes "remind".
 
-    Snowball's stemmer, which does more, found no more on development data.
+    Snowball's stemmer, which does more, gave no better results on development data.
     """
     for suffix, replacement in _SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) >= 3 and not word.endswith("ss"):

@@ -1,4 +1,4 @@
-"""Request bodies and responses: which media type is taken, and how a body becomes arguments."""
+"""Request bodies and responses: the choice of a media type, and the arguments of a body."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from services.contracts.api import ApiResponse, Location, RequestBody, Style
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _ANYTHING = ("*/*", "application/*")
 _STYLED = frozenset({"style", "explode", "allowReserved"})
-"""Without any of these a part of a form is written in its media type (OpenAPI 3.1, section 4.8.15.1)."""
+"""Without any of these, a part of a form is serialised in its media type (OpenAPI 3.1, section 4.8.15.1)."""
 _MAX_MERGED = 200
 _MAX_FLAT = 2_000
 """Properties of a body that become arguments of their own; a body with more is one argument."""
@@ -42,8 +42,8 @@ class _Flat:
 def read_body(reading: Reading, declared: JsonValue) -> tuple[RequestBody | None, list[Argument]]:
     """The body of an operation and the arguments it is built from.
 
-    Authors often forget ``required: true``, so a body counts as required unless it says it is not, wherever its
-    schema requires a property.
+    Authors often forget ``required: true``. So a body whose schema requires a property counts as required, unless it
+    says that it is not.
 
     Raises:
         SkipOperation: a reference leaves the document, or a required body cannot be read.
@@ -69,14 +69,14 @@ def read_body(reading: Reading, declared: JsonValue) -> tuple[RequestBody | None
 
 
 def _flag(declared: JsonValue) -> bool | None:
-    """A flag as it is stated, also as a text; None where it is not."""
+    """A flag as it is declared, as a boolean or a text; None if it is not."""
     return True if is_true(declared) else False if str(declared).strip().lower() == "false" else None
 
 
 def read_response(reading: Reading, declared: JsonValue) -> tuple[ApiResponse, frozenset[Key]]:
-    """The successful response: the lowest 2xx, else ``2XX``, else ``default``; JSON where there is a choice.
+    """The successful response: the lowest 2xx, else ``2XX``, else ``default``; JSON if there is a choice.
 
-    Where a reference leads out of the document or nowhere, the schema is left open: it may be anything.
+    If a reference leads out of the document or nowhere, the schema is left open: it allows anything.
     """
     responses = as_object(declared)
     reading.document.spend(len(responses))
@@ -108,7 +108,7 @@ def read_response(reading: Reading, declared: JsonValue) -> tuple[ApiResponse, f
 
 
 def choose_media_type(offered: list[str]) -> str:
-    """The media type to use: JSON, then what means anything, then forms, then the first offered."""
+    """The media type to use: JSON, then wildcards, then forms, then the first offered."""
 
     def rank(media_type: str) -> int:
         if is_json(media_type):
@@ -123,7 +123,7 @@ def _bare(media_type: str) -> str:
 
 
 def _whole(reading: Reading, body: JsonObject, chosen: JsonObject, media_type: str) -> Argument:
-    """The single argument ``body``. What is neither JSON nor a form is sent as the text that it is."""
+    """The single argument ``body``. A body that is neither JSON nor a form is sent as plain text."""
     structured = is_json(media_type) or media_type in FORMS
     wanted: JsonValue = chosen.get("schema", {}) if structured else {"type": "string", "contentMediaType": media_type}
     schema = reading.schemas.normalise(wanted, Direction.REQUEST)
@@ -173,9 +173,9 @@ def _properties(reading: Reading, flat: _Flat, encoding: JsonObject, required: b
 
 
 def _part_type(encoding: JsonObject) -> str | None:
-    """The media type that a property of a form is to be sent in, where the document says one (section 4.8.15.1).
+    """The media type of a form's property, if the document states one (section 4.8.15.1).
 
-    Of several the first is taken; one with a wildcard says nothing that could be sent.
+    Of several the first is taken. A wildcard is ignored.
     """
     stated = encoding.get("contentType")
     first = str(stated).partition(",")[0].strip() if isinstance(stated, str) else ""
@@ -183,7 +183,7 @@ def _part_type(encoding: JsonObject) -> str | None:
 
 
 def _flatten(reading: Reading, schema: JsonValue) -> _Flat:
-    """Merge an object schema with its ``allOf`` parts, as far as they are plain objects."""
+    """Merge an object schema with its ``allOf`` parts, if they are plain objects."""
     flat, pending, steps = _Flat(), [schema], 0
     seen = set[str]()
     while pending and flat.is_flat:
@@ -224,7 +224,7 @@ def _merge(reading: Reading, part: JsonObject, flat: _Flat, pending: list[JsonVa
 
 
 def _only_branch(part: JsonObject) -> JsonValue:
-    """The one branch of a choice that leaves none: ``anyOf: [X]``, or ``anyOf: [X, null]`` as generators write it."""
+    """The branch of a choice with only one: ``anyOf: [X]``, or ``anyOf: [X, null]`` as generators write it."""
     for key in ("anyOf", "oneOf"):
         branches = [branch for branch in as_list(part.get(key)) if as_object(branch).get("type") != "null"]
         if len(branches) == 1 and not (part.keys() - {key, "title", "description", "default", "nullable", "type"}):

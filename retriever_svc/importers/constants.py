@@ -1,7 +1,7 @@
-"""Parameters nobody is asked for: what was set for the provider, and what the document leaves no choice in.
+"""Parameters with a constant value: set for the provider, or determined by the document.
 
-What the document settles: a required parameter that allows one value, and a required header or version with a default.
-A flag is not settled by allowing only ``true``: whoever agrees to something says so.
+The document determines a required parameter that allows only one value, and a required header or version with a
+default. A flag that allows only ``true`` is not determined: it may stand for consent, which the user must give.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DIRECTING: Final = re.compile(
     r"override|rewrite|original[-_]?ur[il]|forwarded|^x-(?:http-)?(?:method|host|path|uri|url)\b|^_method$",
     re.IGNORECASE,
 )
-"""Names by which a call becomes another than its method and path say: the document alone does not send them."""
+"""Names of parameters that override a call's method or path. A document's values for them are not sent."""
 _OF_SCALARS: Final = (
     *("type", "enum", "const", "pattern", "minLength", "maxLength", "minimum", "maximum"),
     *("exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
@@ -39,19 +39,19 @@ _PLAIN: Final = ("type", "enum", "pattern", "minLength", "maxLength", "minimum",
 _COMBINING: Final = ("allOf", "anyOf", "oneOf")
 _MAX_PARTS: Final = 64
 _MAX_PATTERN_STEPS: Final = 12_000
-"""What compiling the patterns of one schema may take: four or more."""
+"""Limit on compiling the patterns of one schema: enough for at least four."""
 _MAX_SCHEMA_BYTES: Final = 64 * 1024
 _FILLER: Final = frozenset({"string", "value", "text"})
-"""What generators of documents write where there is no default."""
+"""What document generators write as a default if there is none."""
 
 
 def settle(api: Api, given: Mapping[str, str]) -> Api:
-    """The API with a constant for each parameter that is settled; its content hash is as before.
+    """The API with a constant for each parameter whose value is determined; its content hash is not updated.
 
     Args:
         api: an operation.
-        given: values set for its provider, by the parameter's name in any case; a value that a parameter does not
-            allow is not for it.
+        given: values set for its provider, by the parameter's name in any case. A value that a parameter does not allow
+            is ignored for it.
     """
     folded = {name.lower(): text for name, text in given.items()}
     parameters = tuple(_settled(one, api.definitions, folded) for one in api.parameters)
@@ -59,7 +59,7 @@ def settle(api: Api, given: Mapping[str, str]) -> Api:
 
 
 def value_for(parameter: Parameter, definitions: Mapping[str, JsonSchema], text: str) -> JsonValue | None:
-    """The text, or the number or truth that it says, whichever the parameter allows; None where it allows neither."""
+    """The text, or the number or boolean that it represents, whichever the parameter allows; None if neither."""
     if parameter.location in _HEADERS and not (text.isascii() and text == text.strip()):
         return None
     if _allows(parameter.json_schema, definitions, text):
@@ -69,13 +69,13 @@ def value_for(parameter: Parameter, definitions: Mapping[str, JsonSchema], text:
 
 
 def said_by(text: str) -> bool | int | float | None:
-    """The number or the truth that a text says, as long as none of its digits is lost."""
+    """The number or boolean that a text represents; None if it represents none or would lose digits."""
     try:
         said = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
     if isinstance(said, float) and (not math.isfinite(said) or text.removeprefix("-").isdigit()):
-        return None  # orjson makes a float of an integer beyond 64 bits
+        return None  # orjson turns an integer of more than 64 bits into a float
     return said if isinstance(said, bool | int | float) else None
 
 
@@ -88,7 +88,7 @@ def _settled(parameter: Parameter, definitions: Mapping[str, JsonSchema], given:
 
 
 def _documented(parameter: Parameter, definitions: Mapping[str, JsonSchema]) -> JsonValue | None:
-    """The one value that the document allows, or that it sends by default."""
+    """The only value that the document allows, or its default."""
     if not parameter.required or _DIRECTING.search(parameter.wire_name):
         return None
     schema = _resolved(parameter.json_schema, definitions)
@@ -105,12 +105,12 @@ def _documented(parameter: Parameter, definitions: Mapping[str, JsonSchema]) -> 
         return None
     if isinstance(found, bool) or not isinstance(found, str | int | float) or found == "":
         return None
-    plain: JsonSchema = {key: schema[key] for key in _PLAIN if key in schema}  # checked in no time, in any document
+    plain: JsonSchema = {key: schema[key] for key in _PLAIN if key in schema}  # fast to check
     return found if _allows(plain, {}, found) else None
 
 
 def _is_sent_by_default(parameter: Parameter, value: JsonValue) -> bool:
-    """Whether the default is that of a header or a version, and no example of what to put there."""
+    """Whether the default belongs to a header or a version and is not a placeholder."""
     name, text = re.sub(r"[^a-z]", "", parameter.wire_name.lower()), str(value)
     is_version = parameter.location is not Location.BODY and (name.endswith("version") or name == "v")
     return (parameter.location in _HEADERS or is_version) and not (PLACEHOLDER.search(text) or text in _FILLER)
@@ -126,12 +126,12 @@ def _resolved(schema: JsonObject, definitions: Mapping[str, JsonSchema]) -> Json
 
 
 def _name(reference: str) -> str:
-    """The name of the definition that is referred to."""
+    """The name of the definition that a reference points to."""
     return reference.removeprefix("#/$defs/").replace("~1", "/").replace("~0", "~")
 
 
 def _allows(schema: JsonSchema, definitions: Mapping[str, JsonSchema], value: JsonValue) -> bool:
-    """Whether the schema allows a text, number or truth, as far as it can be checked in a moment."""
+    """Whether the schema allows a text, number or boolean. True if it takes too long to check."""
     try:
         content = orjson.dumps(_Scalars(definitions).of(schema))
     except (_TooMuch, TypeError):
@@ -145,14 +145,14 @@ def _allows(schema: JsonSchema, definitions: Mapping[str, JsonSchema], value: Js
 
 
 class _TooMuch(Exception):
-    """A schema that takes long to look through, or to make a validator of."""
+    """A schema takes too long to read or to compile."""
 
 
 @dataclass(slots=True)
 class _Scalars:
-    """Makes of a schema the part that speaks of texts, numbers and truths, definitions put in.
+    """Reduces a schema to the part that applies to texts, numbers and booleans, with definitions inlined.
 
-    A validator takes memory and time for every member and pattern that a schema describes, used or not.
+    A validator takes memory and time for every member and pattern of a schema, used or not.
     """
 
     definitions: Mapping[str, JsonSchema]
@@ -160,7 +160,7 @@ class _Scalars:
     pattern_steps: int = 0
 
     def of(self, schema: JsonValue) -> JsonValue:
-        """The part. Raises _TooMuch, also where a definition leads to itself or is not there."""
+        """The reduced schema. Raises _TooMuch, also if a definition refers to itself or is missing."""
         if not isinstance(schema, dict):
             return schema
         self.parts += 1
@@ -181,7 +181,7 @@ class _Scalars:
 
 @lru_cache(maxsize=200)
 def _validator(schema: bytes) -> jsonschema_rs.Draft202012Validator | None:
-    """A validator, or None where there can be none. Patterns take linear time, and references are never fetched."""
+    """A validator, or None if the schema cannot be compiled. Patterns take linear time; references are not fetched."""
     try:
         return jsonschema_rs.Draft202012Validator(
             orjson.loads(schema),

@@ -1,4 +1,4 @@
-"""A document of any format becomes APIs. A pure function of the text: nothing is fetched or stored."""
+"""Reads a document of any format into APIs. A pure function of the text: nothing is fetched or stored."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What a document holds."""
+    """The content of a document."""
 
     provider: str
     format: str
@@ -76,11 +76,11 @@ def import_document(
         provider: first part of the ids; by default a slug of the document's title.
         server: base URL that replaces the document's, or completes a relative one.
         limits: bounds on what is read.
-        progress: told after each operation.
-        origin: the URL that the document came from, which completes relative servers where no ``server`` is given.
+        progress: called after each operation.
+        origin: the URL that the document came from; it completes relative servers if no ``server`` is given.
 
     Raises:
-        InvalidDocument: the text is no such document. What is wrong with a single operation only skips that operation.
+        InvalidDocument: the text is not such a document. An error in a single operation only skips that operation.
     """
     limits = limits or Limits()
     outline = _outline(read_document(text, limits))
@@ -104,7 +104,7 @@ def import_document(
 
 
 def _read(source: Source, entries: list[Entry], progress: Progress) -> tuple[list[Api], list[SkippedOperation]]:
-    """The operations as APIs, and those that cannot be."""
+    """The operations as APIs, and those that were skipped."""
     apis, skipped = [], []
     for done, (path, method, item, operation) in enumerate(entries, start=1):
         try:
@@ -119,7 +119,7 @@ def _read(source: Source, entries: list[Entry], progress: Progress) -> tuple[lis
 
 
 def _outline(root: JsonValue) -> Outline:
-    """The document in the terms of OpenAPI, by the first format that recognises it."""
+    """The document in the terms of OpenAPI, read by the first format that recognises it."""
     for read in _FORMATS:
         outline = read(root)
         if outline is not None:
@@ -133,15 +133,15 @@ def _outline(root: JsonValue) -> Outline:
 
 
 def _own_version(outline: Outline) -> str:
-    """What the document calls its own version; YAML authors often leave the quotes away."""
+    """The version that the document states. It may be a number, since YAML authors often omit the quotes."""
     version = as_object(outline.root.get("info")).get("version")
     return as_text(str(version), _MAX_VERSION) if isinstance(version, (str, int, float)) else ""
 
 
 def _provider(outline: Outline, source: Source, server: str | None) -> str:
-    """The vendor and the title; of a title that says nothing (``API v2``) the vendor alone, else the host.
+    """The vendor and the title; the vendor alone if the title is generic (``API v2``); else the host.
 
-    Where the given server names nobody, as an address does, the document's own is the vendor's.
+    If the given server has no vendor, such as an IP address, the document's own server is used.
     """
     host = _host(source, server)
     if not vendor_of(host):
@@ -158,9 +158,9 @@ def _provider(outline: Outline, source: Source, server: str | None) -> str:
 
 
 def vendor_of(host: str) -> str:
-    """The label of a host that names who runs it: ``nytimes`` of ``api.nytimes.com``; empty where none does.
+    """The label of a host that names its vendor: ``nytimes`` of ``api.nytimes.com``; empty if there is none.
 
-    Addresses, private names and hosts of clouds, whose customers share a domain, name nobody.
+    Addresses, private names, and hosts of clouds, whose customers share a domain, have no vendor.
     """
     labels = host.lower().rstrip(".").split(".")
     if len(labels) < 2 or labels[-1].isdigit() or ":" in host or labels[-1] in _NOBODYS_ENDINGS:

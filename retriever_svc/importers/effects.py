@@ -1,7 +1,7 @@
-"""Whether a call changes something, where the wording of an operation says other than its method.
+"""Whether a call changes something, for operations whose wording contradicts their method.
 
-The method decides (RFC 9110, section 9.2.1) until the wording is clear: ``GET /accounts/delete`` is no read. A list of
-the operator's decides over both.
+The method decides (RFC 9110, section 9.2.1) unless the wording is clear: ``GET /accounts/delete`` is not a read. The
+operator's list takes precedence over both.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _CHANGES = frozenset(
         "reset restart restore revoke send start stop suspend terminate unsubscribe update void wipe",
     )
 )
-"""Verbs that are seldom anything else; `archive`, `set` or `transfer` are names of things as often."""
+"""Words that are nearly always verbs; `archive`, `set` or `transfer` are nouns as often."""
 _PLACES = frozenset(["start", "stop"])
-"""Those of them that as a whole segment name a thing as well: of a journey, of a bus."""
+"""Verbs that, as a whole segment, may also name a thing: the start of a journey, a bus stop."""
 _MAY_CHANGE = frozenset(["add", "create", "drop", "edit", "insert", "modify"])
-"""Verbs that are said of what is only computed as well: a date to which days are added, a slug, a QR code."""
+"""Verbs that may also describe a computation: adding days to a date, creating a slug or a QR code."""
 _READS = frozenset(["find", "get", "list", "lookup", "query", "read", "search"])
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -31,17 +31,17 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 def read_effect(
     api_id: str, method: str, path: str, name: str, summary: str, overrides: Mapping[str, Effect]
 ) -> tuple[Effect | None, str]:
-    """The effect where it is not the one of the method, else None; and what is doubtful about it, or nothing.
+    """The effect if it differs from the method's, else None; and a warning if it is doubtful, else an empty text.
 
-    A path that ends with a verb (``/delete``, ``/deleteUser``) says enough; otherwise two of its last segment
-    (``/add-ons``), name and summary have to begin with one. Verbs of what may be only computed make it doubtful.
+    A path that ends with a verb (``/delete``, ``/deleteUser``) is sufficient. Otherwise two of these must begin with
+    one: the last segment (``/add-ons``), the name, the summary. Verbs that may describe a computation make it doubtful.
 
     Args:
-        api_id: what the patterns of ``overrides`` are matched with, the first that matches decides.
-        method: in capitals.
-        path: of the operation.
-        name: its ``operationId``, empty where it has none.
-        summary: of the operation.
+        api_id: the id that the patterns of ``overrides`` are matched with; the first match decides.
+        method: the HTTP method in capitals.
+        path: the operation's path.
+        name: its ``operationId``; empty if it has none.
+        summary: the operation's summary.
         overrides: effects by shell patterns over ids.
     """
     usual = effect_of(method)
@@ -65,5 +65,5 @@ def read_effect(
 
 
 def _first(text: str) -> str:
-    """The first word in small letters."""
+    """The first word in lower case."""
     return match[0].lower() if (match := _WORD.search(text[:200])) else ""

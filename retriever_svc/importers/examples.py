@@ -1,4 +1,4 @@
-"""Schemas of examples: what a document that shows values, rather than declaring them, says about their types."""
+"""Schemas inferred from examples, for documents that show values instead of declaring types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_EXAMPLE = 200
 _MAX_DEPTH = 12
 _MAX_MEMBERS = 200
 _MAX_ITEMS = 10
-"""Elements of a list that are looked at: together they show the members that any of them may have."""
+"""Elements of a list that are read. Their members are merged, since each may have others."""
 
 _PLACEHOLDERS: dict[str, JsonObject] = {
     "string": {"type": "string"},
@@ -28,7 +28,7 @@ _PLACEHOLDERS: dict[str, JsonObject] = {
     "email": {"type": "string", "format": "email"},
     "uri": {"type": "string", "format": "uri"},
 }
-"""What Postman writes in place of values when it makes a collection of an OpenAPI document: ``<integer>``."""
+"""What Postman writes in place of values when it converts an OpenAPI document to a collection: ``<integer>``."""
 
 _SECRET = re.compile(
     r"token|secret|passw|pwd|api[-_ ]?key|private[-_ ]?key|access[-_ ]?key|auth|credential|signature|session|cookie",
@@ -37,14 +37,14 @@ _SECRET = re.compile(
 
 
 def is_secret(name: str) -> bool:
-    """Whether a value of this name may be one that must not be kept; rather too often than too seldom."""
+    """Whether a value with this name may be a secret that must not be stored. In doubt, the answer is yes."""
     return _SECRET.search(name) is not None
 
 
 def schema_of(value: JsonValue, name: str = "", depth: int = 0) -> JsonObject:
-    """The schema of a JSON value: its type, its members, and short values as examples, secrets never.
+    """The schema of a JSON value: its type, its members, and short values as examples, but never secrets.
 
-    Nothing is said to be required, as an example does not tell; null and what is too deep may be anything.
+    No member is required, since an example does not show that. Null and values that are too deep allow anything.
     """
     if depth > _MAX_DEPTH or value is None:
         return {}
@@ -74,7 +74,7 @@ def _example(value: JsonValue, name: str) -> JsonObject:
 
 
 def _common(schemas: list[JsonObject]) -> JsonObject:
-    """What the elements of a list have in common: one type, and of objects every member that was seen."""
+    """The common schema of a list's elements: their type, and for objects all members that were seen."""
     kinds = {str(schema.get("type")) for schema in schemas if schema}
     if len(kinds) != 1:
         return {"type": "number"} if kinds == {"integer", "number"} else {}

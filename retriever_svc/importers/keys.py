@@ -1,8 +1,9 @@
-"""Credentials that a document declares as ordinary parameters become what they are: no caller is asked for them.
+"""Finds credentials that a document declares as ordinary parameters, so that no caller is asked for them.
 
-A name that can be nothing else is enough (``api_key``). One that may mean something else (``token``) is a credential
-where the description says so, or where most operations of the document take it. In a path and in a body names mean
-things far more often: there most operations must have it, too, or a body whose operation declares no other credential.
+An unambiguous name (``api_key``) is sufficient. A parameter with an ambiguous name (``token``) is a credential if its
+description says so, or if most operations of the document take it. In paths and bodies, such names mean other things
+far more often. So a parameter in a path is a credential only if most operations take it as well. One in a body is a
+credential only if its operation declares no other, and its name is unambiguous or most operations with a body take it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from services.contracts.api import Location, SecretKind, SecurityRequirement
 
 _PLACES: Final = frozenset({Location.QUERY, Location.HEADER, Location.COOKIE})
 _NAMED: Final = re.compile(r"([^/{}]*/?)\{([^{}]{1,200})\}")
-"""A parameter of a path, with what stands before it."""
+"""A parameter of a path, with the text before it."""
 _MAX_PATH: Final = 4_000
 _SURE: Final = re.compile(
     r"(?:x)?(?:(?:rapid|my|user|dev|developer)?api(?:key|token|secret)|accesstoken|authtoken|oauthtoken|bearertoken"
@@ -35,13 +36,13 @@ _MAYBE: Final = re.compile(
 )
 _SECRET: Final = re.compile(r"(?:^|[^a-z])(?:token|secret|pass(?:word|wd|phrase)?|credentials?)$", re.IGNORECASE)
 _IN_PATH: Final = re.compile(r"(?:x|bot)?(?:token|auth|secret|apitoken|sessiontoken)")
-"""What is doubtful in a path: ``{key}`` and ``{appId}`` are of things there."""
+"""Ambiguous names in a path. ``{key}`` and ``{appId}`` are not among them: in paths they identify things."""
 _MANAGED: Final = re.compile(
     r"(?:key|token|secret|credential|session|integration|service|webhook|password)s?(?:/|$)"
     r"|log-?(?:in|out)|sign-?in|revoke|refresh|introspect|verify|validate|reset|confirm|invit|oauth|/auth(?:/|$)",
     re.IGNORECASE,
 )
-"""Paths of operations that are about keys: there one is what is talked of, and not what lets in."""
+"""Paths of operations that manage keys: there a key is the subject, and not the credential."""
 _SAID: Final = re.compile(
     r"\b(?:api|app|application|access|auth|authori[sz]ation|authentication|developer|secret|subscription|bearer)"
     r"[ _-]?(?:key|token|id)s?\b|\bauthenticat|\bauthori[sz]ation\b|\bcredential",
@@ -50,7 +51,7 @@ _SAID: Final = re.compile(
 _LICENCE: Final = re.compile(
     r"\blicen[sc]e key\b.{0,60}\b(?:use|call|access)\b.{0,30}\b(?:api|service)\b", re.IGNORECASE
 )
-"""Of one that opens an API, and not of one that an API is about."""
+"""Descriptions of a licence key that gives access to the API, and is not the API's subject."""
 _OTHERWISE: Final = re.compile(
     r"\b(?:page|paging|pagination|next|continu|cursor|verif|reset|confirm|invit|coin|crypto|currenc|contract|symbol|push"
     r"|device|game|payment|search)",
@@ -59,15 +60,16 @@ _OTHERWISE: Final = re.compile(
 _MOST: Final = 0.5
 _FEW: Final = 2
 _ONLY: Final = "the only body"
-"""The place of what may be a key in the body of the only operation that has one."""
+"""The place of possible keys in the body of the only operation that has a body."""
 _KINDS: Final = (("bearer", SecretKind.BEARER), ("basic", SecretKind.BASIC))
 Usual = frozenset[tuple[str, str]]
 
 
 def usual_names(root: Document, entries: Iterable[Entry]) -> Usual:
-    """Place and folded name of the parameters that may be keys and that most operations take, and more than one does.
+    """Place and folded name of the possible keys that most operations, and at least two, take.
 
-    For members of a body, most of the operations that have one; where only one has, they stand by themselves.
+    For members of a body, only operations with a body count. If only one has a body, its members get a place of their
+    own (``_ONLY``).
     """
     counts, total, bodies = Counter[tuple[str, str]](), 0, 0
     known: dict[int, frozenset[str]] = {}
@@ -91,10 +93,10 @@ def usual_names(root: Document, entries: Iterable[Entry]) -> Usual:
 def _members(
     root: Document, operation: Mapping[str, JsonValue], listed: list[JsonValue], known: dict[int, frozenset[str]]
 ) -> set[str]:
-    """Folded names of what may be keys in an operation's body, as far as its schema says it at once.
+    """Folded names of possible keys among the direct properties of an operation's body.
 
-    Other names count as one that is empty. ``known``, by their identity: schemas whose properties were looked at, since
-    a thousand operations may refer to one of a thousand properties.
+    All other names become one empty name. ``known`` caches the result by the identity of the properties, since a
+    thousand operations may refer to one schema with a thousand properties.
     """
     found: set[str] = set()
     try:
@@ -120,19 +122,19 @@ def _key_names(names: Iterable[str]) -> frozenset[str]:
 
 
 def is_key_name(name: str) -> bool:
-    """Whether a parameter of this name holds a secret, whatever else is known of it."""
+    """Whether a parameter with this name always holds a secret."""
     return _SURE.fullmatch(_fold(name)) is not None or _SECRET.search(name) is not None
 
 
 def take_keys(
     arguments: list[Argument], security: Alternatives, provider: str, usual: Usual, path: str
 ) -> tuple[list[Argument], Alternatives]:
-    """The arguments that are no credentials, and what a call must present.
+    """The arguments that are not credentials, and the credentials that a call must present.
 
-    ``path`` tells operations that are about keys.
+    ``path`` identifies operations that manage keys.
 
-    Where the document declares how calls authenticate, an optional key is another way of doing so and is left out, and
-    a required one is needed besides.
+    If the document declares how calls authenticate, an optional key is an alternative and is left out, and a required
+    one is needed in addition.
     """
     keys = [one for one in arguments if one.location in _PLACES and _is_key(one, usual)]
     keys += [one for one in arguments if one not in keys and _is_inner_key(one, usual, path, declared=bool(security))]
@@ -140,7 +142,7 @@ def take_keys(
         return arguments, security
     rest = [one for one in arguments if one not in keys]
     declared = {(r.location, _fold(r.parameter or "")) for alternative in security for r in alternative}
-    if security:  # the header that every scheme of HTTP uses
+    if security:  # all HTTP schemes use this header
         declared.add((Location.HEADER, "authorization"))
     own = [one for one in keys if (one.location, _fold(one.wire_name)) not in declared]
     needed = tuple(_requirement(one, provider) for one in own if one.required)
@@ -164,7 +166,7 @@ def _doubtful(root: Document, item: JsonValue) -> tuple[str, str] | None:
 
 
 def _in_path(path: str) -> set[str]:
-    """Folded names in a path that may be keys; those that follow the name of their collection are things."""
+    """Folded names in a path that may be keys. A name that follows its collection (``/tokens/{token}``) is not one."""
     found = set()
     for before, name in _NAMED.findall(path[:_MAX_PATH]):
         folded = _fold(name)
@@ -174,7 +176,7 @@ def _in_path(path: str) -> set[str]:
 
 
 def _is_inner_key(argument: Argument, usual: Usual, path: str, *, declared: bool) -> bool:
-    """Whether a part of the path, or a member of the body, is a key; ``declared``: the operation has credentials."""
+    """Whether a parameter in the path or body is a key. ``declared``: the operation declares other credentials."""
     name = _fold(argument.wire_name)
     if not _is_plain_text(argument.schema) or argument.media_type is not None:
         return False
@@ -198,7 +200,7 @@ def _is_key(argument: Argument, usual: Usual) -> bool:
 
 
 def _is_plain_text(schema: Mapping[str, JsonValue]) -> bool:
-    """Whether any text will do, as far as the schema says: identifiers of things are numbers, or some of a list."""
+    """Whether the schema allows any text. Identifiers of things are often numbers or have a list of values."""
     return schema.get("type", "string") == "string" and not {"enum", "const", "default"} & schema.keys()
 
 

@@ -1,7 +1,7 @@
-"""One schema object in the dialects of OpenAPI 3.0 and Swagger 2.0, read as JSON Schema 2020-12 keyword by keyword.
+"""Converts one schema object from OpenAPI 3.0 and Swagger 2.0 to JSON Schema 2020-12, keyword by keyword.
 
-What is no JSON Schema (``discriminator``, ``xml``, ``x-...``), or a keyword whose value has the wrong type, is dropped:
-the schema then allows more than its author meant, never something else.
+Keywords that are not JSON Schema (``discriminator``, ``xml``, ``x-...``), or that have a value of the wrong type, are
+dropped. The schema then allows more than its author meant, but nothing of it changes its meaning.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from retriever_svc.importers.limits import MAX_FIELD_DESCRIPTION, MAX_NAME
 from retriever_svc.importers.patterns import Patterns
 from retriever_svc.importers.refs import JsonObject, as_list, as_text, is_true
 
-# Tuples where they are gone through: what comes out must not depend on how a set is ordered in this process.
+# Tuples where the code iterates: the output must not depend on the order of a set.
 SUBSCHEMA = (
     "items",
     "additionalProperties",
@@ -29,7 +29,7 @@ SUBSCHEMA = (
 SUBSCHEMA_LIST = ("allOf", "anyOf", "oneOf", "prefixItems")
 SUBSCHEMA_MAP = ("properties", "patternProperties", "dependentSchemas")
 IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
-"""Keywords that apply to the same value, not to a part of it: references round in a circle through them never end."""
+"""Keywords that apply to the same value, not to a part of it. Circular references through them never end."""
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
 _NUMBERS = ("minimum", "maximum")
@@ -51,7 +51,7 @@ _MAX_VALUE_BYTES = 1_000
 
 
 def plain_keywords(schema: JsonObject, patterns: Patterns) -> JsonObject:
-    """Every keyword that holds no further schema, in its 2020-12 form; ``patterns``: those of its document."""
+    """All keywords without subschemas, in their 2020-12 form. ``patterns`` are the document's."""
     out: JsonObject = {}
     _copy_type(schema, out)
     _copy_bounds(schema, out)
@@ -78,12 +78,12 @@ def plain_keywords(schema: JsonObject, patterns: Patterns) -> JsonObject:
 
 
 def _texts(examples: JsonValue) -> list[str]:
-    """The texts among examples that somebody chose: generators write the type's name where nobody did."""
+    """The texts among the examples, without the type's name, which generators write if there is no example."""
     return [example for example in as_list(examples) if isinstance(example, str) and example not in ("", "string")]
 
 
 def make_nullable(schema: JsonObject) -> JsonObject:
-    """What OpenAPI 3.0 means by ``nullable: true``: the same, or null."""
+    """The schema or null, which is what ``nullable: true`` means in OpenAPI 3.0."""
     if "enum" in schema and None not in as_list(schema["enum"]):
         schema = {**schema, "enum": [*as_list(schema["enum"]), None]}
     kind = schema.get("type")
@@ -111,7 +111,7 @@ def _copy_type(schema: JsonObject, out: JsonObject) -> None:
 
 
 def _copy_bounds(schema: JsonObject, out: JsonObject) -> None:
-    """Ranges; in OpenAPI 3.0 ``exclusiveMinimum`` is a flag on ``minimum``."""
+    """Copy ranges. In OpenAPI 3.0 ``exclusiveMinimum`` is a flag on ``minimum``."""
     for key in _NUMBERS:
         exclusive = f"exclusive{key.capitalize()}"
         bound, flag = schema.get(key), schema.get(exclusive)
@@ -125,7 +125,7 @@ def _copy_bounds(schema: JsonObject, out: JsonObject) -> None:
 
 
 def _copy_values(schema: JsonObject, out: JsonObject) -> None:
-    """``enum``, ``const``, ``default`` and examples, where they are of a sensible size."""
+    """Copy ``enum``, ``const``, ``default`` and examples, unless they are too large."""
     enum = schema.get("enum")
     if isinstance(enum, list) and 0 < len(enum) <= _MAX_ENUM and all(map(_is_small, enum)):
         out["enum"] = [value for at, value in enumerate(enum) if value not in enum[:at]] if len(enum) < 100 else enum
@@ -140,9 +140,9 @@ def _copy_values(schema: JsonObject, out: JsonObject) -> None:
 
 
 def typed_values(schema: JsonObject) -> JsonObject:
-    """``enum``, ``const``, ``default`` and examples as the type wants them, where they are written as texts.
+    """``enum``, ``const``, ``default`` and examples, converted from texts to the schema's type.
 
-    Authors quote what need not be quoted: ``type: integer, enum: ["1", "2"]`` allows nothing as it is written.
+    Authors quote numbers by mistake: taken literally, ``type: integer, enum: ["1", "2"]`` allows nothing.
     """
     kinds = [kind for kind in as_list(schema.get("type")) or [schema.get("type")] if kind != "null"]
     if len(kinds) != 1 or kinds[0] not in ("integer", "number", "boolean"):
@@ -155,7 +155,7 @@ def typed_values(schema: JsonObject) -> JsonObject:
 
 
 def _typed(value: JsonValue, kind: JsonValue) -> JsonValue:
-    """A text as the number or truth value that it says; what says none stays as it is."""
+    """A text as the number or boolean that it represents; any other value unchanged."""
     if not isinstance(value, str):
         return value
     if kind == "boolean":
@@ -172,7 +172,7 @@ def _is_number(value: JsonValue) -> bool:
 
 
 def _is_small(value: JsonValue) -> bool:
-    """Whether a value is short as JSON. A large one is not written out to find out: it may be used very often."""
+    """Whether a value is short as JSON. A large one is not serialised to find out, since it may be used very often."""
     if isinstance(value, str):
         return len(value) <= _MAX_VALUE_BYTES
     if isinstance(value, (dict, list)):

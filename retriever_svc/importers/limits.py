@@ -1,4 +1,4 @@
-"""What an imported document may cost, what the operator says of its operations, and the notes kept about it."""
+"""Limits on an imported document, the operator's settings for its operations, and warnings about it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,19 +15,19 @@ MAX_STEPS = 3_000_000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on one document. Beyond a document bound it is refused; beyond an operation bound schemas are left open.
+    """Limits on one document. A document over its limits is refused; an operation over its limits has open schemas.
 
     Attributes:
         document_bytes: size of the text in UTF-8.
         depth: nesting of objects and lists.
         nodes: values in the document.
-        yaml_nodes: the same where it is YAML, once aliases are expanded; they take ten times as long to read.
+        yaml_nodes: values in a YAML document, with aliases expanded; they take ten times as long to read.
         operations: operations in one document.
-        steps: values looked at while the operations are read: a shared part counts each time it is used.
-        api_bytes: all APIs together, as JSON.
-        definitions: schema definitions kept with one operation.
-        definition_bytes: their size together, as JSON.
-        effects: what calls do, by shell patterns over ids of APIs, whatever their method and wording say.
+        steps: values read for the operations; a shared part counts each time it is used.
+        api_bytes: size of all APIs together, as JSON.
+        definitions: schema definitions stored with one operation.
+        definition_bytes: size of these definitions together, as JSON.
+        effects: effects of calls, by shell patterns over ids of APIs; they override method and wording.
     """
 
     document_bytes: int = 20_000_000
@@ -44,13 +44,13 @@ class Limits:
 
 @dataclass(slots=True)
 class Notes:
-    """Warnings about one document: each said once, and no more than ``MAX_NOTES`` of them."""
+    """Warnings about one document, without duplicates, at most ``MAX_NOTES``."""
 
     _seen: dict[str, None] = field(default_factory=dict)
     _more: int = 0
 
     def warn(self, message: str) -> None:
-        """Note something that was read differently from how it was written."""
+        """Add a warning, such as that something was read differently from how it was written."""
         note = message[:MAX_SUMMARY]
         if note not in self._seen:
             if len(self._seen) < MAX_NOTES:
@@ -59,5 +59,5 @@ class Notes:
                 self._more += 1
 
     def as_tuple(self) -> tuple[str, ...]:
-        """The warnings in the order in which they came up."""
+        """The warnings in the order in which they were added."""
         return (*self._seen, f"and {self._more} more warnings") if self._more else tuple(self._seen)

@@ -8,7 +8,7 @@ from collections import Counter
 from retriever_svc.importers.limits import MAX_NAME
 
 _ROOM = 7
-"""Characters kept free for a number at the end of a name."""
+"""Characters reserved for a number at the end of a name."""
 
 
 def slug(text: str) -> str:
@@ -17,18 +17,18 @@ def slug(text: str) -> str:
 
 
 class Names:
-    """Gives each thing a name that no other has. The time it takes does not grow with how often one was asked for."""
+    """Gives unique names. The time for a name does not grow with the number of its duplicates."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._numbers: Counter[str] = Counter()
 
     def __contains__(self, name: str) -> bool:
-        """Whether something has this name."""
+        """Whether this name is taken."""
         return name in self._taken
 
     def take(self, name: str) -> str:
-        """The name itself, or where it is taken one with the next free number."""
+        """The name itself, or if it is taken, the name with the next free number."""
         free, stem = name, name[: MAX_NAME - _ROOM]
         while free in self._taken:
             self._numbers[stem] += 1

@@ -1,8 +1,8 @@
 """NESTFUL: a list of APIs (NESTFUL: nested sequences of API calls, section 3), executable ones with an address.
 
-Each is ``{"name", "description", "query_parameters": {name: {...}}, "output_parameters": {name: {...}}}``; those that
-can be executed add ``method``, ``host`` and ``endpoint``, and an ``output_parser`` such as ``result.data[0].{param}``:
-where in the real answer an output parameter is found. ``url`` is a page for people to read and is not used.
+Each is ``{"name", "description", "query_parameters": {name: {...}}, "output_parameters": {name: {...}}}``. Executable
+ones add ``method``, ``host`` and ``endpoint``, and an ``output_parser`` such as ``result.data[0].{param}``: where an
+output parameter is in the real response. ``url`` is a page for people and is not used.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _MAX_PARSER = 500
 _MAX_STEPS = 20
 _PARSER = re.compile(r"result(?P<steps>.*)\.\{param\}", re.DOTALL)
 _OWN_WORDS = {"allowed_values": "enum", "default_value": "default"}
-"""What the part taken from the dialogues of SGD writes."""
+"""Keywords in the part that comes from the SGD dialogues."""
 _STEP = re.compile(r"\[(?:\d+|\*)\]|\.\{\}|\.[^.\[\]{}]+")
 
 
 def outline(root: JsonValue) -> Outline | None:
-    """The outline of a list of APIs, or of a single one; None where the first is none of NESTFUL."""
+    """The outline of a list of APIs, or of a single one; None if the first is not a NESTFUL API."""
     tools: list[JsonValue] = root if isinstance(root, list) else [root]
     first = as_object(tools[0]) if tools else {}
     if "name" not in first or not any(mark in first for mark in _MARKS):
@@ -64,10 +64,10 @@ def _schema(declared: JsonObject) -> JsonObject:
 
 
 def _place(parser: JsonValue, found: JsonObject) -> JsonObject:
-    """The schema of the whole answer, with what the parser finds where the parser finds it.
+    """The schema of the whole response, with the output parameters at the place that the parser names.
 
     Raises:
-        SkipOperation: the parser is written in no way that is known, so the answer could not be read.
+        SkipOperation: the parser's syntax is not known, so the response could not be read.
     """
     if parser is None:
         return found
@@ -79,7 +79,7 @@ def _place(parser: JsonValue, found: JsonObject) -> JsonObject:
     for step in reversed(steps):
         if step.startswith("["):
             body = {"type": "array", "items": body}
-        elif step == ".{}":  # whatever the key is
+        elif step == ".{}":  # any key
             body = {"type": "object", "additionalProperties": body}
         else:
             body = record({step[1:]: body})

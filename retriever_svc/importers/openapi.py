@@ -16,10 +16,10 @@ _NOT_IMPORTED = ("trace", "query")
 
 
 def outline(root: JsonValue) -> Outline | None:
-    """The outline of an OpenAPI or Swagger document, None where it is of another kind.
+    """The outline of an OpenAPI or Swagger document; None if it is of another kind.
 
     Raises:
-        InvalidDocument: it says that it is one, but its version is not read, or it has no paths.
+        InvalidDocument: its version is not supported, or it has no paths.
     """
     if not isinstance(root, dict) or not {"openapi", "swagger"} & root.keys():
         return None
@@ -55,7 +55,7 @@ def _entries(root: JsonObject) -> Iterator[Entry]:
 
 
 def _format(root: JsonObject) -> str:
-    """The format and version, as the report names it."""
+    """The format and version, as in the import report."""
     openapi, swagger = root.get("openapi"), root.get("swagger")
     version = _version(openapi)
     if version in ("3.0", "3.1"):
@@ -67,6 +67,6 @@ def _format(root: JsonObject) -> str:
 
 
 def _version(value: JsonValue) -> str:
-    """`3.1` of `3.1.0`; YAML authors often leave the quotes away, which makes it a number."""
+    """`3.1` of `3.1.0`. It may be a number, since YAML authors often omit the quotes."""
     match = re.match(r"(\d+)(?:\.(\d+))?", str(value)) if isinstance(value, (str, int, float)) else None
     return f"{match[1]}.{match[2] or 0}" if match else ""

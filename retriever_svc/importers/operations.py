@@ -1,4 +1,4 @@
-"""One operation of a document becomes one :class:`Api`."""
+"""Reads one operation of a document into one :class:`Api`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from services.errors import InvalidDocument
 _MAX_PATH = 1_000
 _MAX_TAGS = 20
 _FOREIGN = re.compile(r"(?<=/)(?::([A-Za-z_]\w*)|<(?:\w+:)?([A-Za-z_]\w*)>)(?=[/?.]|$)")
-"""A segment that is a parameter as Express, Flask and others write it."""
+"""A path segment that is a parameter in the syntax of Express, Flask and others."""
 
 
 @dataclass(slots=True)
 class Source:
-    """A document being imported, and what was met in it so far. ``origin``: the URL that it came from, if any."""
+    """A document being imported, and the state of the import. ``origin``: the URL that it came from, if any."""
 
     document: Document
     schemas: Schemas
@@ -59,17 +59,17 @@ class Source:
         is_swagger = outline.format == "swagger-2.0"
         servers = upgrade_servers(root) if is_swagger else as_list(root.get("servers"))
         schemas = Schemas(document, directional, limits, notes)
-        # Postman's requests say which of their fields carry credentials; lists of tools know no credentials.
+        # Postman's requests mark the fields that carry credentials; lists of tools have no credentials.
         is_openapi = outline.format.startswith(("openapi", "swagger"))
         usual = usual_names(Document(root, limits.steps), outline.entries) if is_openapi else None
-        origin = origin if is_openapi else None  # only OpenAPI says what a relative server is relative to
+        origin = origin if is_openapi else None  # only OpenAPI defines what a relative server is relative to
         return cls(document, schemas, notes, limits, provider, server, is_swagger, servers, origin, usual)
 
     def weigh(self, api: Api) -> Api:
         """Count the API's size.
 
         Raises:
-            InvalidDocument: the APIs of the document are too large together.
+            InvalidDocument: the APIs of the document together are too large.
         """
         self.written += len(api.model_dump_json())
         if self.written > self.limits.api_bytes:
@@ -82,7 +82,7 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
 
     Raises:
         SkipOperation: it cannot be imported; the message says why.
-        InvalidDocument: the document as a whole has become too much.
+        InvalidDocument: the document as a whole exceeds a limit.
     """
     if not path.startswith("/"):
         raise SkipOperation("the path does not begin with a slash")
@@ -90,7 +90,7 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
         raise SkipOperation(f"the path holds blanks or has more than {_MAX_PATH} characters")
     source.document.spend(len(item) + len(operation))
     label = f"{method} {path}"[:MAX_SUMMARY]
-    # RFC 6570 as Google writes it (the parameter itself is named without the plus), and others' `:id` and `<id>`.
+    # RFC 6570 as Google uses it (the parameter is declared without the plus), and the forms `:id` and `<id>` of others.
     path = _FOREIGN.sub(lambda match: f"{{{match[1] or match[2]}}}", path.replace("{+", "{"))
     shared = item.get("parameters")
     if source.is_swagger or sends_body_parameters(source.document, shared, operation):
@@ -134,7 +134,7 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
 
 
 def sealed(api: Api) -> Api:
-    """The same API with the hash of its content: SHA-256 of its JSON with sorted keys, the hash itself left out."""
+    """The API with its content hash: SHA-256 of its JSON with sorted keys, without the hash itself."""
     content = api.model_dump(mode="json", exclude=OUTSIDE_CONTENT)
     return api.model_copy(update={"content_hash": content_hash(content)})
 
@@ -157,7 +157,7 @@ def _tags(operation: JsonObject) -> tuple[str, ...]:
 
 
 def _server(source: Source, reading: Reading, operation: JsonObject, item: JsonObject) -> str:
-    """The base URL; empty where none can be called, and the notes say why."""
+    """The base URL; empty if none can be called, with a warning that says why."""
     own = as_list(operation.get("servers")) or as_list(item.get("servers"))
     if own and source.given_server is not None:
         reading.warn("has a server of its own, which the given one replaces")
@@ -177,7 +177,7 @@ def _server(source: Source, reading: Reading, operation: JsonObject, item: JsonO
 
 
 def _located(source: Source, own: list[JsonValue], reason: NoServer) -> str:
-    """The server that the document's own URL completes; empty where it completes none."""
+    """The relative server, completed with the document's own URL; empty if that is not possible."""
     if source.origin is not None:
         with suppress(NoServer):
             server = located_server([own, source.servers], source.origin)
@@ -188,7 +188,7 @@ def _located(source: Source, own: list[JsonValue], reason: NoServer) -> str:
 
 
 def _name(source: Source, declared: JsonValue, method: str, path: str) -> str:
-    """A name unique in the document: the operationId; where it is missing or taken, method and path."""
+    """A name unique in the document: the operationId, or method and path if it is missing or taken."""
     name = slug(declared) if isinstance(declared, str) else ""
     if not name or name in source.names:
         derived = slug(method.lower() + path)

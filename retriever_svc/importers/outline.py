@@ -1,4 +1,4 @@
-"""What every format comes down to before its operations are read: the terms of OpenAPI."""
+"""The common form of all formats, in the terms of OpenAPI, before operations are read."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 from retriever_svc.importers.refs import JsonObject, SkipOperation
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
-"""The methods that are imported. TRACE is for debugging connections, not for answering requests."""
+"""The methods that are imported. TRACE is not: it is for debugging connections."""
 
 
 class Entry(NamedTuple):
-    """One operation with its path item; one that cannot even be looked at comes with the reason."""
+    """One operation with its path item. For an operation that cannot be read, ``operation`` is the reason."""
 
     path: str
     method: str
@@ -22,12 +22,12 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A document as its format's module understands it; operations are not yet read.
+    """A document as read by its format's module; its operations are not read yet.
 
     Attributes:
-        format: as the report names it.
-        title: what the provider is named after; empty where the document has none.
-        root: where references lead, and where servers and security schemes are declared.
+        format: name of the format, as in the import report.
+        title: the text that the provider is named after; empty if the document has none.
+        root: the target of references, with the declarations of servers and security schemes.
         entries: the operations in the order of the document.
         is_titled: whether the title is the document's own.
     """

@@ -1,4 +1,4 @@
-"""Parameters and bodies, as OpenAPI 3 writes them, become one flat list of arguments."""
+"""Reads parameters and bodies of OpenAPI 3 into one flat list of arguments."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from services.contracts.api import Location, Parameter, Style
 
 IDEMPOTENCY_KEY = "idempotency-key"
 ARGUMENT_STEPS = 10
-"""What an argument costs, in steps: it becomes an object of its own each time it is used."""
+"""The cost of an argument in steps: each use creates an object."""
 _NOT_PARAMETERS = frozenset({"accept", "content-type"})
-"""Header parameters OpenAPI 3.1, section 4.8.12.1 tells readers to ignore. The third, which authorizes a call, is read
-as the credential that it is (:mod:`keys`)."""
+"""Header parameters to ignore (OpenAPI 3.1, section 4.8.12.1). The third, ``Authorization``, is read as a credential
+(:mod:`keys`)."""
 
 _OWN_KEYWORDS = (
     "type",
@@ -45,7 +45,7 @@ _STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A parameter before it has a name of its own in the API, and the definitions its schema refers to."""
+    """A parameter before it gets its unique name in the API, with the definitions its schema refers to."""
 
     wire_name: str
     location: Location
@@ -60,7 +60,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What reading one operation needs of its document."""
+    """The context for reading one operation of a document."""
 
     document: Document
     schemas: Schemas
@@ -96,7 +96,7 @@ def read_parameters(
 
 
 def parameter_list(declared: JsonValue) -> list[JsonValue]:
-    """The parameter objects, which some authors write as an object of named ones."""
+    """The parameter objects of a list, or of an object by name, as some authors write them."""
     return [*as_object(declared).values()] or as_list(declared)
 
 
@@ -107,7 +107,7 @@ def is_json(media_type: str) -> bool:
 
 
 def style_of(declared: JsonObject, location: Location, reading: Reading) -> tuple[Style, bool]:
-    """How a value is serialised: the declared style where the location allows it, else the location's default."""
+    """How a value is serialised: the declared style if the location allows it, else the location's default."""
     allowed = _STYLES[location]
     wanted = declared.get("style")
     style = next((style for style in allowed if style == wanted), allowed[0])
@@ -118,9 +118,9 @@ def style_of(declared: JsonObject, location: Location, reading: Reading) -> tupl
 
 
 def name_arguments(arguments: Iterable[Argument]) -> tuple[Parameter, ...]:
-    """Give every argument a name unique within its API: the wire name, or ``body_id`` where a path has its own ``id``.
+    """Give every argument a name unique within its API: the wire name, or ``body_id`` if the path has an ``id`` too.
 
-    Body properties give way to the others, whatever the order in which they stand.
+    Only names of body properties change in such a conflict, in any order of the arguments.
     """
     ordered = sorted(arguments, key=lambda argument: argument.location is Location.BODY)
     taken = set[str]()
@@ -149,9 +149,9 @@ def name_arguments(arguments: Iterable[Argument]) -> tuple[Parameter, ...]:
 
 
 def _declared(reading: Reading, item: JsonValue, path: str) -> JsonObject | None:
-    """One parameter object with a name and a place, or None where it can be done without.
+    """One parameter object with a name and a place; None if it has neither and is not required.
 
-    A place in capitals is understood, and where there is none but the path names the parameter, it is there.
+    A place in capitals is accepted. Without a place, a parameter that the path names is a path parameter.
     """
     declared = reading.document.needed(item, "a parameter")
     name, place = declared.get("name"), declared.get("in")
@@ -192,13 +192,13 @@ def _read_parameter(reading: Reading, declared: JsonObject) -> Argument:
 
 
 def _document(declared: JsonObject) -> tuple[str | None, JsonValue]:
-    """The media type and schema of a value that travels as a document of its own, usually JSON in a query string.
+    """The media type and schema of a value that is sent as a document, usually JSON in a query string.
 
-    One that is not JSON is given as the text that it is (OpenAPI 3.1, section 4.8.12.2.3: ``content`` has one entry).
+    A value that is not JSON is given as plain text (OpenAPI 3.1, section 4.8.12.2.3: ``content`` has one entry).
     """
     content = as_object(declared.get("content"))
     if "schema" not in declared and not content:
-        # Written as in Swagger 2.0, the schema's keywords stand in the parameter itself.
+        # As in Swagger 2.0, the schema's keywords may be in the parameter itself.
         return None, {key: declared[key] for key in _OWN_KEYWORDS if key in declared}
     if "schema" in declared:
         return None, declared["schema"]
@@ -209,7 +209,7 @@ def _document(declared: JsonObject) -> tuple[str | None, JsonValue]:
 
 
 def _match_path(reading: Reading, arguments: list[Argument], path: str) -> list[Argument]:
-    """Path parameters are exactly those the path names: undeclared ones are added, unused ones left out."""
+    """The arguments with exactly the path parameters that the path names: missing ones are added, others removed."""
     named = dict.fromkeys(re.findall(r"\{([^{}]+)\}", path))
     declared = {a.wire_name: a for a in arguments if a.location is Location.PATH}
     for name in (name for name in declared if name not in named):

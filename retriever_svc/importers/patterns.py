@@ -1,7 +1,7 @@
-"""The regular expressions of one document: which of them a validator can use.
+"""The regular expressions of one document that a validator can use.
 
-Compiling one takes as long as reading a thousand values, and a short document holds thousands. So each is counted among
-the document's steps, and those that are too large to be compiled in a moment are none.
+Compiling one takes as long as reading a thousand values, and a short document may have thousands. So each counts as
+steps of the document, and those that are too large to compile quickly are ignored.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from services.patterns import REGEX_BYTES, compile_steps
 
 _MAX_PATTERN = 1_000
 _SIZES = 3
-"""How much larger a pattern may be than those that answers are checked against: `^.{1,256}$` is a usual one."""
+"""How much larger a pattern may be than those that answers are checked against: `^.{1,256}$` is a common one."""
 _MAX_STEPS = 150_000
-"""Steps of one pattern: beyond a hundred escapes it is none, rather than the document one that takes too long."""
+"""Most steps of one pattern, about a hundred escapes. A larger one is ignored, so that the document can be read."""
 _KEPT = 64
-"""Compiled patterns that are kept for the next examples: those of one document repeat."""
+"""Compiled patterns that are cached: those of one document repeat."""
 
 
 class Patterns:
     """Reads the patterns of one document.
 
     Args:
-        spend: counts steps; raises what ends the reading of the document.
+        spend: counts steps; raises an error if the document takes too many.
     """
 
     def __init__(self, spend: Callable[[int], None]) -> None:
@@ -35,7 +35,7 @@ class Patterns:
         self._allowed: dict[tuple[str, ...], bool] = {}
 
     def usable(self, pattern: str) -> bool:
-        """Whether a validator can compile this regular expression in a moment."""
+        """Whether a validator can compile this regular expression quickly."""
         if len(pattern) > _MAX_PATTERN or (steps := _SIZES * compile_steps(pattern)) > _MAX_STEPS:
             return False
         if pattern not in self._usable:
@@ -47,7 +47,7 @@ class Patterns:
     def allow(self, pattern: str, examples: Sequence[str]) -> bool:
         """Whether a pattern is usable and matches one of the author's examples, if there are any.
 
-        Escaped once too often, it matches none, and would allow nothing.
+        A pattern with too much escaping matches none of them, and would allow nothing.
         """
         if not self.usable(pattern):
             return False
@@ -59,7 +59,7 @@ class Patterns:
         return self._allowed.get(key, True)
 
     def _linear(self, pattern: str) -> jsonschema_rs.Draft202012Validator | None:
-        """It takes time in proportion to the text. None: the pattern looks around itself, so nobody knows."""
+        """A validator that takes linear time. None: the pattern cannot be compiled so, such as one with look-around."""
         if pattern not in self._compiled:
             self._spend(compile_steps(pattern))
             if len(self._compiled) >= _KEPT:

@@ -1,8 +1,9 @@
-"""Postman collections of version 2.0 and 2.1 (schema.postman.com): folders of requests somebody made.
+"""Postman collections of version 2.0 and 2.1 (schema.postman.com): folders of example requests.
 
-A collection shows requests instead of declaring operations: schemas are those of its examples (``examples``), nothing
-is required that does not stand in the path or says so, and folders become tags. Values that may be secrets are never
-kept: an ``auth`` becomes the name of a credential, and so does a header or query parameter that can only be a key.
+A collection shows requests instead of declaring operations. Schemas are inferred from its examples (``examples``). A
+parameter is required only if it is in the path or its description says so. Folders become tags. Values that may be
+secrets are never stored: an ``auth`` becomes the name of a credential, and so does a header or query parameter that can
+only be a key.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _TRANSPORT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """What a request inherits."""
+    """The settings that a request inherits from its folders."""
 
     tags: tuple[str, ...]
     auth: JsonValue
@@ -41,12 +42,12 @@ class _Folder:
 
 
 def outline(root: JsonValue) -> Outline | None:
-    """The outline of a collection, None where the document is none.
+    """The outline of a collection; None if the document is not a collection.
 
     Raises:
-        InvalidDocument: it is one, but of a version that is not read, or without items.
+        InvalidDocument: its version is not supported, or it has no items.
     """
-    wrapped = as_object(root).get("collection")  # as Postman's own API answers
+    wrapped = as_object(root).get("collection")  # the form in which Postman's own API returns it
     collection = wrapped if isinstance(wrapped, dict) else as_object(root)
     info = as_object(collection.get("info"))
     version = _version(collection, info)
@@ -76,7 +77,7 @@ def _version(collection: JsonObject, info: JsonObject) -> str | None:
 
 
 def _walk(items: list[JsonValue], folder: _Folder) -> Iterator[tuple[JsonValue, _Folder]]:
-    """Every request with the folder it is in. The document's own depth bounds the recursion."""
+    """Every request with its folder. The limit on the document's depth bounds the recursion."""
     for item in items:
         declared = as_object(item)
         if not isinstance(declared.get("item"), list):
@@ -95,7 +96,7 @@ def _entry(declared: JsonValue, folder: _Folder, schemes: Schemes, taken: Counte
     item = as_object(declared)
     name = text_of(item.get("name"), MAX_NAME)
     request = item.get("request")
-    if isinstance(request, str):  # a request that is a mere URL
+    if isinstance(request, str):  # a request that is only a URL
         request = {"url": request}
     try:
         if not isinstance(request, dict):
@@ -112,10 +113,10 @@ def _entry(declared: JsonValue, folder: _Folder, schemes: Schemes, taken: Counte
 
 
 def _operation(item: JsonObject, request: JsonObject, folder: _Folder, schemes: Schemes) -> tuple[str, JsonObject]:
-    """The path, and the operation but for its names.
+    """The path, and the operation without its name, summary and tags.
 
     Raises:
-        SkipOperation: there is no URL, or a body that cannot be expressed.
+        SkipOperation: there is no URL, or the body cannot be expressed.
     """
     variables = folder.variables.extended(item.get("variable"))
     url = read_url(request.get("url"), variables)
@@ -139,7 +140,7 @@ def _operation(item: JsonObject, request: JsonObject, folder: _Folder, schemes: 
 
 
 def _headers(headers: Fields) -> tuple[Fields, str]:
-    """The headers that are arguments or credentials, and the media type that one of them states."""
+    """The headers that are arguments or credentials, and the media type of ``Content-Type``."""
     stated = (field.value for field in headers if field.name.lower() == "content-type" and not field.disabled)
     media_type = next(stated, "")
     return [field for field in headers if field.name.lower() not in _TRANSPORT], media_type

@@ -1,4 +1,4 @@
-"""Fields, bodies and saved answers of Postman's requests, in the terms of OpenAPI."""
+"""Fields, bodies and saved responses of Postman's requests, in the terms of OpenAPI."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LANGUAGES = {
     "text": "text/plain",
 }
 _NOT_JSON = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|\{\{[^{}]*\}\}|//[^\n]*')
-"""Strings, which stay; and what Postman allows beside JSON: variables without quotes, and comments.
+"""Strings, which are kept; and what Postman allows besides JSON: variables without quotes, and comments.
 
-A string that does not end is matched, too: were it not, each of its quotes would be tried as a beginning.
+An unterminated string is matched too. Otherwise the search would start again at each of its quotes.
 """
 _REQUIRED = re.compile(r"^\W*required\b", re.IGNORECASE)
-"""How descriptions begin that Postman makes of required parameters of an OpenAPI document."""
+"""The start of descriptions that Postman generates for required parameters of an OpenAPI document."""
 _MAX_QUERY = 1_000
 
 
@@ -45,11 +45,11 @@ class Field:
 
     @property
     def required(self) -> bool:
-        """Whether its description says so; being there in an example means nothing."""
+        """Whether its description says so. Its presence in an example means nothing."""
         return _REQUIRED.match(self.description) is not None
 
     def schema(self) -> JsonObject:
-        """Text, or what else its value shows."""
+        """The schema that its value shows."""
         if self.is_file:
             return {"type": "string", "format": "binary"}
         if self.value.lower() in ("true", "false"):
@@ -57,7 +57,7 @@ class Field:
         return text_schema(self.value, self.name)
 
     def parameter(self, place: str) -> JsonObject:
-        """As a parameter of an operation."""
+        """The field as a parameter of an operation."""
         schema = self.schema()
         if self.repeated and place == "query":
             schema = {"type": "array", "items": schema}
@@ -69,7 +69,7 @@ Fields = list[Field]
 
 
 def fields(declared: JsonValue) -> Fields:
-    """The fields of a list, each name once; version 2.0 allows headers to be lines of text."""
+    """The fields of a list, each name once. In version 2.0, headers may also be lines of text."""
     if isinstance(declared, str):
         pairs = [line.partition(":") for line in declared.split("\n")]
         return once(Field(name.strip()[:MAX_NAME], value.strip()) for name, _, value in pairs if name.strip())
@@ -102,16 +102,16 @@ def _field(item: JsonObject) -> Field | None:
 
 
 def text_of(declared: JsonValue, limit: int) -> str:
-    """A description: text, or an object that holds it."""
+    """A description, which is a text or an object with the text."""
     return as_text(declared.get("content") if isinstance(declared, dict) else declared, limit)
 
 
 def read_body(body: JsonObject, media_type: str) -> JsonObject | None:
-    """The body of a request, None where it has none.
+    """The body of a request; None if it has none.
 
     Args:
-        body: as the request has it.
-        media_type: what the request's own header says; empty where there is none.
+        body: the body as the request declares it.
+        media_type: the media type in the request's header; empty if there is none.
 
     Raises:
         SkipOperation: it is of a kind that cannot be expressed.
@@ -133,7 +133,7 @@ def read_body(body: JsonObject, media_type: str) -> JsonObject | None:
 
 
 def read_answer(saved: JsonValue) -> JsonObject:
-    """The first saved answer that is a success, as responses of an operation; its JSON shows the schema."""
+    """The first saved response that is a success, as an operation's ``responses``. Its JSON shows the schema."""
     for answer in map(as_object, as_list(saved)):
         code, body = answer.get("code"), answer.get("body")
         if not isinstance(code, int) or not 200 <= code <= 299:
@@ -167,7 +167,7 @@ def _raw(body: JsonObject, stated: str) -> JsonObject | None:
 
 
 def _schema(media_type: str, text: str) -> JsonObject:
-    """The schema of a JSON text; anything where it is none."""
+    """The schema of a JSON text; an open schema if it is not JSON."""
     if not is_json(media_type):
         return {}
     for attempt in (text, _NOT_JSON.sub(lambda match: match[1] or ("" if match[0][0] == "/" else "null"), text)):
@@ -185,7 +185,7 @@ def _form(declared: JsonValue) -> JsonObject:
 
 
 def _graphql(declared: JsonObject) -> JsonObject:
-    """A GraphQL request is JSON: its query is always the same, its variables are the arguments."""
+    """The schema of a GraphQL request, which is JSON: its query is constant, its variables are the arguments."""
     query, variables = declared.get("query"), declared.get("variables")
     if not isinstance(query, str) or not 0 < len(query) <= _MAX_QUERY:
         raise SkipOperation(f"the GraphQL query is empty or has more than {_MAX_QUERY:,} characters")

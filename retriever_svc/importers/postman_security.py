@@ -17,12 +17,12 @@ from retriever_svc.importers.refs import JsonObject, as_list, as_object
 _ATTRIBUTES = ("key", "in", "grant_type", "accessTokenUrl", "authUrl")
 _MAX_ATTRIBUTES = 100
 _KEY = re.compile(r"(?:x-)?(?:rapidapi-key|api[-_]?key|access[-_]?token|auth[-_]?token)", re.IGNORECASE)
-"""Names of headers and query parameters that can be nothing but a credential."""
+"""Names of headers and query parameters that are always credentials."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What a request must present, and the fields that are no arguments because they carry it."""
+    """The credentials that a request must present, and the fields that carry them and so are not arguments."""
 
     requirement: dict[str, JsonValue]
     fields: Fields
@@ -30,14 +30,14 @@ class Needed:
 
 @dataclass(slots=True)
 class Schemes:
-    """The security schemes of a collection: equal ones are one."""
+    """The security schemes of a collection, without duplicates."""
 
     declared: JsonObject = field(default_factory=dict)
     _names: dict[bytes, str] = field(default_factory=dict)
     _stems: Counter[str] = field(default_factory=Counter)
 
     def read(self, auth: JsonValue, headers: Fields, query: Fields, variables: Variables) -> Needed:
-        """The credentials of one request: its ``auth`` or the one it inherits, and keys among its fields."""
+        """The credentials of one request: its own or inherited ``auth``, and keys among its fields."""
         schemes, carriers = list[JsonObject](), Fields()
         stated = _scheme(as_object(auth), variables)
         if stated is not None:
@@ -86,9 +86,9 @@ def _scheme(auth: JsonObject, variables: Variables) -> JsonObject | None:
 
 
 def _attributes(declared: JsonValue) -> dict[str, str]:
-    """The attributes of an ``auth`` that matter: an object in version 2.0, a list of keys and values in 2.1.
+    """The relevant attributes of an ``auth``: an object in version 2.0, a list of keys and values in 2.1.
 
-    A folder's is looked at for each request in it, so a list is not followed to any length.
+    Only the start of a list is read, since a folder's ``auth`` is read for each request in the folder.
     """
     if isinstance(declared, dict):
         found: JsonObject = {key: declared.get(key) for key in _ATTRIBUTES}

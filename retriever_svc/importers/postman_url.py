@@ -1,4 +1,4 @@
-"""URLs of Postman collections: base, path with parameters, query; and the variables that stand in them."""
+"""URLs of Postman collections: base, path with parameters, and query; and the variables in them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_URL = 8_000
 _MAX_VALUE = 500
 _MAX_EXPANDED = 2_000
 _MAX_ROUNDS = 5
-"""How often a value is searched for further variables; one that contains itself would never end."""
+"""How often a value is searched for further variables, which bounds variables that contain themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Url:
     """A request's URL.
 
     Attributes:
-        base: where the path begins; empty where a variable of unknown value stands for it.
+        base: the URL before the path; empty if it contains a variable without a value.
         path: with ``{name}`` for parameters.
     """
 
@@ -46,7 +46,7 @@ class Variables:
     values: ChainMap[str, str] = field(default_factory=ChainMap)
 
     def extended(self, declared: JsonValue) -> Variables:
-        """With the variables of a folder; version 2.0 calls their names ``id``."""
+        """These variables and those of a folder. In version 2.0 the name of a variable is its ``id``."""
         own = {
             str(variable.get("key") or variable.get("id")): str(variable["value"])
             for variable in map(as_object, as_list(declared))
@@ -56,7 +56,7 @@ class Variables:
         return Variables(self.values.new_child(kept)) if kept else self
 
     def expand(self, text: str) -> str:
-        """The text with the values of those variables that have one."""
+        """The text with variables replaced by their values, if they have one."""
         for _ in range(_MAX_ROUNDS):
             expanded = _VARIABLE.sub(lambda match: self.values.get(match[1].strip()) or match[0], text)
             if expanded == text or len(expanded) > _MAX_EXPANDED:
@@ -65,7 +65,7 @@ class Variables:
         return text
 
     def constant(self, name: str) -> str | None:
-        """The value of a variable in a path, None where it has none or is an argument (``userId``), not a constant."""
+        """The value of a variable in a path; None if it has none, or is an argument (``userId``) or a secret."""
         if is_secret(name) or name.lower().endswith("id"):
             return None
         value = self.expand(f"{{{{{name}}}}}")
@@ -73,10 +73,10 @@ class Variables:
 
 
 def read_url(declared: JsonValue, variables: Variables) -> Url:
-    """Read a URL, text or taken apart.
+    """Read a URL, given as text or in parts.
 
     Raises:
-        SkipOperation: there is none, or one of a length that no server takes.
+        SkipOperation: there is none, or it is too long.
     """
     url: JsonObject = {"raw": declared} if isinstance(declared, str) else as_object(declared)
     raw = url.get("raw")
@@ -93,7 +93,7 @@ def read_url(declared: JsonValue, variables: Variables) -> Url:
 
 
 def _joined(url: JsonObject) -> str:
-    """The text of a URL that is only there in parts."""
+    """The text of a URL that is given only in parts."""
     host, path = _text(url.get("host"), "."), _text(url.get("path"), "/")
     protocol, port = url.get("protocol"), url.get("port")
     start = f"{protocol}://" if isinstance(protocol, str) and protocol and host else ""
@@ -114,7 +114,7 @@ def _split(address: str) -> tuple[str, str]:
 
 
 def _base(text: str, variables: Variables) -> str:
-    """The base URL with its variables' values; https where nothing is said."""
+    """The base URL with the values of its variables; https if there is no scheme."""
     base = variables.expand(text).strip()
     if not base or _VARIABLE.search(base):
         return ""
@@ -122,7 +122,7 @@ def _base(text: str, variables: Variables) -> str:
 
 
 def _path(text: str, variables: Variables) -> tuple[str, list[str]]:
-    """The path with ``{name}`` for ``:name`` and for variables that are no constants; and those names."""
+    """The path with ``{name}`` for ``:name`` and for variables that are not constants; and those names."""
     names: dict[str, None] = {}
 
     def parameter(name: str) -> str:

@@ -1,8 +1,8 @@
-"""Text to a JSON value, within limits: the only place that parses a document.
+"""Parses a text into a JSON value, within limits. No other module parses documents.
 
-JSON and JSON lines are read by orjson. YAML is read as JSON-compatible YAML 1.2 (what OpenAPI 3.1, section 4.3 asks
-for): ``no`` is a string, ``0644`` is a decimal number, a date stays text, keys become strings. Merge keys (``<<``) are
-understood.
+JSON and JSON lines are read by orjson. YAML is read as JSON-compatible YAML 1.2 (required by OpenAPI 3.1, section 4.3):
+``no`` is a string, ``0644`` is a decimal number, a date stays text, keys become strings. Merge keys (``<<``) are
+supported.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ except ImportError:  # pragma: no cover
 
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _DANGLING_COMMA = re.compile(rf"({_STRING.pattern})|,(?=\s*[\]}}])", re.DOTALL)
-"""A comma after the last member, where it stands outside a string."""
+"""A comma after the last member, outside of strings."""
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _INT64 = 2**63
 _MAX_EXAMPLE = 500_000
 _MAX_EXAMPLE_DEPTH = 30
 _CHECK_EVERY = 256
-"""Values from one checkpoint to the next, less than a millisecond but for texts."""
+"""Values between two checkpoints: less than a millisecond, except for long texts."""
 
 
 def read_document(text: str, limits: Limits) -> dict[str, JsonValue] | list[JsonValue]:
@@ -47,7 +47,7 @@ def read_document(text: str, limits: Limits) -> dict[str, JsonValue] | list[Json
     text = text.removeprefix("\ufeff")
     if not (begin := text.lstrip()[:1]):
         raise InvalidDocument("the document is empty")
-    if begin == "<":  # neither JSON nor YAML begins so
+    if begin == "<":  # neither JSON nor YAML begins this way
         raise InvalidDocument("the document is HTML or XML, perhaps a page about the API; give its JSON or YAML")
     if begin in ("{", "["):
         _measure_json(text, limits)
@@ -61,10 +61,10 @@ def read_document(text: str, limits: Limits) -> dict[str, JsonValue] | list[Json
 
 
 def read_example(text: str) -> JsonValue:
-    """Parse a JSON text that stands inside a document, as the example of a body.
+    """Parse a JSON text inside a document, such as the example of a body.
 
     Raises:
-        InvalidDocument: not JSON, or larger or deeper than an example has any reason to be.
+        InvalidDocument: it is not JSON, or is too large or too deep for an example.
     """
     if len(text) > _MAX_EXAMPLE:
         raise InvalidDocument(f"the example has more than {_MAX_EXAMPLE:,} characters")
@@ -75,7 +75,7 @@ def read_example(text: str) -> JsonValue:
 def _measure_json(text: str, limits: Limits) -> None:
     """Refuse too many values before any is built: an empty list is two bytes of text and sixty of memory.
 
-    There is at least one value a comma, and one for each line that begins an object.
+    There is at least one value per comma, and one per line that begins an object.
     """
     bare = text if text.count(",") < limits.nodes else _STRING.sub("", text)
     if max(bare.count(","), bare.count("\n{")) >= limits.nodes:
@@ -83,7 +83,7 @@ def _measure_json(text: str, limits: Limits) -> None:
 
 
 def _read_braced(text: str, limits: Limits) -> Any:
-    """JSON, or YAML that is written like it: keys without quotes, comments, commas too many."""
+    """Read JSON, or YAML that looks like it: with keys without quotes, comments, superfluous commas."""
     try:
         return _read_json(text)
     except InvalidDocument as refusal:
@@ -101,17 +101,17 @@ def _read_json(text: str) -> Any:
         if lines is not None:
             return lines
         refusal = InvalidDocument(f"the document is not valid JSON: {error}")
-    try:  # as people write it by hand
+    try:  # a frequent error in JSON written by hand
         return orjson.loads(_DANGLING_COMMA.sub(r"\1", text).encode("utf-8", "replace"))
     except orjson.JSONDecodeError:
         raise refusal from None
 
 
 def _read_json_lines(text: str) -> list[Any] | None:
-    """One object a line (jsonlines.org), None where the first line is not an object of its own.
+    """Read one value per line (jsonlines.org); None if the first line is not JSON.
 
     Raises:
-        InvalidDocument: a later line is not JSON. It is not left out: nobody would miss what half a file lacks.
+        InvalidDocument: a later line is not JSON. It is not skipped, because nobody would notice an incomplete file.
     """
     values = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -132,8 +132,8 @@ def _read_yaml(text: str, limits: Limits) -> Any:
         return yaml.load(text, Loader=_Yaml12Loader)  # noqa: S506 - a subclass of the safe loader
     except yaml.YAMLError as error:
         raise InvalidDocument(f"the document is neither JSON nor valid YAML: {_one_line(error)}") from error
-    # A number of 5,000 digits, a list as a key, "? ? ? ?"; and what the constructors raise of themselves, for a text
-    # with a tag that does not fit: `!!timestamp x`, `!!bool x`, `!!int ''`.
+    # A number of 5,000 digits, a list as a key, "? ? ? ?"; and errors that the constructors raise for a text with a tag
+    # that does not fit: `!!timestamp x`, `!!bool x`, `!!int ''`.
     except (ValueError, TypeError, RecursionError, ArithmeticError, AttributeError, LookupError) as error:
         raise InvalidDocument(f"the document is YAML that JSON cannot express: {_one_line(error)}") from error
 
@@ -141,8 +141,8 @@ def _read_yaml(text: str, limits: Limits) -> Any:
 def _measure_yaml(text: str, limits: Limits) -> None:
     """Refuse alias bombs and deep nesting from the events alone, before any node is built.
 
-    Counts nodes as if every alias were expanded. ``open`` holds, for each collection still open, its anchor and the
-    count when it began.
+    Counts nodes as if every alias were expanded. ``opened`` holds the anchor of each open collection, and the count at
+    its start.
     """
     total, opened, sizes = 0, list[tuple[str | None, int]](), dict[str, int]()
     for number, event in enumerate(yaml.parse(text, Loader=_BaseLoader)):
@@ -158,7 +158,7 @@ def _measure_yaml(text: str, limits: Limits) -> None:
             if anchor is not None:
                 sizes[anchor] = total - before
         elif isinstance(event, yaml.AliasEvent):
-            # An alias inside its own anchor is a loop: it has no size yet, and no JSON form.
+            # An alias inside its own anchor is a loop: it has no size yet, and cannot be JSON.
             if event.anchor not in sizes:
                 raise InvalidDocument(f"the YAML alias *{event.anchor} is undefined or contains itself")
             total += sizes[event.anchor]
@@ -175,16 +175,16 @@ def _measure_yaml(text: str, limits: Limits) -> None:
 class _Yaml12Loader(_BaseLoader):
     """The safe loader with the core schema of YAML 1.2, section 10.3."""
 
-    # PyYAML looks for it in this very class, and would extend the base class otherwise.
+    # PyYAML looks for it in this class, and would change the base class otherwise.
     yaml_implicit_resolvers = {}  # noqa: RUF012
 
     def resolve(self, *arguments: Any) -> Any:
-        """The tag of a value; each is asked for while values are put together, in one call that has no other pause."""
+        """The tag of a value. Composing nodes is one long call, so the checkpoint is here."""
         checkpoint()
         return super().resolve(*arguments)  # type: ignore[no-untyped-call]
 
     def construct_object(self, *arguments: Any, **options: Any) -> Any:
-        """A value."""
+        """A value, after a checkpoint."""
         checkpoint()
         return super().construct_object(*arguments, **options)
 
@@ -213,7 +213,7 @@ _Yaml12Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 
 
 class _Cleaner:
-    """Copies parsed values into plain JSON: string keys, finite numbers of 64 bits, no NUL or surrogates in text."""
+    """Copies parsed values to plain JSON: string keys, finite numbers of 64 bits, no NUL or surrogates in text."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

@@ -1,4 +1,4 @@
-"""References inside one document. Nothing is ever fetched: what points elsewhere cannot be used, and is said so."""
+"""References inside one document. Nothing is ever fetched: a reference to another document is an error."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ JsonObject = dict[str, JsonValue]
 _MAX_HOPS = 50
 _MAX_POINTER = 2_000
 _CHECK_EVERY = 1_000
-"""Steps from one checkpoint to the next, about a millisecond."""
+"""Steps between two checkpoints, about a millisecond."""
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
-"""Control characters but tab and line feed, bidirectional embeddings and isolates, and the tags of Unicode."""
+"""Control characters except tab and line feed, bidirectional embeddings and isolates, and Unicode tags."""
 
 
 class SkipOperation(Exception):
@@ -26,11 +26,11 @@ class SkipOperation(Exception):
 
 
 class DanglingReference(Exception):
-    """A local reference leads nowhere, or round in a circle."""
+    """A local reference has no target, or is circular."""
 
 
 class Document:
-    """A parsed document and the walk of its local references (JSON pointers, RFC 6901, in URI fragments)."""
+    """A parsed document, whose local references it follows (JSON pointers, RFC 6901, in URI fragments)."""
 
     def __init__(self, root: JsonObject, steps: int = MAX_STEPS) -> None:
         self.root = root
@@ -39,10 +39,10 @@ class Document:
         self._unchecked = 0
 
     def spend(self, steps: int) -> None:
-        """Count work. What is written once can be used by every operation, and so cost far more than its text.
+        """Count work. A part that is written once can be used by every operation, and so cost far more than its text.
 
         Raises:
-            InvalidDocument: it is more than the limit.
+            InvalidDocument: the limit is exceeded.
         """
         self._left -= steps
         self._unchecked += steps
@@ -56,11 +56,11 @@ class Document:
             )
 
     def resolve(self, reference: JsonValue) -> tuple[str, JsonValue]:
-        """Follow a ``$ref`` to what is not a mere ``$ref`` any more: its pointer and the value there.
+        """Follow a ``$ref`` to a value that is more than a ``$ref``: its pointer and the value.
 
         Raises:
             SkipOperation: the reference leaves the document.
-            DanglingReference: nothing is there, or the references form a circle.
+            DanglingReference: the target does not exist, or the references form a circle.
         """
         seen = set[str]()
         while True:
@@ -84,7 +84,7 @@ class Document:
         if not (isinstance(value, dict) and "$ref" in value):
             return value
         target = self.resolve(value["$ref"])[1]
-        if isinstance(target, dict) and "$ref" in target:  # siblings made it more than a mere reference
+        if isinstance(target, dict) and "$ref" in target:  # a reference with siblings, where resolve() stops
             return self.resolve(target["$ref"])[1]
         return target
 
@@ -92,7 +92,7 @@ class Document:
         """:meth:`deref` of an object that the operation cannot do without.
 
         Raises:
-            SkipOperation: it is not in the document; the message names ``what``.
+            SkipOperation: its target is not in the document; the message names ``what``.
         """
         try:
             return as_object(self.deref(value))
@@ -100,7 +100,7 @@ class Document:
             raise SkipOperation(f"{what} cannot be read: {error}") from error
 
     def glance(self, value: JsonValue) -> JsonObject:
-        """:meth:`deref` of an object; empty where it is not in the document, which is told where it is read."""
+        """:meth:`deref` of an object; empty if its target is not in the document, which is reported when it is read."""
         try:
             return as_object(self.deref(value))
         except (DanglingReference, SkipOperation):
@@ -130,30 +130,30 @@ class Document:
 
 
 def _is_bare(value: JsonObject) -> bool:
-    """Whether nothing beside the reference says anything about validation."""
+    """Whether nothing besides the reference affects validation."""
     return value.keys() <= {"$ref", "description", "summary", "title"}
 
 
 def as_object(value: JsonValue) -> JsonObject:
-    """The value where it is an object, else an empty one: authors write all kinds of things."""
+    """The value if it is an object, else an empty one: documents may have any type there."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: JsonValue) -> list[JsonValue]:
-    """The value where it is a list, else an empty one."""
+    """The value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
 def is_true(value: JsonValue) -> bool:
-    """Whether a flag is set: ``true``, or the text "true" as authors write it."""
+    """Whether a flag is set: ``true``, or the text "true", which some authors write."""
     return value is True or (isinstance(value, str) and value.strip().lower() == "true")
 
 
 def as_text(value: JsonValue, limit: int) -> str:
-    """The value where it is text, without outer blanks, cut to ``limit`` characters; else the empty text.
+    """The value if it is text, without outer blanks, cut to ``limit`` characters; else the empty text.
 
-    Characters that steer a terminal, turn the reading direction, or that no reader sees at all are left out: people
-    judge an API by this text, and what they are shown must be what a model reads.
+    Characters that control a terminal, change the reading direction, or are invisible are removed: people judge an API
+    by this text, so they must see the same text as a model.
     """
     text = _UNSEEN.sub("", value[: 4 * limit]).strip() if isinstance(value, str) else ""
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"

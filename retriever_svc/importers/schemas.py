@@ -1,8 +1,8 @@
 """The schemas of one document: each read once, and collected per operation with everything it refers to.
 
-References become ``#/$defs/NAME`` into the operation's own definitions, so circular schemas need no special care. Two
-things do: a circle that never reaches a part of the value (``A: {allOf: [A]}``) would send a validator round for ever
-and is left open, and properties that only travel one way are left out on the other.
+References become ``#/$defs/NAME`` into the operation's own definitions, so most circular schemas need no special care.
+There are two special cases. A circle that never reaches a part of the value (``A: {allOf: [A]}``) would be an endless
+loop for a validator, and is left open. Properties that are sent in one direction only are left out in the other.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from retriever_svc.importers.refs import (
 
 
 class Direction(StrEnum):
-    """Which way a value travels: `readOnly` properties are not sent, `writeOnly` ones do not come back."""
+    """The direction of a message. Requests have no `readOnly` properties, responses no `writeOnly` ones."""
 
     REQUEST = "request"
     RESPONSE = "response"
@@ -48,9 +48,9 @@ class Direction(StrEnum):
 _HIDDEN = {Direction.REQUEST: "readOnly", Direction.RESPONSE: "writeOnly"}
 
 _PLACES = ("components", "schemas", "definitions", "x-nestor-files")
-"""Parts of a pointer that say nothing about what is there."""
+"""Parts of a pointer that say nothing about its target."""
 _COMPOSED = ("required", "properties", "allOf", "anyOf", "oneOf")
-"""Where properties of a value are required, in the schema itself or in a part of it."""
+"""Keywords that can require properties of a value, in the schema itself or in a part of it."""
 
 Key = tuple[str, Direction]
 """A definition: its pointer in the document, and the direction it is read for."""
@@ -58,17 +58,17 @@ Key = tuple[str, Direction]
 
 @dataclass(frozen=True, slots=True)
 class Normalised:
-    """A schema in 2020-12 form and the definitions it refers to, ``in_place`` without entering a part of the value."""
+    """A schema in 2020-12 form and the definitions it refers to; those ``in_place`` apply to the same value."""
 
     schema: JsonObject
     refs: frozenset[Key]
     in_place: frozenset[Key]
-    leaves: str | None = None  # the other document that it refers to, and is open there
-    size: int = 0  # as JSON; of definitions only
+    leaves: str | None = None  # a message about a reference to another document, where the schema is left open
+    size: int = 0  # as JSON; only for definitions
 
 
 def required_names(schema: JsonObject) -> list[str]:
-    """The properties a schema requires, each once: its list, and those that say so themselves, as draft 3 had it."""
+    """The properties a schema requires, each once: those in its list, and those that declare it, as in draft 3."""
     members = as_object(schema.get("properties")).items()
     own = [name for name, member in members if isinstance(member, dict) and is_true(member.get("required"))]
     return list(dict.fromkeys([*(name for name in as_list(schema.get("required")) if isinstance(name, str)), *own]))
@@ -78,10 +78,10 @@ class Schemas:
     """Reads the schemas of one document.
 
     Args:
-        document: where references lead.
+        document: the document that references point into.
         directional: whether any schema has `readOnly` or `writeOnly`, so that the two directions differ.
-        limits: what one operation may keep.
-        notes: where to say what was left open.
+        limits: limits on the definitions of one operation.
+        notes: receives warnings about schemas that are left open.
     """
 
     def __init__(self, document: Document, directional: bool, limits: Limits, notes: Notes) -> None:
@@ -101,7 +101,7 @@ class Schemas:
         """Read one schema; references in it are noted, not followed.
 
         Raises:
-            SkipOperation: it is for a request, and refers to another document.
+            SkipOperation: it is for a request and refers to another document.
         """
         normalised = self._read(schema, direction)
         if normalised.leaves is not None and direction is Direction.REQUEST:
@@ -112,8 +112,8 @@ class Schemas:
         """The definitions reachable from those of requests and of responses, nearest first, within the limits.
 
         Raises:
-            SkipOperation: one that a request uses refers to another document. What is sent must be known; what comes
-                back may be anything.
+            SkipOperation: a definition that a request uses refers to another document. Schemas of requests must be
+                complete; those of responses may be open.
         """
         found: dict[str, JsonObject] = {}
         queue = deque(dict.fromkeys([*sent, *received]))
@@ -140,7 +140,7 @@ class Schemas:
         return found
 
     def _check_leaving(self, sent: Iterable[Key], kept: dict[Key, None], operation: str) -> None:
-        """Refuse what a request refers to in another document, and note what a response does."""
+        """Refuse references to other documents in requests, and warn about those in responses."""
         leaving = {key: leaves for key in kept if (leaves := self._definition(key).leaves) is not None}
         if not leaving:
             return
@@ -186,7 +186,7 @@ class Schemas:
     def hidden(self, schema: JsonObject, direction: Direction) -> set[str]:
         """The names of the properties that messages of this direction leave out.
 
-        Those of ``allOf`` parts are among them: what one part requires may be read-only in another.
+        This includes properties of ``allOf`` parts: a property that one part requires may be read-only in another.
         """
         if not self._directional:
             return set()
@@ -208,15 +208,15 @@ class Schemas:
         return found
 
     def spend(self, schema: JsonObject) -> None:
-        """Count what looking at one schema costs, the schemas in it not included.
+        """Count the cost of reading one schema, without the schemas in it.
 
         Raises:
-            InvalidDocument: too much was spent on this document.
+            InvalidDocument: the document exceeds its limit.
         """
         self._document.spend(1 + len(schema) + sum(len(value) for value in schema.values() if isinstance(value, list)))
 
     def warn(self, message: str) -> None:
-        """Note something about a schema."""
+        """Add a warning about a schema."""
         self._notes.warn(message)
 
     def _definition(self, key: Key) -> Normalised:
@@ -234,11 +234,11 @@ class Schemas:
         return Normalised(as_dict, frozenset(reader.refs), frozenset(reader.in_place), reader.leaves)
 
     def _finite(self, key: Key) -> JsonObject:
-        """The definition's schema, such that a validator that follows it comes to an end.
+        """The definition's schema, changed so that a validator terminates.
 
-        A base that lists its kinds (``oneOf``), each built on the base (``allOf``), goes round in a circle: a kind then
-        takes the base's own members alone. What is circular beyond that is left open. Where it is cut depends on the
-        definitions alone, not on the operation.
+        A base that lists its kinds (``oneOf``), each built on the base (``allOf``), is circular: a kind then includes
+        only the base's own members. Other circles are left open. Where a circle is cut depends only on the definitions,
+        not on the operation.
         """
         if key not in self._cut:
             if not self._returns(key, self._in_place):
@@ -251,7 +251,7 @@ class Schemas:
         return self._cut[key]
 
     def _returns(self, key: Key, leads_to: Callable[[Key], Iterable[Key]]) -> bool:
-        """Whether a validator could come back to this definition without having consumed any part of the value."""
+        """Whether a validator could return to this definition without consuming any part of the value."""
         pending, seen = list(leads_to(key)), set[Key]()
         while pending and key not in seen:
             self._document.spend(1)
@@ -265,7 +265,7 @@ class Schemas:
         return self._definition(key).in_place
 
     def _besides_bases(self, key: Key) -> Iterable[Key]:
-        """The definitions that apply to the same value, but for the entries of the schema's own ``allOf``."""
+        """The definitions that apply to the same value, except references in the schema's own ``allOf``."""
         if key not in self._besides:
             schema = self._definition(key).schema
             bases = [branch for branch in as_list(schema.get("allOf")) if as_object(branch).keys() == {"$ref"}]
@@ -285,7 +285,7 @@ class Schemas:
         return self._besides[key]
 
     def _without_circle(self, schema: JsonObject) -> JsonObject:
-        """The schema with its circular bases' own members in place of references to them."""
+        """The schema with references to circular bases replaced by the bases' own members."""
         bases = list[JsonValue]()
         for branch in as_list(schema.get("allOf")):
             base = self._keys.get(str(as_object(branch).get("$ref", "")))
@@ -299,7 +299,7 @@ class Schemas:
 
 
 class _Reader:
-    """Reads one schema and notes its references on the way."""
+    """Reads one schema and records its references."""
 
     def __init__(self, schemas: Schemas, direction: Direction) -> None:
         self._schemas = schemas
@@ -311,12 +311,12 @@ class _Reader:
     def read(
         self, schema: JsonValue, in_place: bool = False, hidden: frozenset[str] = frozenset()
     ) -> JsonObject | bool:
-        """One schema or subschema; what is no schema at all becomes ``True``, which allows everything.
+        """Read one schema or subschema. A value that is not a schema becomes ``True``, which allows everything.
 
         Args:
-            schema: what to read.
-            in_place: whether it applies to the very value that reading began with.
-            hidden: properties of the same value that schemas around this one leave out.
+            schema: the schema.
+            in_place: whether it applies to the same value as the outermost schema.
+            hidden: properties of the same value that the enclosing schemas leave out.
         """
         if not isinstance(schema, dict):
             return schema if isinstance(schema, bool) else True
@@ -356,7 +356,7 @@ class _Reader:
         return {"$ref": f"#/$defs/{self._schemas.name(key)}"}
 
     def _one(self, key: str, value: JsonValue, out: JsonObject, in_place: bool) -> None:
-        if key == "items" and isinstance(value, list):  # the tuples of older drafts
+        if key == "items" and isinstance(value, list):  # tuples in older drafts
             if value:
                 out["prefixItems"] = [self.read(item) for item in value]
         elif isinstance(value, (dict, bool)):

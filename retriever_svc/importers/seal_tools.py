@@ -1,8 +1,8 @@
 """Seal-Tools: ``tool.jsonl``, a list of functions (Seal-Tools, section 3.1).
 
 Each is ``{"api_name", "api_description", "field", "parameters": {name: {"type", "description"}}, "required": [name],
-"responses": {name: {"type", "description"}}}``. There is no HTTP in it: a tool becomes a POST with a JSON body to a
-path of its name, on a server that only whoever imports the list can know.
+"responses": {name: {"type", "description"}}}``. It does not describe HTTP: a tool becomes a POST with a JSON body to a
+path with its name, on a server that the import request must name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FORMAT = "seal-tools"
 
 
 def outline(root: JsonValue) -> Outline | None:
-    """The outline of a list of tools, or of a single one; None where the first is none of Seal-Tools."""
+    """The outline of a list of tools, or of a single one; None if the first is not a Seal-Tools tool."""
     tools: list[JsonValue] = root if isinstance(root, list) else [root]
     if not tools or "api_name" not in as_object(tools[0]):
         return None

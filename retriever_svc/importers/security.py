@@ -1,4 +1,4 @@
-"""Security schemes and requirements become the names of the secrets a call needs. No value is ever read here."""
+"""Reads security schemes and requirements into names of the secrets a call needs. Values are never read here."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_security(document: Document, requirement: JsonValue, provider: str, ser
         server: completes relative URLs.
 
     Raises:
-        SkipOperation: a call needs more credentials at once than anybody has.
+        SkipOperation: a call needs too many credentials at once.
     """
     alternatives = []
     for item in as_list(requirement)[:_MAX_ALTERNATIVES]:
@@ -47,7 +47,7 @@ def read_security(document: Document, requirement: JsonValue, provider: str, ser
                 raise SkipOperation(f"a call needs more than {_MAX_TOGETHER} credentials at once")
             needed = (_requirement(document, name, scopes, provider, server) for name, scopes in item.items())
             alternatives.append(tuple(needed))
-    # One empty alternative and nothing else: the operation needs no credential.
+    # Only an empty alternative: the operation needs no credential.
     return () if alternatives == [()] else tuple(alternatives)
 
 
@@ -63,12 +63,12 @@ def _scheme(document: Document, name: str) -> JsonObject:
     schemes = components or as_object(document.root.get("securityDefinitions"))
     try:
         return as_object(document.deref(schemes.get(name)))
-    except (DanglingReference, SkipOperation):  # of an undeclared scheme the secret's entry says how it is presented
+    except (DanglingReference, SkipOperation):  # for an undeclared scheme, the secret's entry says how to present it
         return {}
 
 
 def _fields(scheme: JsonObject, server: str) -> dict[str, str | SecretKind | Location | None]:
-    """What is particular to the kind of the scheme."""
+    """The fields that depend on the kind of the scheme."""
     kind, place, key = scheme.get("type"), scheme.get("in"), scheme.get("name")
     if kind == "apiKey" and scheme.get(_AWS_MARK) == "awsSigv4":
         return {"kind": SecretKind.AWS_SIGV4}
@@ -83,7 +83,7 @@ def _fields(scheme: JsonObject, server: str) -> dict[str, str | SecretKind | Loc
         return {"kind": SecretKind.DIGEST}
     if http == "bearer":
         return {"kind": SecretKind.BEARER}
-    if http is not None:  # any other scheme of HTTP: the value is the whole header, the scheme's name included
+    if http is not None:  # any other HTTP scheme: the value is the whole header, including the scheme's name
         return {"kind": SecretKind.API_KEY, "location": Location.HEADER, "parameter": "Authorization"}
     if kind == "oauth2":
         return {"kind": SecretKind.OAUTH2} | _oauth2(scheme, server)
@@ -93,7 +93,7 @@ def _fields(scheme: JsonObject, server: str) -> dict[str, str | SecretKind | Loc
 
 
 def _is_bearer(key: JsonValue, description: JsonValue) -> bool:
-    """Whether a key in a header is a bearer token: Swagger 2.0 has no other way to say so than in words."""
+    """Whether a key in a header is a bearer token. Swagger 2.0 can say so only in the description."""
     if not isinstance(key, str) or key.lower() != "authorization" or not isinstance(description, str):
         return False
     said = description[:_MAX_SAID]
@@ -101,7 +101,7 @@ def _is_bearer(key: JsonValue, description: JsonValue) -> bool:
 
 
 def _oauth2(scheme: JsonObject, server: str) -> dict[str, str | SecretKind | Location | None]:
-    """The endpoints, whichever flows name them. Swagger 2.0 has one flow, whose fields stand in the scheme itself."""
+    """The endpoints that any of the flows names. Swagger 2.0 has one flow, with its fields in the scheme itself."""
     flows = [scheme, *(as_object(as_object(scheme.get("flows")).get(name)) for name in _FLOWS)]
     found = {
         ours: next((url for flow in flows if (url := _url(flow.get(theirs), server))), None)
@@ -116,7 +116,7 @@ def _url(declared: JsonValue, server: str) -> str | None:
     try:
         url = urljoin(f"{server}/" if server else "", declared.strip())
         parts = urlsplit(url)
-        bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])  # a password has no place in a catalogue
+        bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])  # the catalogue must not store a password
         return bare.geturl() if parts.scheme in ("http", "https") and parts.hostname else None
-    except ValueError:  # "http://[": no URL at all
+    except ValueError:  # "http://[" is not a URL
         return None

@@ -19,7 +19,7 @@ PLACEHOLDER = re.compile(
     r"|^(?:tenant|subdomain|domain|company|organi[sz]ation|account|customer|hostname|instance|site|x+)$",
     re.IGNORECASE,
 )
-"""Defaults that stand for a value of one's own."""
+"""Defaults that are placeholders for the user's own value."""
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 _HOST = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}(?::\d+)?(?:/|$)", re.IGNORECASE)
 
@@ -29,15 +29,15 @@ class NoServer(Exception):
 
 
 def choose_server(levels: list[JsonValue], given: str | None) -> tuple[str, str]:
-    """The base URL, without a slash at its end, and why it is not the first that is declared; empty where it is.
+    """The base URL, without a final slash, and why it is not the first declared one; empty if it is.
 
     Args:
-        levels: the ``servers`` lists of the operation, its path item and the document: the first that has any counts,
-            and of it the first server that can be called.
+        levels: the ``servers`` lists of the operation, its path item and the document. The first non-empty list is
+            used, and of it the first server that can be called.
         given: replaces an absolute server and completes a relative one.
 
     Raises:
-        NoServer: none could be called.
+        NoServer: none can be called.
     """
     servers = next((found for level in levels if (found := as_list(level))), [])
     if given is not None:
@@ -52,12 +52,14 @@ def choose_server(levels: list[JsonValue], given: str | None) -> tuple[str, str]
 
 
 def located_server(levels: list[JsonValue], url: str) -> str:
-    """The base URL that a document's relative server, or no server at all, means at the URL that it came from.
+    """The base URL of a document's relative server, resolved against the URL that the document came from.
+
+    A document without servers has the relative server ``/``.
 
     Raises:
         NoServer: none of its servers is relative.
     """
-    usual: list[JsonValue] = [{"url": "/"}]  # says OpenAPI
+    usual: list[JsonValue] = [{"url": "/"}]  # OpenAPI's default
     servers = next((found for level in levels if (found := as_list(level))), usual)
     for server in servers[:_MAX_SERVERS]:
         with suppress(NoServer, ValueError):
@@ -68,7 +70,7 @@ def located_server(levels: list[JsonValue], url: str) -> str:
 
 
 def private_host(server: str) -> str | None:
-    """The `host` or `host:port` of a URL that is a private address, as far as the name itself tells; else None."""
+    """The `host` or `host:port` of a URL if it is a private address, judged by the name alone; else None."""
     parts = urlsplit(server)
     host = parts.hostname or ""
     try:
@@ -87,7 +89,7 @@ def _completed(given: str, declared: str) -> str:
 
 
 def _scheme(url: str) -> str:
-    """The scheme of a URL, empty for relative references and for what is no URL."""
+    """The scheme of a URL; empty for relative references and invalid URLs."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -96,7 +98,7 @@ def _scheme(url: str) -> str:
 
 
 def _url(server: JsonValue) -> str:
-    """The URL with its variables replaced by their defaults, as far as they have any."""
+    """The URL with its variables replaced by their defaults, if they have one."""
     return _VARIABLE.sub(lambda match: _default(server, match[1]) or match[0], _template(server))
 
 
@@ -119,7 +121,7 @@ def _expand(server: JsonValue) -> str:
     """The URL with its variables replaced by their defaults.
 
     Raises:
-        NoServer: a variable has none, or in the host one that only stands for a value of one's own.
+        NoServer: a variable has no default, or a variable in the host has a placeholder as its default.
     """
     template = _template(server)
     host = template.partition("://")[2].partition("/")[0]
@@ -137,12 +139,12 @@ def _expand(server: JsonValue) -> str:
 
 
 def _callable(url: str) -> str:
-    """The URL where it is one that HTTP can call. A host without a scheme is taken as one of https.
+    """The URL if it is an http or https URL. A host without a scheme gets https.
 
-    Query and fragment have no place in a base URL, and a user with a password none in a catalogue.
+    Query, fragment, and user with password are removed.
 
     Raises:
-        NoServer: it is no such URL.
+        NoServer: it is not such a URL.
     """
     if _HOST.match(url):
         url = f"https://{url}"

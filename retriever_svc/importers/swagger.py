@@ -1,4 +1,4 @@
-"""Swagger 2.0: each operation is rewritten in the form of OpenAPI 3, so that everything else knows one form only."""
+"""Swagger 2.0: rewrites each operation in the form of OpenAPI 3, so that other modules handle one form only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_SCHEMA = frozenset({"name", "in", "required", "description", "collectionFor
 
 
 def upgrade_servers(root: JsonObject) -> list[JsonValue]:
-    """The ``servers`` that `schemes`, `host` and `basePath` amount to; https where it is offered or nothing is said."""
+    """The ``servers`` for `schemes`, `host` and `basePath`; https if it is offered or no scheme is stated."""
     host, base = root.get("host"), root.get("basePath")
     path = base if isinstance(base, str) and base.startswith("/") else ""
     if not isinstance(host, str) or not host:
@@ -46,7 +46,7 @@ def sends_body_parameters(document: Document, shared: JsonValue, operation: Json
 
 
 def upgrade_operation(document: Document, notes: Notes, shared: JsonValue, operation: JsonObject) -> JsonObject:
-    """The operation with `parameters` (the path item's among them), `requestBody` and `responses` as in OpenAPI 3.
+    """The operation with `parameters` (including the path item's), `requestBody` and `responses` as in OpenAPI 3.
 
     Raises:
         SkipOperation: a parameter cannot be read.

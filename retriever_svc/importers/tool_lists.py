@@ -1,4 +1,4 @@
-"""What lists of tools, as benchmarks publish them, have in common: functions rather than HTTP operations."""
+"""The common part of tool lists that benchmarks publish: functions instead of HTTP operations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retriever_svc.importers.outline import METHODS, Entry, Outline
 from retriever_svc.importers.refs import JsonObject, SkipOperation, as_object
 
 DEFAULT_METHOD = "post"
-"""For tools that state none: as nobody says that a call changes nothing, it may, and waits for an approval."""
+"""For tools that state none: a call may change something, so it waits for an approval."""
 
 _TYPES = {
     "str": "string",
@@ -27,7 +27,7 @@ _TYPES = {
     "set": "array",
     "dict": "object",
 }
-"""Names of programming languages for types of JSON Schema; those of JSON Schema are left as they are."""
+"""Type names of programming languages and their JSON Schema types; names of JSON Schema are not changed."""
 _LIST_OF = re.compile(r"(?:list|array|tuple|set)\[(\w+)\]")
 
 Reader = Callable[[JsonObject, str], tuple[str, str, JsonObject]]
@@ -35,10 +35,10 @@ Reader = Callable[[JsonObject, str], tuple[str, str, JsonObject]]
 
 
 def outline_tools(form: str, tools: list[JsonValue], name_key: str, read: Reader) -> Outline:
-    """A list of tools as a document.
+    """The outline of a list of tools.
 
     Args:
-        form: the format; such lists have no title, so it names the provider, too.
+        form: the format; it also names the provider, since such lists have no title.
         tools: the list.
         name_key: the member that holds a tool's name.
         read: reads one tool; it may raise SkipOperation.
@@ -66,7 +66,7 @@ def members(tool: JsonObject, key: str) -> Iterator[tuple[str, JsonObject]]:
     """Name and declaration of each parameter or output.
 
     Raises:
-        SkipOperation: what should hold them is no object.
+        SkipOperation: the member ``key`` is not an object.
     """
     declared = tool.get(key)
     if declared is not None and not isinstance(declared, dict):
@@ -76,7 +76,7 @@ def members(tool: JsonObject, key: str) -> Iterator[tuple[str, JsonObject]]:
 
 
 def schema(declared: JsonValue) -> JsonObject:
-    """A declaration as a schema of JSON Schema, types named as programming languages do."""
+    """A declaration, whose types may have names of programming languages, as a JSON Schema."""
     out = dict(as_object(declared))
     out.pop("required", None) if isinstance(out.get("required"), bool) else None
     kind = out.get("type")
@@ -90,12 +90,12 @@ def schema(declared: JsonValue) -> JsonObject:
 
 
 def answer(body: JsonObject) -> JsonObject:
-    """The responses of an operation that answers with this schema."""
+    """The ``responses`` of an operation that returns this schema."""
     return {"200": {"content": {"application/json": {"schema": body}}}}
 
 
 def record(properties: dict[str, JsonValue]) -> JsonObject:
-    """An object with these properties."""
+    """The schema of an object with these properties."""
     return {"type": "object", "properties": properties}
 
 

@@ -1,4 +1,4 @@
-"""Whose each demo is.
+"""The tenant of each demo.
 
 Revision ID: 0002
 """
@@ -13,12 +13,12 @@ depends_on: str | None = None
 
 
 def upgrade() -> None:
-    """Add the column. What is there is everyone's: null."""
+    """Add the column. Existing demos are everyone's: null."""
     op.add_column("demos", sa.Column("tenant", sa.String(100), nullable=True))
 
 
 def downgrade() -> None:
-    """Drop the column, and the demos that are not everyone's."""
+    """Drop the column and the demos of tenants."""
     private = sa.table("demos", *map(sa.column, ("id", "tenant")))
     uses = sa.table("demo_apis", sa.column("demo"))
     theirs = sa.select(private.c.id).where(private.c.tenant.is_not(None))

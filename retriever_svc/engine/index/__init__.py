@@ -1,1 +1,1 @@
-"""Vector search behind one seam: ``protocol`` is the seam, the other modules are what stands behind it."""
+"""Vector search behind one interface: ``protocol`` defines it, the other modules implement it."""

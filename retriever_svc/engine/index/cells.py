@@ -1,14 +1,14 @@
-"""Many vectors in little room: FAISS's IVF with an 8-bit scalar quantiser, written once and then only read.
+"""Compact storage of many vectors: FAISS's IVF with an 8-bit scalar quantiser, written once and then only read.
 
-An IVF sorts vectors into *cells* around centroids learned from a sample; a search looks only into the cells nearest to
-the query. The quantiser keeps one byte of each component. Within FAISS vectors are counted by *row*, in order of id.
+An IVF sorts vectors into *cells* around centroids learned from a sample; a search probes only the cells nearest to the
+query. The quantiser stores one byte per component. Within FAISS a vector is identified by its *row*, in order of id.
 
 The rules, for n vectors (measured by ``python -m bench --only index``):
 
-* cells: the power of two nearest to 2 sqrt(n), so that finding the nearest cells and looking into them cost alike;
-* trained on 64 vectors a cell: k-means gains nothing visible from more, and its time grows with them;
-* looked into: as many cells as hold one vector in 8, and at least 50,000, of those that pass the filter. A request lies
-  between cells: it needs several times as many as a text of the catalogue to find its neighbours.
+* number of cells: the power of two nearest to 2 sqrt(n), so that finding the nearest cells and probing them cost alike;
+* training: on 64 vectors per cell; k-means gains nothing visible from more, and its time grows with them;
+* probing: as many cells as hold one vector in 8, and at least 50,000, of those that pass the filter. A request lies
+  between cells: to find its neighbours it needs several times as many cells as a text of the catalogue.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ _LOOKED_AT = 8
 _FEWEST_LOOKED_AT = 50_000
 _ITERATIONS = 10
 _MARGIN = 0.1
-"""How far the quantiser reaches beyond what the sample held, as a share of that: what lies outside is cut off."""
+"""How far the quantiser's range exceeds the sample's, as a share of it. Values outside are clipped."""
 _CHUNK = 20_000
-"""Vectors turned back into float32 at a time: 30 MB."""
+"""Vectors decoded to float32 at a time: 30 MB."""
 
 Rows = NDArray[np.bool_]
 Part = tuple[Ids, Vectors]
 
 
 def cells_for(size: int) -> int:
-    """How many cells so many vectors are sorted into."""
+    """The number of cells for this many vectors."""
     return int(2 ** round(math.log2(max(2 * math.sqrt(size), 1))))
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Vectors in cells. Nothing in here ever changes, so that any number of indexes can share it.
+    """Vectors in cells. Immutable, so that several indexes can share it.
 
     Attributes:
-        faiss: the ``IndexIVFScalarQuantizer``; it may live in a mapped file, where writing would fail.
-        ids: (n,) the ids, ascending: the id of each row.
-        trained_for: how many vectors there were when the centroids were learned.
-        content: what a file of them has to hold: the same as ``faiss``, or the mapped bytes that it was read from.
+        faiss: the ``IndexIVFScalarQuantizer``; it may be in a mapped file, where writing would fail.
+        ids: (n,) the id of each row, ascending.
+        trained_for: number of vectors when the centroids were learned.
+        content: what to write to a file: the same as ``faiss``, or the mapped bytes that it was read from.
     """
 
     faiss: Any
@@ -71,7 +71,7 @@ class Cells:
         """
         index = _new(faiss.IndexFlatIP(sample.shape[1]), cells_for(len(ids)))
         index.cp.niter = _ITERATIONS
-        index.cp.min_points_per_centroid = 1  # or it warns on standard error where the sample is small
+        index.cp.min_points_per_centroid = 1  # otherwise it warns on standard error if the sample is small
         index.sq.rangestat_arg = _MARGIN
         index.train(sample)
         return _filled(index, ids, parts, len(ids))
@@ -86,11 +86,11 @@ class Cells:
         return cls(saved.faiss, saved.arrays["ids"], saved.notes["trained_for"], content)
 
     def replaced(self, kept: Rows, ids: Ids, parts: Iterable[Part]) -> Cells:
-        """The same cells with other content, written anew: the rows kept, and these vectors.
+        """A copy with the same centroids and other content: the rows kept, and these vectors.
 
         Args:
             kept: (n,) whether each row stays.
-            ids: ids of the rows kept and of all parts, ascending.
+            ids: ids of the kept rows and of all parts, ascending.
             parts: ids and vectors, each vector once.
         """
         index = _new(faiss.clone_index(self.faiss.quantizer), self.faiss.nlist)
@@ -106,37 +106,37 @@ class Cells:
         return _filled(index, ids, parts, self.trained_for)
 
     def rows(self, ids: Ids) -> Ids:
-        """The rows of those of the ids that are here."""
+        """The rows of these ids; ids that are not here are left out."""
         places = np.minimum(np.searchsorted(self.ids, ids), max(len(self.ids) - 1, 0))
         found: Ids = places[self.ids[places] == ids] if len(self.ids) else np.empty(0, np.int64)
         return found
 
     def vectors(self, rows: Ids) -> Vectors:
-        """(m, d) what the quantiser has kept of these rows."""
+        """(m, d) the decoded vectors of these rows."""
         vectors: Vectors = self.faiss.reconstruct_batch(rows)
         return vectors
 
     def parts(self, kept: Rows) -> Iterator[Part]:
-        """The rows kept, some at a time."""
+        """The ids and vectors of the kept rows, in chunks."""
         rows = np.flatnonzero(kept)
         for start in range(0, len(rows), _CHUNK):
             chunk = rows[start : start + _CHUNK]
             yield self.ids[chunk], self.vectors(chunk)
 
     def search(self, queries: Vectors, k: int, searched: Rows | None) -> tuple[Ids, Vectors]:
-        """As ``VectorIndex.search``.
+        """See ``VectorIndex.search``.
 
         Args:
             queries: (q, d).
-            k: how many; at most as many as are searched.
-            searched: (n,) whether each row counts; None for all.
+            k: number of results; at most the number of searched rows.
+            searched: (n,) whether each row is searched; None: all.
         """
         cells, there, bits, selector = self.faiss.nlist, len(self.ids), None, None
         if searched is not None:
             there = int(np.count_nonzero(searched))
             bits = np.packbits(
                 searched, bitorder="little"
-            )  # FAISS only points to it: it must live as long as it searches
+            )  # FAISS keeps only a pointer: it must live until the search ends
             selector = faiss.IDSelectorBitmap(len(bits), faiss.swig_ptr(bits))
         looked_at = max(_FEWEST_LOOKED_AT, len(self.ids) / _LOOKED_AT)
         probed = min(math.ceil(cells * looked_at / max(there, 1)), cells)
@@ -148,16 +148,16 @@ class Cells:
 
     def _probe(self, queries: Vectors, k: int, probed: int, selector: Any) -> tuple[Ids, Vectors]:
         options = faiss.SearchParametersIVF(nprobe=probed, sel=selector)  # type: ignore[call-arg]
-        # OpenMP keeps this per thread. A request is one thread's work: more of them wait for each other under load.
+        # OpenMP keeps this setting per thread. A request uses one thread: under load, more would wait for each other.
         faiss.omp_set_num_threads(1)
         scores, rows = self.faiss.search(queries, k, params=options)
         return rows, scores
 
 
 def _new(centroids: Any, cells: int) -> Any:
-    """An index without content. It keeps vectors themselves, not what is left of them beside their centroid.
+    """An empty index. It stores the vectors, not their residuals to the centroids.
 
-    Residuals would make the codes a little finer, and every cell would have to prepare the query anew.
+    Residuals would make the codes slightly more precise, but the query would have to be prepared for every cell.
     """
     kind, metric = faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
     return faiss.IndexIVFScalarQuantizer(centroids, centroids.d, cells, kind, metric, False)

@@ -1,10 +1,10 @@
-"""A file that holds an index: written whole or not at all, and read only where every byte of it is as it was written.
+"""A file that holds an index. It is written atomically, and read only if its digest matches.
 
-FAISS maps a file that begins with its own data, so what is usually a header stands at the end:
+FAISS maps a file that begins with its own data, so the header is at the end:
 
     FAISS's data (or nothing) · arrays · header as JSON · magic, length of the header · SHA-256 of all before it
 
-The digest is there against damage, not against forgery: the file lies among the service's own data.
+The digest detects damage, not forgery: the file is part of the service's own data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from retriever_svc.engine.index.protocol import Source
 from services.telemetry import get_logger
 
 FORMAT = 1
-"""Grows whenever an older reader would misread what is written now."""
+"""Increased whenever an older reader would misread the new format."""
 _MAGIC = b"NESTORVX"
 _TRAILER = struct.Struct("<8sQ")
 _DIGEST_BYTES = 32
@@ -43,13 +43,13 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Saved:
-    """What was read from a file.
+    """The content of a file.
 
     Attributes:
-        arrays: by name; where they are memory-mapped, read-only.
-        notes: small facts.
-        faiss: FAISS's index, or None where there is none in the file.
-        faiss_bytes: what it was read from, where that is memory-mapped: FAISS cannot write such an index.
+        arrays: arrays by name; read-only if they are memory-mapped.
+        notes: small numbers by name.
+        faiss: FAISS's index, or None if the file has none.
+        faiss_bytes: the bytes of a memory-mapped FAISS index, which FAISS itself cannot write.
     """
 
     arrays: Mapping[str, Array]
@@ -66,18 +66,18 @@ def save(
     notes: Mapping[str, int] | None = None,
     faiss_part: Any = None,
 ) -> None:
-    """Write a file beside the path, then put it in the path's place.
+    """Write a temporary file beside the path, then rename it to the path.
 
     Args:
         path: the file.
-        kind: of the index.
+        kind: kind of the index.
         source: what the index was made from.
-        arrays: by name.
-        notes: small facts.
+        arrays: arrays by name.
+        notes: small numbers by name.
         faiss_part: FAISS's index, or its bytes.
 
     Raises:
-        OSError: it cannot be written; what was there is as it was.
+        OSError: it cannot be written; an existing file is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _sweep(path)
@@ -98,7 +98,7 @@ def save(
 
 
 def load(path: Path, kind: str, source: Source, *, memory_mapped: bool) -> Saved | None:
-    """What was saved there, or None: see ``Indexes.load``."""
+    """The content of the file, or None if it cannot be used: see ``Indexes.load``."""
     try:
         with path.open("rb") as file:
             header = _header(file)
@@ -122,7 +122,7 @@ class _Unusable(Exception):
 
 
 def _append(file: BinaryIO, about: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Write all that follows FAISS's data."""
+    """Write everything after FAISS's data."""
     faiss_size = file.seek(0, os.SEEK_END)
     places = {}
     for name, array in arrays.items():
@@ -136,7 +136,7 @@ def _append(file: BinaryIO, about: Mapping[str, Any], arrays: Mapping[str, Array
 
 
 def _header(file: BinaryIO) -> dict[str, Any]:
-    """The header of a file that is whole."""
+    """The header. Raises _Unusable if the file is incomplete or damaged."""
     size = file.seek(0, os.SEEK_END)
     end = size - _TRAILER.size - _DIGEST_BYTES
     if end < 0:
@@ -166,7 +166,7 @@ def _digest(file: BinaryIO, end: int) -> bytes:
 
 
 def _array(file: BinaryIO, memory_mapped: bool, offset: int, dtype: str, shape: list[int]) -> Array:
-    if memory_mapped and np.prod(shape):  # nothing cannot be mapped
+    if memory_mapped and np.prod(shape):  # an empty array cannot be mapped
         return np.memmap(file, dtype, "r", offset, tuple(shape))
     file.seek(offset)
     return np.fromfile(file, dtype, int(np.prod(shape))).reshape(shape)
@@ -178,7 +178,7 @@ def _write_faiss(part: Any, name: str) -> None:
         return
     try:
         faiss.write_index(part, name)
-    except RuntimeError as error:  # how it reports a full disk
+    except RuntimeError as error:  # FAISS reports a full disk this way
         raise OSError(f"FAISS cannot write the index: {error}") from error
 
 
@@ -187,14 +187,14 @@ def _read_faiss(path: Path, file: BinaryIO, memory_mapped: bool) -> Any:
         index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP if memory_mapped else 0)
     except RuntimeError as error:
         raise _Unusable(f"FAISS cannot read it: {error}") from error
-    # FAISS has opened the path anew: what it has read was only checked where no other file has taken its place.
+    # FAISS has opened the path again: the digest was checked for its content only if the file was not replaced.
     if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
         raise _Unusable("replaced while it was read")
     return index
 
 
 def _sweep(path: Path) -> None:
-    """Remove what processes left that were killed while they wrote."""
+    """Remove temporary files of processes that were killed while writing."""
     for left in path.parent.glob(f".{path.name}.*.tmp"):
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > _ABANDONED_S:
@@ -202,7 +202,7 @@ def _sweep(path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the new name survive a power failure as well."""
+    """Sync the folder, so that the new name survives a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

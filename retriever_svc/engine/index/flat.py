@@ -18,10 +18,10 @@ _CHUNK = 4_096
 
 
 class FlatIndex:
-    """Compares every vector: right up to about 100,000 (2 ms a query at 384 dimensions).
+    """Compares every vector: suitable for up to about 100,000 (2 ms a query at 384 dimensions).
 
-    Vectors are kept as 16-bit floats, which costs a cosine less than 0.0005. What a search costs is reading them from
-    memory: half the bytes are half the time and half the memory (docs/adr/0008).
+    Vectors are stored as 16-bit floats, which changes a cosine by less than 0.0005. A search is bound by reading them
+    from memory: half the bytes take half the time and half the memory (docs/adr/0008).
 
     Args:
         dimension: length of the vectors.
@@ -49,15 +49,15 @@ class FlatIndex:
 
     @property
     def vectors(self) -> NDArray[np.float16]:
-        """(n, d) the vectors held, as they are kept."""
+        """(n, d) the vectors held, at half precision."""
         stored: Any = faiss.downcast_index(self._index.index)
         vectors: NDArray[np.float16] = faiss.vector_to_array(stored.codes).view(np.float16).reshape(-1, self.dimension)
         return vectors
 
     def upsert(self, ids: Ids, vectors: Vectors | NDArray[np.float16]) -> None:
-        """See :class:`VectorIndex`. Takes what ``vectors`` gives as well."""
+        """See :class:`VectorIndex`. Also accepts 16-bit floats, as ``vectors`` returns them."""
         self.delete(ids)
-        for start in range(0, len(ids), _CHUNK):  # a copy at full precision exists of a few at a time
+        for start in range(0, len(ids), _CHUNK):  # in chunks, to bound the memory of the copy at full precision
             part = slice(start, start + _CHUNK)
             self._index.add_with_ids(np.ascontiguousarray(vectors[part], dtype=np.float32), ids[part])
 
@@ -80,7 +80,7 @@ class FlatIndex:
                 )
             }
         )
-        # OpenMP keeps this per thread. A request is one thread's work: more of them wait for each other under load.
+        # OpenMP keeps this setting per thread. A request uses one thread: under load, more would wait for each other.
         faiss.omp_set_num_threads(1)
         scores, ids = self._index.search(queries, k, **options)
         found = ids[0] >= 0  # ids that are not here leave gaps, the same number for every query
@@ -118,7 +118,7 @@ class FlatIndexes:
         return FlatIndex(self._dimension)
 
     def load(self, path: Path, source: Source, *, memory_mapped: bool = True) -> FlatIndex | None:
-        """See :class:`Indexes`. Read whole: it is small, and FAISS adds to such an index in place."""
+        """See :class:`Indexes`. It is read into memory: it is small, and FAISS adds to such an index in place."""
         saved = files.load(path, _KIND, source, memory_mapped=memory_mapped)
         if saved is None:
             return None

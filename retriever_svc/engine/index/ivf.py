@@ -1,9 +1,9 @@
-"""Approximate search for large catalogues: exact while there are few vectors, cells once there are many.
+"""Approximate search for large catalogues: exact for few vectors, cells for many.
 
-Two layers. The *cells* hold nearly everything and never change; copies of an index share them, and so do processes that
-map the same file. What was added or replaced since they were written is in a small exact index, *recent*; what was
-replaced or deleted is *dead* in the cells. A search asks both. So changing one vector of a million, and copying the
-index to do it, costs what is recent. When that has become too much, new cells are written.
+There are two layers. The *cells* hold nearly everything and never change; copies of an index share them, and so do
+processes that map the same file. Vectors that were added or replaced later are in a small exact index, *recent*; those
+that were replaced or deleted are marked *dead* in the cells. A search asks both layers. So to change one vector of a
+million, only the recent ones are copied. When there are too many of them, new cells are written.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from services.encoder import Vectors
 
 _KIND = "ivf"
 _GROWTH = 4
-"""Cells are learned anew once there are so many times more, or fewer, vectors than they were learned from."""
+"""Cells are trained again once there are this many times more, or fewer, vectors than they were trained for."""
 _DEAD = 4
-"""Cells are written anew once one in so many of their vectors is dead."""
+"""Cells are written again once one in this many of their vectors is dead."""
 
 
 class IvfIndex:
-    """See the module.
+    """A vector index with the two layers that the module describes.
 
     Args:
         dimension: length of the vectors.
-        train_at: up to so many vectors search is exact.
-        recent: vectors that may wait outside of the cells: a search looks at all of them.
+        train_at: up to this many vectors, search is exact.
+        recent: most vectors outside of the cells; a search compares all of them.
     """
 
     def __init__(self, dimension: int, *, train_at: int = 100_000, recent: int = 10_000) -> None:
@@ -41,7 +41,7 @@ class IvfIndex:
         self.cells: Cells | None = None
         """None while search is exact."""
         self._alive: Rows = np.empty(0, bool)
-        """Of the cells' rows. Replaced, never written into: copies share it."""
+        """Which of the cells' rows are not dead. Replaced, never changed in place: copies share it."""
 
     @property
     def size(self) -> int:
@@ -66,7 +66,7 @@ class IvfIndex:
             return self._recent.search(queries, k, allowed)
         searched = self._searched(self.cells, allowed)
         within = min(k, len(self._alive) if searched is None else int(np.count_nonzero(searched)))
-        if allowed is not None:  # FAISS would put all of them into a set
+        if allowed is not None:  # only the recent ones: FAISS would put all ids into a set
             allowed = self._recent.ids[np.isin(self._recent.ids, allowed)]
         ids, scores = self._recent.search(queries, k, allowed)
         if within and len(queries):
@@ -102,14 +102,14 @@ class IvfIndex:
         files.save(path, _KIND, source, arrays, {"trained_for": self.cells.trained_for}, self.cells.content)
 
     def fill(self, saved: files.Saved) -> None:
-        """Take over what was read from a file."""
+        """Load the content of a file into this empty index."""
         self._recent.upsert(np.array(saved.arrays["recent_ids"]), saved.arrays["recent_vectors"])
         if saved.faiss is not None:
             self.cells = Cells.opened(saved)
             self._alive = np.array(saved.arrays["alive"])
 
     def _searched(self, cells: Cells, allowed: Ids | None) -> Rows | None:
-        """Which of the cells' rows count, or None where all of them do."""
+        """Which of the cells' rows are searched; None: all."""
         if allowed is None:
             return None if self._alive.all() else self._alive
         chosen = np.zeros(len(self._alive), bool)
@@ -117,13 +117,13 @@ class IvfIndex:
         return chosen & self._alive
 
     def _bury(self, ids: Ids) -> None:
-        """Have these be dead in the cells."""
+        """Mark these as dead in the cells."""
         if self.cells is not None:
             self._alive = self._alive.copy()
             self._alive[self.cells.rows(ids)] = False
 
     def _settle(self) -> None:
-        """Write cells where they are due."""
+        """Train or write cells if they are due."""
         size = self.size
         if self.cells is None:
             if size > self._train_at:
@@ -143,17 +143,17 @@ class IvfIndex:
         self._publish(Cells.trained(sample, ids, self._parts()))
 
     def _publish(self, cells: Cells) -> None:
-        """Have these be the cells, with all that is held in them."""
+        """Make these the cells. They hold all vectors, so nothing is recent or dead."""
         self.cells, self._alive = cells, np.ones(len(cells.ids), bool)
         self._recent = FlatIndex(self._recent.dimension)
 
     def _ids(self) -> Ids:
-        """Ids of all that is held, ascending."""
+        """The ids of all vectors, ascending."""
         older = np.empty(0, np.int64) if self.cells is None else self.cells.ids[self._alive]
         return np.sort(np.concatenate([older, self._recent.ids]))
 
     def _parts(self) -> Iterator[Part]:
-        """All that is held."""
+        """All ids and vectors, in parts."""
         if self.cells is not None:
             yield from self.cells.parts(self._alive)
         yield from self._recent_part()
@@ -168,8 +168,8 @@ class IvfIndexes:
 
     Args:
         dimension: length of the vectors.
-        train_at: up to so many vectors search is exact.
-        recent: vectors that may wait outside of the cells.
+        train_at: up to this many vectors, search is exact.
+        recent: most vectors outside of the cells.
     """
 
     def __init__(self, dimension: int, *, train_at: int = 100_000, recent: int = 10_000) -> None:

@@ -1,4 +1,4 @@
-"""The table of vectors behind ``pgvector``, for threads that wait for its answers."""
+"""The table of vectors behind ``pgvector``, with blocking methods for threads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BATCH = 500
 """Vectors written in one transaction: about a second."""
 
 _MAKE = (
-    # Of several replicas that start at once one makes it; the others wait.
+    # If several replicas start at once, one creates the table and the others wait.
     "SELECT pg_advisory_xact_lock(7402918)",
     "CREATE EXTENSION IF NOT EXISTS vector",
     "CREATE TABLE IF NOT EXISTS {table} ("
@@ -35,7 +35,7 @@ _MAKE = (
     " vector vector({dimension}) NOT NULL,"
     " UNIQUE (id, digest))",
     "CREATE INDEX IF NOT EXISTS {table}_nearest ON {table} USING hnsw (vector vector_ip_ops)",
-    # Apart from the rows: to change one of those would put it into the graph once more.
+    # A separate table: updating a row of vectors would insert it into the graph again.
     "CREATE TABLE IF NOT EXISTS {table}_unwanted (row bigint PRIMARY KEY, since timestamptz NOT NULL DEFAULT now())",
 )
 _TAKE_TURNS = "LOCK TABLE {table}_unwanted IN EXCLUSIVE MODE"
@@ -77,22 +77,22 @@ _NEAREST_AMONG = _RANK.replace("{rows}", "{table} AS candidate WHERE row = ANY(:
 _CANDIDATES = "WITH candidates AS MATERIALIZED (SELECT row, id, vector FROM {table} WHERE row = ANY(:rows))"
 _COMPARED = _CANDIDATES + _RANK.replace("{rows}", "candidates AS candidate")
 _BREADTH = (100, 1_000)
-"""Least and most rows that a walk of the graph keeps in sight; pgvector's own limit is 1,000."""
+"""Least and most candidates that a search of the graph keeps (``ef_search``); pgvector's own limit is 1,000."""
 
 
 class Table:
-    """The vectors of one encoder. Every method raises ServiceUnavailable where PostgreSQL cannot be reached.
+    """The vectors of one encoder. Every method raises ServiceUnavailable if PostgreSQL cannot be reached.
 
     Args:
         database_url: ``postgresql+asyncpg://...``.
-        encoder: its name; the table's is made from it.
+        encoder: name of the encoder; the table's name is derived from it.
         dimension: length of the vectors.
     """
 
     def __init__(self, database_url: str, encoder: str, dimension: int) -> None:
         self._dimension = dimension
         self._name = f"vectors_{hashlib.sha256(encoder.encode()).hexdigest()[:16]}"
-        # The driver is asynchronous, and who asks is a thread that waits: an event loop of its own stands between.
+        # The driver is asynchronous, and the callers are threads that block: so the table runs its own event loop.
         self._engine = create_engine(database_url)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="pgvector", daemon=True)
@@ -106,7 +106,7 @@ class Table:
         self._loop.close()
 
     def make(self) -> None:
-        """Have there be the table."""
+        """Create the table if it does not exist."""
 
         async def work(connection: AsyncConnection) -> None:
             for statement in _MAKE:
@@ -115,32 +115,32 @@ class Table:
         self._run(write, work)
 
     def add(self, ids: Ids, vectors: Vectors) -> Ids:
-        """Have there be these vectors; returns the row of each. Those that are there already are not sent."""
+        """Add these vectors and return the row of each. Vectors that are stored already are not sent."""
         rows = dict[int, int]()
         for start in range(0, len(ids), _BATCH):
             rows |= self._run(write, self._adding(ids[start : start + _BATCH], vectors[start : start + _BATCH]))
         return np.array([rows[number] for number in ids.tolist()], np.int64)
 
     def let_go(self, rows: Ids) -> None:
-        """Have these be removed once no replica can want them, and remove those of which this is true."""
+        """Mark these rows as unwanted, and remove those that have been unwanted for an hour."""
         if len(rows):
             self._execute(write, (_TAKE_TURNS, {}), (_LET_GO, {"rows": rows.tolist()}), (_SWEEP, {}))
 
     def want(self, ids: Ids, rows: Ids) -> bool:
-        """Whether there are these rows with these ids; if so, they stay."""
+        """Whether all these rows exist with these ids. Rows that exist are no longer unwanted."""
         given = {"ids": ids.tolist(), "rows": rows.tolist()}
         found = self._execute(write, (_TAKE_TURNS, {}), (_WANT, given))
         return bool(found[0][0] == len(ids))
 
     def nearest(self, queries: Vectors, k: int, rows: Ids | None) -> list[list[Found]]:
-        """The ``k`` nearest rows of each query, or most of them, by the graph; among these rows only."""
+        """About the ``k`` nearest rows of each query, by the graph; ``rows``: only among these."""
         given = {"queries": _texts(queries), "k": k}
         ranked = (_NEAREST, given) if rows is None else (_NEAREST_AMONG, given | {"rows": rows.tolist()})
         breadth = {"breadth": str(min(max(k, _BREADTH[0]), _BREADTH[1]))}
         return _by_query(self._execute(read, (_SET, breadth), ranked), len(queries))
 
     def compared(self, queries: Vectors, k: int, rows: Ids) -> list[list[Found]]:
-        """The ``k`` nearest of these rows for each query, by comparing them all."""
+        """The ``k`` nearest of these rows for each query, exactly: all rows are compared."""
         given = {"queries": _texts(queries), "k": k, "rows": rows.tolist()}
         return _by_query(self._execute(read, (_COMPARED, given)), len(queries))
 
@@ -187,7 +187,7 @@ class Table:
 
 
 def _texts(vectors: Vectors) -> list[str]:
-    """Vectors as pgvector reads them, without loss."""
+    """Vectors as pgvector's text format, without loss of precision."""
     return [f"[{','.join(f'{value:.9g}' for value in vector)}]" for vector in vectors.tolist()]
 
 

@@ -1,9 +1,9 @@
 """Vector search in PostgreSQL with pgvector: one store for the catalogue and its vectors, shared by all replicas.
 
-A row of the table is a vector of an id; it is never changed, only added and, long after nobody wants it, removed. Which
-rows an index consists of is known to the index alone: its *members*, two arrays in memory. So a search never sees half
-a change, a copy costs nothing, and replicas that make the same change, at whatever time, add the same rows once. A row
-that an index has let go of stays for an hour for the sake of those that have not yet.
+A row of the table is a vector of an id. It is never changed, only added, and removed long after its last use. Only the
+index itself knows which rows it consists of: its *members*, two arrays in memory. So a search never sees a partial
+change, a copy costs nothing, and replicas that make the same change, at any time, add the same rows once. A row that an
+index has dropped stays for an hour, because other replicas may still use it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from services.encoder import Vectors
 
 _KIND = "pgvector"
 _EXACT = 5_000
-"""Filtered to no more than so many, vectors are compared one by one: the graph would be walked for longer."""
+"""If a filter leaves at most this many vectors, all are compared: a search of the graph would take longer."""
 _SPARE = 16
-"""Rows asked for beyond what is wanted, in case that some are no members."""
+"""Additional rows to ask for, since some may be no members."""
 _MAX_DIMENSION = 2_000
 """pgvector's limit for an HNSW index."""
 
 
 class PgVectorIndex:
-    """See the module. Raises ServiceUnavailable where PostgreSQL cannot be reached.
+    """A vector index in PostgreSQL. Raises ServiceUnavailable if PostgreSQL cannot be reached.
 
     Args:
-        table: where the rows are.
+        table: the table of the rows.
     """
 
     def __init__(self, table: Table) -> None:
@@ -82,11 +82,11 @@ class PgVectorIndex:
         return other
 
     def save(self, path: Path, source: Source) -> None:
-        """See :class:`VectorIndex`. The vectors stay in PostgreSQL; the file says which of them are meant."""
+        """See :class:`VectorIndex`. The vectors stay in PostgreSQL; the file holds only the members."""
         files.save(path, _KIND, source, {"ids": self._members.ids, "rows": self._members.rows})
 
     def adopt(self, ids: Ids, rows: Ids) -> bool:
-        """Consist of these rows, if the table has them all."""
+        """Make these rows the members, if the table has them all; returns whether it has."""
         if not self._table.want(ids, rows):
             return False
         self._members = _Members(ids, rows)
@@ -102,11 +102,11 @@ class PgVectorIndexes:
 
     Args:
         database_url: ``postgresql+asyncpg://...``.
-        encoder: its vectors have a table of their own.
+        encoder: name of the encoder; each has its own table.
         dimension: length of the vectors.
 
     Raises:
-        ValueError: the URL is of another database, or vectors are too long.
+        ValueError: the URL is that of another database, or the vectors are too long.
     """
 
     def __init__(self, database_url: str, encoder: str, dimension: int) -> None:
@@ -136,7 +136,7 @@ class PgVectorIndexes:
 
 @dataclass(frozen=True, slots=True)
 class _Members:
-    """The rows that an index consists of: (n,) ids, ascending, and the row of each."""
+    """The rows of an index: (n,) ids, ascending, and the row of each."""
 
     ids: Ids
     rows: Ids
@@ -150,7 +150,7 @@ class _Members:
         return _Members(self.ids[kept], self.rows[kept])
 
     def having(self, ids: Ids, rows: Ids) -> _Members:
-        """With more, none of which is here."""
+        """These members and others, whose ids must be new."""
         every = np.concatenate([self.ids, ids])
         order = np.argsort(every)
         return _Members(every[order], np.concatenate([self.rows, rows])[order])

@@ -1,4 +1,4 @@
-"""The seam for vector search: what every index does, and where indexes come from."""
+"""The interface for vector search: what every index does, and how indexes are made."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What an index was made from. A saved one is only loaded where all of it is as expected.
+    """What an index was made from. A saved index is loaded only if its source is the expected one.
 
     Attributes:
         encoder: name of the encoder that made the vectors.
-        dimension: their length.
-        checksum: of the rest, as the caller likes: a digest of all ids and text hashes, say.
+        dimension: length of the vectors.
+        checksum: the caller's checksum of everything else, such as a digest of all ids and text hashes.
     """
 
     encoder: str
@@ -34,7 +34,7 @@ class VectorIndex(Protocol):
     """Vectors by integer id, 0 or more. A published index is never changed: take a ``copy``, change that, publish it.
 
     ``search`` and ``similarities`` may be called from several threads at once, also while a copy is being changed.
-    Everything blocks: run it on a pool.
+    All methods block: run them on a pool.
     """
 
     @property
@@ -45,36 +45,37 @@ class VectorIndex(Protocol):
     def upsert(self, ids: Ids, vectors: Vectors) -> None:
         """Add or replace vectors: (n,) ids, each once, and (n, d) float32 rows of length 1.
 
-        Takes milliseconds for a few; an index that has grown far is trained anew, which takes a minute at a million.
+        This takes milliseconds for a few vectors. An index that has grown a lot is trained again, which takes a minute
+        for a million vectors.
         """
         ...
 
     def delete(self, ids: Ids) -> None:
-        """Remove vectors; ids that are not there are ignored."""
+        """Remove vectors; unknown ids are ignored."""
         ...
 
     def search(self, queries: Vectors, k: int, allowed: Ids | None = None) -> tuple[Ids, Vectors]:
         """The k nearest ids of each query, best first, and their cosine similarities: two (q, k') arrays.
 
-        k' is k, or the number of vectors to be searched where that is less: there are no gaps.
+        k' is k, or the number of searched vectors if that is smaller: there are no gaps.
 
         Args:
             queries: (q, d) float32, rows of length 1.
-            k: how many.
-            allowed: search among these ids only; those that are not there are ignored.
+            k: number of results per query.
+            allowed: search only among these ids; unknown ones are ignored.
         """
         ...
 
     def similarities(self, queries: Vectors, ids: Ids) -> Vectors:
-        """Cosine similarity of every query to each of these ids, which must be there: (q, n)."""
+        """Cosine similarity of every query to each of these ids, which must exist: (q, n)."""
         ...
 
     def copy(self) -> VectorIndex:
-        """An index of its own with the same content. Cheap where the index is large: what is not changed is shared."""
+        """An independent copy. It is cheap for large indexes: unchanged parts are shared."""
         ...
 
     def save(self, path: Path, source: Source) -> None:
-        """Write the index to a file, whole or not at all: a crash leaves what was there before.
+        """Write the index to a file atomically: a crash leaves the old file.
 
         Raises:
             OSError: it cannot be written.
@@ -90,21 +91,21 @@ class Indexes(Protocol):
         ...
 
     def load(self, path: Path, source: Source, *, memory_mapped: bool = True) -> VectorIndex | None:
-        """The index that was saved there, ready to be searched and changed; changes never reach the file.
+        """The index that was saved there, ready to be searched and changed; changes are not written to the file.
 
-        None where there is no file, or one that is damaged, of another kind or format, or made from something else:
-        the caller then fills an empty index. Nothing in such a file is trusted, and none makes this fail.
+        Returns None if the file does not exist, is damaged, is of another kind or format, or has another source: the
+        caller then fills an empty index. A damaged file never raises an error.
 
         Args:
             path: the file.
             source: what the index must have been made from.
-            memory_mapped: leave the large part in the file, shared by all processes that map it, where the kind can.
-                The file may be replaced by another one meanwhile (as ``save`` does), but not be written into.
+            memory_mapped: leave the large part in the file, shared by all processes that map it, if the kind supports
+                it. The file may be replaced while it is mapped (as ``save`` does), but must not be changed in place.
         """
         ...
 
     def close(self) -> None:
-        """Let go of connections; indexes that need them cannot be used any more."""
+        """Close connections. Indexes that need them can no longer be used."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""A stamp of each API's row, by which replicas tell what has changed.
+"""A stamp of each API's row, by which replicas detect changes.
 
 Revision ID: 0003
 """
@@ -13,7 +13,7 @@ depends_on: str | None = None
 
 
 def upgrade() -> None:
-    """Add the column. Rows get a stamp of the usual kind when they are next written; until then any will do."""
+    """Add the column. Rows get their proper stamp when they are next written; until then any value works."""
     op.add_column("apis", sa.Column("stamp", sa.String(32), nullable=False, server_default=""))
     op.execute("UPDATE apis SET stamp = substr(content_hash, 1, 32)")
     op.create_index("ix_apis_stamp", "apis", ["stamp"])

@@ -1,4 +1,4 @@
-"""What searches are filtered by, and whose each API is.
+"""Columns that searches are filtered by, and the tenants of each API.
 
 Revision ID: 0004
 """
@@ -18,7 +18,7 @@ _LISTS = (("apis", "tags"), ("apis", "tenants"), ("documents", "tenants"))
 
 
 def upgrade() -> None:
-    """Add the columns. Tags, and what is deprecated, stand in the stored documents; everything is everyone's."""
+    """Add the columns. Tags and deprecation are read from the stored documents; every tenant sees every API."""
     for table, name in _LISTS:
         op.add_column(table, sa.Column(name, sa.Text, nullable=False, server_default="[]"))
     op.add_column("apis", sa.Column("deprecated", sa.Boolean, nullable=False, server_default=sa.false()))

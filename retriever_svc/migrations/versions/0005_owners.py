@@ -15,7 +15,7 @@ depends_on: str | None = None
 
 
 def upgrade() -> None:
-    """Add the column. What is one tenant's alone is its own; all else, null, is the operator's."""
+    """Add the column. A document with exactly one tenant belongs to it; all others belong to the operator (null)."""
     op.add_column("documents", sa.Column("owner", sa.String(100), nullable=True))
     documents = sa.table("documents", *map(sa.column, ("provider", "tenants", "owner")))
     connection = op.get_bind()

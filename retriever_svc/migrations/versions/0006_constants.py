@@ -1,4 +1,4 @@
-"""Values that calls of a provider send unless a plan gives others.
+"""Values that a provider's calls send unless a plan gives others.
 
 Revision ID: 0006
 """
@@ -18,6 +18,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the column. APIs that have a constant can be read again once their document is imported anew."""
+    """Drop the column. APIs that have a constant can be read only after their document is imported again."""
     with op.batch_alter_table("documents") as batch:
         batch.drop_column("constants")
