@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from planner_svc.cascade import DEMONSTRATED, MODEL, Word
+from planner_svc.cascade import DEMONSTRATED, MODEL, BackendAnswer
 from planner_svc.compile import compile_plan
 from planner_svc.evidence import Tried
 from planner_svc.models import MissingValue, PlanDraft
@@ -44,7 +44,7 @@ class Prover:
         self._pool = pool
         self._max_alternatives = max_alternatives
 
-    async def word(self, draft: PlanDraft, request: PlanRequest, backend: str) -> Word:
+    async def answer(self, draft: PlanDraft, request: PlanRequest, backend: str) -> BackendAnswer:
         """The first draft that compiles; else the first that lacks only user input; else a refusal.
 
         A draft that lacks user input, or leaves out what the request says, is replaced only by an alternative that
@@ -60,8 +60,8 @@ class Prover:
             return _without_plan(draft, backend, confidence)
         apis = [candidate.api for candidate in request.candidates]
         first: CompileResponse | None = None
-        asking: Word | None = None
-        locked: Word | None = None
+        asking: BackendAnswer | None = None
+        locked: BackendAnswer | None = None
         for rank in range(1 + self._max_alternatives):
             plan = draft.plan if rank == 0 else await self._alternative(draft, rank - 1)
             if plan is None:
@@ -71,10 +71,10 @@ class Prover:
             wrong, left_out = await self._objections(result, request, backend)
             if wrong:
                 response = PlanResponse(status="no_plan", confidence=1 - confidence, backend=backend, reason=wrong)
-                return Word(response, "no_plan", trace=draft.trace, sure=response.confidence)
+                return BackendAnswer(response, "no_plan", trace=draft.trace, own_confidence=response.confidence)
             if rank == 0 and (denied := _denied_changes(plan, result, apis)):
                 refused = _refused(draft, backend, "denied", result.diagnostics, denied)
-                return dataclasses.replace(refused, plan=plan, sure=confidence)
+                return dataclasses.replace(refused, plan=plan, own_confidence=confidence)
             compiled = None if left_out else result.compiled
             if compiled is not None and (asking is None or _apis(plan) >= _apis(asking.plan)):
                 planned = _planned(draft, compiled, result.diagnostics, backend, rank)
@@ -83,8 +83,8 @@ class Prover:
                 locked = locked or (planned if asking is None else None)  # prefer an alternative that can run
             elif asking is None and locked is None:
                 asking = _asking(draft, plan, result, left_out, backend)
-        if (word := locked or asking) is not None:
-            return word
+        if (answer := locked or asking) is not None:
+            return answer
         diagnostics = first.diagnostics if first is not None else ()
         return _refused(draft, backend, "unproved", diagnostics, diagnostics)
 
@@ -125,7 +125,7 @@ class Prover:
         return CompileResponse(diagnostics=found) if found else result
 
 
-def _without_plan(draft: PlanDraft, backend: str, confidence: float) -> Word:
+def _without_plan(draft: PlanDraft, backend: str, confidence: float) -> BackendAnswer:
     """The answer of a backend without a plan: something failed, operations are missing, or nothing fits."""
     reason = draft.reason or "Nothing in the catalogue fits this request."
     outcome = "no_plan"
@@ -140,12 +140,12 @@ def _without_plan(draft: PlanDraft, backend: str, confidence: float) -> Word:
         reason=reason,
         needs=() if draft.fault else draft.needs,
     )
-    return Word(response, outcome, draft.fault, draft.trace, sure=confidence)
+    return BackendAnswer(response, outcome, draft.fault, draft.trace, own_confidence=confidence)
 
 
 def _planned(
     draft: PlanDraft, compiled: CompiledPlan, diagnostics: tuple[Diagnostic, ...], backend: str, rank: int
-) -> Word:
+) -> BackendAnswer:
     """The answer of a backend with a proved plan, the best of its draft or an alternative."""
     confidence = probability(draft.confidence)
     response = PlanResponse(
@@ -156,12 +156,12 @@ def _planned(
         confidence=confidence if rank == 0 else min(confidence, 1 - confidence),
         backend=backend,
     )
-    return Word(response, "planned", None, draft.trace, response.plan, confidence, rank)
+    return BackendAnswer(response, "planned", None, draft.trace, response.plan, confidence, rank)
 
 
 def _asking(
     draft: PlanDraft, plan: Plan, result: CompileResponse, left_out: tuple[Question, ...], backend: str
-) -> Word | None:
+) -> BackendAnswer | None:
     """The answer of a backend whose plan leaves something out, or lacks only user input; None for other plans."""
     if left_out:
         questions, reason = left_out, LEFT_OUT
@@ -178,19 +178,19 @@ def _asking(
         backend=backend,
         reason=reason,
     )
-    return Word(response, "needs_input", None, draft.trace, plan, confidence)
+    return BackendAnswer(response, "needs_input", None, draft.trace, plan, confidence)
 
 
 def _refused(
     draft: PlanDraft, backend: str, outcome: str, diagnostics: tuple[Diagnostic, ...], why: Sequence[Diagnostic]
-) -> Word:
+) -> BackendAnswer:
     """The answer of a backend whose plan is refused. The trace gets the reason as well."""
     response = PlanResponse(status="no_plan", diagnostics=diagnostics, backend=backend, reason=_reason(why))
     trace = draft.trace
     if trace is not None and trace.attempts:
         last = trace.attempts[-1].model_copy(update={"problem": response.reason})
         trace = trace.model_copy(update={"attempts": (*trace.attempts[:-1], last)})
-    return Word(response, outcome, trace=trace)
+    return BackendAnswer(response, outcome, trace=trace)
 
 
 def probability(confidence: float) -> float:
