@@ -12,7 +12,7 @@ from planner_svc.compile import compile_plan
 from planner_svc.judging.judge import Weigh
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.proving.prover import Prover, probability
-from planner_svc.proving.untold import listed, unnamed, untold
+from planner_svc.proving.untold import listed, missing_from_plan, untold
 from planner_svc.reading.stated import without_settled
 from planner_svc.sentences.writer import SentenceWriter
 from services.compute import ComputePool, for_tenant
@@ -290,7 +290,7 @@ class PlannerService:
         asked = (request.query, compiled.plan, compiled.apis)
         candidates = [candidate.api for candidate in request.candidates]
         try:
-            names = await self._pool.run(unnamed, *asked)
+            names = await self._pool.run(missing_from_plan, *asked)
             missing = await self._pool.run(untold, *asked, candidates) if names else ""
         except (Overloaded, DeadlineExceeded):
             return "", ()  # optional: the plan is valid without it

@@ -10,10 +10,10 @@ from planner_svc.compile import compile_plan
 from planner_svc.evidence import Tried
 from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.proving.choosing import with_matches
-from planner_svc.proving.leftovers import questions_about, with_answers
-from planner_svc.proving.near_misses import other_than_asked
 from planner_svc.proving.repair import repair
-from planner_svc.reading.alone import alone
+from planner_svc.proving.unused_values import questions_about, with_answers
+from planner_svc.proving.wrong_target import wrong_removal_reason
+from planner_svc.reading.single_change import keep_single_change
 from planner_svc.reading.stated import may_state, with_stated
 from services.compute import ComputePool
 from services.contracts.api import Api
@@ -103,14 +103,14 @@ class Prover:
         if result.compiled is None or backend == DEMONSTRATED:
             return "", ()
         plan, apis = result.compiled.plan, result.compiled.apis
-        if wrong := await self._pool.run(other_than_asked, request.query, plan, apis):
+        if wrong := await self._pool.run(wrong_removal_reason, request.query, plan, apis):
             return wrong, ()
         return "", await self._pool.run(questions_about, request.query, request.context, plan, apis)
 
     async def _prove(self, plan: Plan, apis: Sequence[Api], request: PlanRequest, backend: str) -> CompileResponse:
         if backend != DEMONSTRATED and may_state(request.query):  # a demonstration's pattern matches every word
             plan = await self._pool.run(with_stated, plan, request.query, {api.id: api for api in apis})
-            plan = await self._pool.run(alone, plan, request.query, {api.id: api for api in apis})
+            plan = await self._pool.run(keep_single_change, plan, request.query, {api.id: api for api in apis})
         if request.context.values:
             plan = await self._pool.run(with_answers, plan, request.context, {api.id: api for api in apis})
         shown = backend == DEMONSTRATED and any(plan.id == one.demo.plan.id for one in request.demos)

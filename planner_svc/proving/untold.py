@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Final
 
 from planner_svc.compiler.nodes import Node
-from planner_svc.proving.leftovers import literals
-from planner_svc.proving.near_misses import Vocabulary
+from planner_svc.proving.unused_values import literals
+from planner_svc.proving.wrong_target import Vocabulary
 from planner_svc.reading.asked import Asked, asked_for
 from planner_svc.reading.profile import MAX_FIELDS, MAX_NESTING, Profile, read_profile, words_of_api
 from planner_svc.reading.text import MAX_CHARS, split_name, stems
@@ -52,7 +52,7 @@ def untold(query: str, plan: Plan, apis: Mapping[str, Api], candidates: Iterable
     return _sentence(query, [read_profile(api) for api in called], missing) if missing else ""
 
 
-def unnamed(query: str, plan: Plan, apis: Mapping[str, Api]) -> tuple[str, ...]:
+def missing_from_plan(query: str, plan: Plan, apis: Mapping[str, Api]) -> tuple[str, ...]:
     """What is asked for by name and no call of a proved plan returns, in the request's words; at most three."""
     return _names(_missing(query, plan, apis))
 

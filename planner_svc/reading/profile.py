@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from planner_svc.compiler.nodes import Node
 from planner_svc.compiler.schemas import Schemas
-from planner_svc.reading.kept import Kept
+from planner_svc.reading.api_cache import ApiCache
 from planner_svc.reading.text import singular, split_name, stem, stem_set, stems, word_set
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath
@@ -411,13 +411,13 @@ class Library:
     """
 
     def __init__(self, max_profiles: int = 2_000) -> None:
-        self._kept: Kept[Profile] = Kept(max_profiles)
+        self._cache: ApiCache[Profile] = ApiCache(max_profiles)
 
     def profile(self, api: Api) -> Profile:
         """The API's profile, read on a cache miss."""
         key = f"{api.id}\n{api.content_hash}"
-        found = self._kept.get(key)
+        found = self._cache.get(key)
         if found is None or (not api.content_hash and found.api != api):
             found = read_profile(api)
-            self._kept.put(key, found, api)
+            self._cache.put(key, found, api)
         return found

@@ -18,7 +18,7 @@ from planner_svc.backends.compact.reader import Reader
 from planner_svc.backends.compact.shown import shown_by
 from planner_svc.backends.compact.task import Task
 from planner_svc.evidence import Tried
-from planner_svc.models import Lazily, PlanDraft
+from planner_svc.models import LazyPlans, PlanDraft
 from planner_svc.reading.context import given_values, read_clock
 from planner_svc.reading.loops import looped
 from services.compute import ComputePool, checkpoint
@@ -60,7 +60,7 @@ class CompactBackend:
         tried = Tried(request.evidence)
         drafted = self._draft(request)
         for _ in request.evidence:
-            without = tried.culprits(drafted.plan) if drafted.plan is not None else set()
+            without = tried.apis_to_avoid(drafted.plan) if drafted.plan is not None else set()
             if not without:
                 break
             left = tuple(one for one in request.candidates if one.api.id not in without)
@@ -87,7 +87,7 @@ class CompactBackend:
             best.plan(),
             self._calibration.probability(signs_of(decoder, calls)),
             best.missing(),
-            alternatives=Lazily(lambda: _alternatives(decoder, apis, chosen)),
+            alternatives=LazyPlans(lambda: _alternatives(decoder, apis, chosen)),
         )
         return looped(drafted, request.query)
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from planner_svc.backends.served.signatures import BRIEF, signature
-from planner_svc.proving.leftovers import questions_about, with_answers
+from planner_svc.proving.unused_values import questions_about, with_answers
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.stated import stated, with_stated, without_settled
 from services.contracts.api import Api, Location

@@ -257,4 +257,4 @@ def test_what_is_remembered_of_apis_is_bounded() -> None:
     library = Library(max_profiles=3)
     for number in range(12):
         library.profile(GET_WEATHER.model_copy(update={"content_hash": str(number)}))
-    assert len(library._kept) == 3
+    assert len(library._cache) == 3

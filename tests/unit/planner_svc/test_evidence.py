@@ -65,7 +65,7 @@ def test_a_call_is_known_by_what_feeds_it_whatever_the_steps_are_called() -> Non
     tried = Tried([attempt])
     assert [one.id for one, _ in tried.steps(same)] == ["y"]
     assert tried.steps(of("findCity")) == []
-    assert tried.culprits(same) == {COUNTRY.id}
+    assert tried.apis_to_avoid(same) == {COUNTRY.id}
 
 
 def test_long_values_stay_short_and_apart() -> None:

@@ -19,7 +19,7 @@ from planner_svc.compiler.findings import Findings
 from planner_svc.compiler.implicit import find_missing
 from planner_svc.compiler.nodes import ANYTHING, Node
 from planner_svc.compiler.schemas import Schemas
-from planner_svc.proving import leftovers, untold
+from planner_svc.proving import untold, unused_values
 from planner_svc.reading.actions import asks_for_action, may_be_meant, told
 from planner_svc.reading.dates import DateReader
 from planner_svc.reading.enumerations import whole
@@ -153,7 +153,7 @@ def test_numbers_of_a_plan_are_looked_up() -> None:
             looked.append(place)
             return super().__getitem__(place)
 
-    said = leftovers._Said(plan(step("a", "x", numbers=list(range(10_000, 40_000)))), {"t.x": api("x")})
+    said = unused_values._PlanValues(plan(step("a", "x", numbers=list(range(10_000, 40_000)))), {"t.x": api("x")})
     said._numbers = Noting(said._numbers)
     assert said._number(-12_345 / 60)
     assert not said._number(0.1234567)

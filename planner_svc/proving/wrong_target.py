@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from planner_svc.proving.leftovers import literals
+from planner_svc.proving.unused_values import literals
 from planner_svc.reading.actions import asks_for_change, told
 from planner_svc.reading.asked import ANYTHING
 from planner_svc.reading.profile import Profile, read_profile
@@ -47,7 +47,7 @@ _LEAST: Final = 4
 _MAX_LETTERS: Final = 40
 
 
-def other_than_asked(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
+def wrong_removal_reason(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     """Why the plan does not do what is asked, in a sentence for the user; empty if it may.
 
     The plan is rejected if the request asks to remove something and no changing call of the plan has any of its names,
