@@ -11,7 +11,12 @@ import numpy as np
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.calls import call_evidence, likeness_of
-from planner_svc.backends.compact.drafted import Drafted, Fed, Said, arranged
+from planner_svc.backends.compact.draft_calls import (
+    Argument,
+    DraftCall,
+    LiteralArgument,
+    in_running_order,
+)
 from planner_svc.backends.compact.filling import DEMONSTRATED, Filler
 from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
@@ -104,9 +109,9 @@ class Decoder:
         """Whether the request's words allow the change that the call would make."""
         return not self.changes(number) or may_be_meant(self._task.apis[number].profile, self._task.query)
 
-    def calls(self, chosen: Sequence[int]) -> list[Drafted]:
+    def calls(self, chosen: Sequence[int]) -> list[DraftCall]:
         """The calls of these candidates and of their suppliers, each after the calls it needs."""
-        drafted: dict[int, list[Drafted]] = {}
+        drafted: dict[int, list[DraftCall]] = {}
         waiting = list(chosen)
         while waiting:
             number = waiting.pop(0)
@@ -114,7 +119,7 @@ class Decoder:
                 continue
             drafted[number] = self._of(number, chosen)
             waiting += [need for call in drafted[number] for need in call.fed_by() if need not in drafted]
-        return arranged(drafted)
+        return in_running_order(drafted)
 
     @property
     def words(self) -> int:
@@ -125,7 +130,7 @@ class Decoder:
         """Whether a candidate's call may change something."""
         return self._task.apis[number].profile.api.mutating
 
-    def end(self, call: Drafted) -> Role | None:
+    def end(self, call: DraftCall) -> Role | None:
         """The end of a pair that a call's values are in the request's words: "from Oslo", "to Rome"."""
         start = min((start for start, _ in call.places), default=0)
         found = _ENDS.search(self._task.query, max(start - _NEAR, 0), start)
@@ -144,12 +149,12 @@ class Decoder:
         said = [one for sure, one in sorted(found, key=lambda pair: -pair[0]) if sure >= ANSWERS]
         return [*said, *named_besides(self._task.query, profile, said)] if said else []
 
-    def _of(self, number: int, chosen: Sequence[int]) -> list[Drafted]:
+    def _of(self, number: int, chosen: Sequence[int]) -> list[DraftCall]:
         """The calls of one API: as many as there are values, if it is called more than once."""
         profile = self._task.apis[number].profile
         first = self._task.reading.inputs.first[number]
         times = 1 + int(self._task.reading.logits["count"][first].argmax())
-        calls = [Drafted(number, float(self.called[number])) for _ in range(times)]
+        calls = [DraftCall(number, float(self.called[number])) for _ in range(times)]
         taken: list[tuple[int, int]] = []
         used: list[tuple[tuple[JsonValue, ...], JsonValue]] = []
         wishes = self._surest(number, times)
@@ -160,7 +165,7 @@ class Decoder:
             values = self.filler.values(Gap(wish, profile, times, chosen, taken, used, parts))
             for index, call in enumerate(calls):
                 if values:
-                    self._put(call, slot, values[min(index, len(values) - 1)])
+                    self._set_argument(call, slot, values[min(index, len(values) - 1)])
                 elif slot.required:
                     call.missing.append(slot.name)
         order = [slot.name for slot in profile.slots]
@@ -173,9 +178,9 @@ class Decoder:
         return sorted(self.filler.wishes(number), key=lambda wish: -self.filler.clear(wish, times))
 
     @staticmethod
-    def _put(call: Drafted, slot: Slot, value: Said | Fed) -> None:
+    def _set_argument(call: DraftCall, slot: Slot, value: Argument) -> None:
         call.arguments[slot.name] = value
-        if isinstance(value, Said) and value.place is not None:
+        if isinstance(value, LiteralArgument) and value.place is not None:
             call.place = min(call.place, value.place[0])
 
 

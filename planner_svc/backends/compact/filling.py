@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.calls import most_unsaid
-from planner_svc.backends.compact.drafted import Fed, Said
+from planner_svc.backends.compact.draft_calls import Argument, LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
 from planner_svc.backends.compact.inputs import Floats, Origin, softmax
 from planner_svc.backends.compact.items import MAX_OPTIONS, Kind
@@ -124,7 +124,7 @@ class Filler:
             self._weighed[wish.place] = sorted(weighed, key=lambda one: -one[1])
         return self._weighed[wish.place]
 
-    def values(self, gap: Gap) -> list[Said | Fed]:
+    def values(self, gap: Gap) -> list[Argument]:
         """The values of a parameter: one for each call that has its own, or one for all.
 
         A value that the application knows is used if the request says none. Facts about the user (``WHERE``) fill
@@ -133,10 +133,10 @@ class Filler:
         found = self._found(gap)
         known = self._task.given.get(gap.slot.name)
         if not found and known is not None and gap.allows(known) and (gap.slot.required or gap.slot.name not in WHERE):
-            return [Said(known, None, 1.0)]
+            return [LiteralArgument(known, None, 1.0)]
         return found or (self._looked_up(gap) if gap.slot.required else [])
 
-    def _found(self, gap: Gap) -> list[Said | Fed]:
+    def _found(self, gap: Gap) -> list[Argument]:
         """The values that the request or another call gives."""
         links = self.links(gap.wish, gap.times, gap.chosen)
         slot, origins = gap.slot, self._origins(gap, links)
@@ -154,7 +154,7 @@ class Filler:
                 return found
         return []
 
-    def _looked_up(self, gap: Gap) -> list[Said | Fed]:
+    def _looked_up(self, gap: Gap) -> list[Argument]:
         """An output of a call that is too unlikely by itself, but likely once its answer is needed.
 
         A call that changes something never gets such a guess: the user is asked.
@@ -164,7 +164,7 @@ class Filler:
             return []
         likely = [n for n, api in enumerate(apis) if self._called[n] >= SUPPOSED and not api.profile.api.mutating]
         links = self.links(gap.wish, gap.times, [*gap.chosen, *likely])
-        return [_fed(gap.slot, one, sure) for one, sure in links[:1] if sure >= SUPPOSED]
+        return [_reference_argument(gap.slot, one, sure) for one, sure in links[:1] if sure >= SUPPOSED]
 
     def _origins(self, gap: Gap, links: Sequence[tuple[Offer, float]]) -> Floats:
         """Probabilities of a value's source. The second stage, if any, overrides the network for words and links."""
@@ -182,17 +182,15 @@ class Filler:
         result: Floats = judged + origins * (1 - judged.sum()) / max(float(origins.sum()), UNLIKELY)
         return result
 
-    def _from(
-        self, origin: Origin, gap: Gap, links: Sequence[tuple[Offer, float]], sure: float
-    ) -> Iterator[Said | Fed]:
+    def _from(self, origin: Origin, gap: Gap, links: Sequence[tuple[Offer, float]], sure: float) -> Iterator[Argument]:
         if origin is Origin.SPAN:
             yield from self._spans(gap, sure)
         elif origin is Origin.OPTION:
             yield from self._options(gap, sure)
         elif origin is Origin.REFERENCE:
-            yield from (_fed(gap.slot, one, sure) for one, _ in links[:1])
+            yield from (_reference_argument(gap.slot, one, sure) for one, _ in links[:1])
         elif gap.slot.kinds == {"boolean"}:
-            yield Said(origin is Origin.TRUE, None, sure)
+            yield LiteralArgument(origin is Origin.TRUE, None, sure)
 
     def segments(self, wishes: Sequence[Wish], times: int) -> list[tuple[int, int]]:
         """The tokens of each of several calls of one API; empty if the calls cannot be told apart."""
@@ -204,15 +202,15 @@ class Filler:
         free = [self._apart([one for one in spans if one[1] >= spans[0][1] * REPEATED]) for spans in weighed]
         return segments([spans for spans in free if spans], times)
 
-    def _spans(self, gap: Gap, sure: float) -> Iterator[Said]:
+    def _spans(self, gap: Gap, sure: float) -> Iterator[LiteralArgument]:
         """The likeliest words that are a valid value; if there are several values, all likely ones, in order."""
         if gap.segments and not gap.listed and (found := self._by_call(gap, sure)):
             yield from found
             return
         several = gap.listed or gap.times > 1
-        said: list[Said] = []
+        said: list[LiteralArgument] = []
         for first, last, likely in self._ranges(gap, REPEATED if several else RIVALS):
-            one = self._said(gap, first, last, sure * likely)
+            one = self._literal_argument(gap, first, last, sure * likely)
             if one is not None:
                 said.append(one)
                 if not several:
@@ -226,35 +224,35 @@ class Filler:
         if any(isinstance(value, str) for value in values):
             values = list({str(value): value for value in values}.values())
         if said and gap.allows(values):
-            yield Said(values, said[0].place, min(one.sure for one in said))
+            yield LiteralArgument(values, said[0].place, min(one.sure for one in said))
 
-    def _said(self, gap: Gap, first: int, last: int, sure: float) -> Said | None:
+    def _literal_argument(self, gap: Gap, first: int, last: int, sure: float) -> LiteralArgument | None:
         """The value of these tokens, which other parameters of the call then avoid; None if it is not allowed."""
         start, end = self._task.reading.offsets[first][0], self._task.reading.offsets[last][1]
         value = self._meaning(gap, start, end)
         if value is None:
             return None
         gap.taken.append((first, last))
-        return Said(value, (start, end), sure)
+        return LiteralArgument(value, (start, end), sure)
 
-    def _by_call(self, gap: Gap, sure: float) -> list[Said]:
+    def _by_call(self, gap: Gap, sure: float) -> list[LiteralArgument]:
         """The likeliest words in each call's segment, or the previous call's; empty if fewer than 2 have any."""
         ranges = self._ranges(gap, REPEATED)
         own = [[one for one in ranges if start <= one[0] < stop] for start, stop in gap.segments]
         if sum(map(bool, own)) < 2:
             return []
-        found: list[Said] = []
+        found: list[LiteralArgument] = []
         for parts in own:
-            said = (self._said(gap, first, last, sure * likely) for first, last, likely in parts)
+            said = (self._literal_argument(gap, first, last, sure * likely) for first, last, likely in parts)
             current = next((one for one in said if one is not None), None) or (found[-1] if found else None)
             if current is not None:
                 found.append(current)
         return found
 
-    def _whole(self, gap: Gap, said: Sequence[Said]) -> list[Said]:
+    def _whole(self, gap: Gap, said: Sequence[LiteralArgument]) -> list[LiteralArgument]:
         """The values and the missing members of their enumeration: a list that takes one member takes all."""
         known = {one.place: one for one in said if one.place is not None}
-        found = list[Said]()
+        found = list[LiteralArgument]()
         for start, end in whole(self._task.query, list(known)):
             value = None if (start, end) in known else self._meaning(gap, start, end)
             if (start, end) in known:
@@ -262,7 +260,7 @@ class Filler:
             elif value is not None:
                 offsets = self._task.reading.offsets
                 gap.taken.extend((at, at) for at, (a, b) in enumerate(offsets) if a < end and start < b)
-                found.append(Said(value, (start, end), min(one.sure for one in said)))
+                found.append(LiteralArgument(value, (start, end), min(one.sure for one in said)))
         return found
 
     def _meaning(self, gap: Gap, start: int, end: int) -> JsonValue:
@@ -322,7 +320,7 @@ class Filler:
                 found.append((*span, likely))
         return found[:MAX_VALUES]
 
-    def _options(self, gap: Gap, sure: float) -> Iterator[Said]:
+    def _options(self, gap: Gap, sure: float) -> Iterator[LiteralArgument]:
         """The likeliest option; for several calls, all likely ones, in the order in which the request names them."""
         named = {str(one.value): one for one in reversed(list(named_choices(gap.slot, self._words)))}
         ranked = sorted(self._offered(gap, named), key=lambda one: -one[0])
@@ -330,14 +328,14 @@ class Filler:
         places = {value: (one.start, one.end) for value, one in named.items()}
         if gap.listed:
             if likely and gap.allows(likely):
-                yield Said(likely, None, sure)
+                yield LiteralArgument(likely, None, sure)
             return
         if gap.times > 1:
             likely.sort(key=lambda value: places.get(str(value), (len(self._task.query), 0)))
         for value in likely if gap.times > 1 else likely[:1]:
             if gap.allows(value):
                 gap.used.append((gap.slot.choices, value))
-                yield Said(value, places.get(str(value)), sure)
+                yield LiteralArgument(value, places.get(str(value)), sure)
 
     def _offered(self, gap: Gap, named: Mapping[str, NamedChoice]) -> list[tuple[float, JsonValue]]:
         """The options with their log-odds. An option that another argument with the same options has is less likely.
@@ -407,9 +405,9 @@ class Filler:
         return mismatch(self._schemas, output.node, wish.slot.node, as_text=wish.slot.as_text)
 
 
-def _fed(slot: Slot, offer: Offer, sure: float) -> Fed:
+def _reference_argument(slot: Slot, offer: Offer, sure: float) -> ReferenceArgument:
     end = tuple(word for word in slot.words if word not in offer.output.words)
-    return Fed(offer.api, offer.output, sure, end, slot.role)
+    return ReferenceArgument(offer.api, offer.output, sure, end, slot.role)
 
 
 def _as_shown(wish: Wish, value: JsonValue) -> JsonValue:

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 import services
 from planner_svc.backends.compact.calls import CALL_SIGNS, call_evidence
 from planner_svc.backends.compact.decode import Decoder
-from planner_svc.backends.compact.drafted import Fed, Said
+from planner_svc.backends.compact.draft_calls import LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.forms import Form
 from planner_svc.backends.compact.inputs import FEATURES, Origin, arrange
 from planner_svc.backends.compact.items import Encoded, Kind, items_of
@@ -119,7 +119,9 @@ def signs(of: Task, name: str) -> dict[str, dict[str, float]]:
 def values(of: Task, judges: Judges) -> dict[str, Any]:
     """The decoded arguments by name."""
     calls = Decoder(of, judges).calls(list(range(len(of.apis))))
-    return {name: one.value if isinstance(one, Said) else one for c in calls for name, one in c.arguments.items()}
+    return {
+        name: one.value if isinstance(one, LiteralArgument) else one for c in calls for name, one in c.arguments.items()
+    }
 
 
 def test_looked_at_is_what_the_network_points_at_and_whatever_looks_like_a_value() -> None:
@@ -304,7 +306,7 @@ def test_the_judge_of_links_decides_whether_another_call_answers() -> None:
     of = task(query, (POLICY, CLAIM), {"policy_type": "health", "holder": "Ada", "policy_id": "12"})
     assert values(of, Judges(links=judge(LINK_SIGNS, "namesake", high=-4)))["policy_id"] == "12"
     fed = values(of, Judges(spans=judge(SPAN_SIGNS, "example"), links=judge(LINK_SIGNS, "namesake")))["policy_id"]
-    assert isinstance(fed, Fed)
+    assert isinstance(fed, ReferenceArgument)
     assert fed.field.path == ("policy_id",)
 
 
