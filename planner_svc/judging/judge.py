@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from planner_svc.backends.compact.judging import Judge
+from planner_svc.backends.compact.second_stage import Judge
 from planner_svc.cascade import BackendAnswer
 from planner_svc.judging.signs import SIGNS, signs_of
 from services.contracts.planning import PlanRequest

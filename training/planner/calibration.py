@@ -19,8 +19,8 @@ from planner_svc.backends.compact.confidence import SIGNS, Calibration, signs_of
 from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.draft_calls import DraftCall, ReferenceArgument
 from planner_svc.backends.compact.inputs import FEATURES
-from planner_svc.backends.compact.judging import Judges
 from planner_svc.backends.compact.reader import Reader
+from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.task import Task
 from services.contracts.base import JsonPath
 from training.planner.examples import Example, Label, Many, Ref, Unsaid, items, labels

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evals.data import DataError
-from planner_svc.backends.compact.judging import Judge
+from planner_svc.backends.compact.second_stage import Judge
 from planner_svc.judging.judge import AnswerJudge
 from planner_svc.judging.signs import SIGNS
 from services.trees import Floats

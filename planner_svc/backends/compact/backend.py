@@ -11,11 +11,11 @@ import numpy as np
 from planner_svc.backends.compact.assembly import Assembly
 from planner_svc.backends.compact.confidence import Calibration, signs_of
 from planner_svc.backends.compact.decode import Decoder
+from planner_svc.backends.compact.demo_hints import hints_from
 from planner_svc.backends.compact.encodings import Encodings
 from planner_svc.backends.compact.inputs import Floats, features_of
 from planner_svc.backends.compact.items import Encoded
 from planner_svc.backends.compact.reader import Reader
-from planner_svc.backends.compact.shown import shown_by
 from planner_svc.backends.compact.task import Task
 from planner_svc.evidence import Tried
 from planner_svc.models import LazyPlans, PlanDraft
@@ -76,8 +76,8 @@ class CompactBackend:
         reading = self._reader.read(request.query, apis, [features_of(one, rank) for rank, one in enumerate(seen)])
         checkpoint()
         now, given = read_clock(request.context), given_values(request.context)
-        shown = shown_by(request.demos, {one.api.id for one in seen}, now)
-        decoder = Decoder(Task(request.query, apis, reading, now, given, shown), self._reader.judges)
+        hints = hints_from(request.demos, {one.api.id for one in seen}, now)
+        decoder = Decoder(Task(request.query, apis, reading, now, given, hints), self._reader.judges)
         chosen = decoder.chosen()
         calls = decoder.calls(chosen)
         if not calls:

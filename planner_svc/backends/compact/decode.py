@@ -20,10 +20,10 @@ from planner_svc.backends.compact.draft_calls import (
 from planner_svc.backends.compact.filling import DEMONSTRATED, Filler
 from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
-from planner_svc.backends.compact.judging import Judges
+from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.sets import set_evidence
-from planner_svc.backends.compact.spans import Wish
-from planner_svc.backends.compact.task import Gap, Task
+from planner_svc.backends.compact.spans import ParameterTarget
+from planner_svc.backends.compact.task import FillRequest, Task
 from planner_svc.reading.actions import may_be_meant
 from planner_svc.reading.asked import named_besides
 from planner_svc.reading.profile import Field, Role, Slot
@@ -73,7 +73,7 @@ class Decoder:
 
     def _bonus(self) -> Floats:
         """Log-odds that demos of similar requests add to each candidate."""
-        similar = [self._task.shown.calls.get(one.profile.api.id, 0.0) for one in self._task.apis]
+        similar = [self._task.hints.calls.get(one.profile.api.id, 0.0) for one in self._task.apis]
         return np.asarray([DEMONSTRATED * one for one in similar], np.float32)
 
     def chosen(self) -> list[int]:
@@ -157,12 +157,12 @@ class Decoder:
         calls = [DraftCall(number, float(self.called[number])) for _ in range(times)]
         taken: list[tuple[int, int]] = []
         used: list[tuple[tuple[JsonValue, ...], JsonValue]] = []
-        wishes = self._surest(number, times)
-        parts = self.filler.segments(wishes, times) if times > 1 else []
-        for wish in wishes:
+        targets = self._clearest_first(number, times)
+        parts = self.filler.segments(targets, times) if times > 1 else []
+        for target in targets:
             checkpoint()
-            slot = wish.slot
-            values = self.filler.values(Gap(wish, profile, times, chosen, taken, used, parts))
+            slot = target.slot
+            values = self.filler.values(FillRequest(target, profile, times, chosen, taken, used, parts))
             for index, call in enumerate(calls):
                 if values:
                     self._set_argument(call, slot, values[min(index, len(values) - 1)])
@@ -173,9 +173,9 @@ class Decoder:
             call.arguments = {name: call.arguments[name] for name in order if name in call.arguments}
         return calls
 
-    def _surest(self, number: int, times: int) -> list[Wish]:
+    def _clearest_first(self, number: int, times: int) -> list[ParameterTarget]:
         """An API's parameters, sorted by how clear it is which words say them, clearest first."""
-        return sorted(self.filler.wishes(number), key=lambda wish: -self.filler.clear(wish, times))
+        return sorted(self.filler.targets(number), key=lambda target: -self.filler.best_span_probability(target, times))
 
     @staticmethod
     def _set_argument(call: DraftCall, slot: Slot, value: Argument) -> None:

@@ -11,7 +11,7 @@ import pytest
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.forms import Form, written
-from planner_svc.backends.compact.looks import quotations, sentence_ends
+from planner_svc.backends.compact.surface_features import quotations, sentence_ends
 from planner_svc.compiler import expansion, findings, schemas
 from planner_svc.compiler.arguments import ArgumentChecker
 from planner_svc.compiler.expansion import KINDS, Branch

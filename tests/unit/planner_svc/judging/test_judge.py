@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from planner_svc.backends.compact.judging import Judge, JudgeError
+from planner_svc.backends.compact.second_stage import Judge, JudgeError
 from planner_svc.cascade import BackendAnswer, CascadePolicy
 from planner_svc.judging.judge import JUDGE, AnswerJudge, Weigh
 from planner_svc.judging.signs import SIGNS, signs_of
