@@ -13,7 +13,7 @@ from planner_svc.judging.judge import Weigh
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.proving.prover import Prover, probability
 from planner_svc.proving.untold import listed, missing_from_plan, untold
-from planner_svc.reading.stated import without_settled
+from planner_svc.reading.stated import without_constants
 from planner_svc.sentences.writer import SentenceWriter
 from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api
@@ -255,7 +255,7 @@ class PlannerService:
         """
         if name in (DEMONSTRATED, MODEL):
             return request
-        query = await self._pool.run(without_settled, request.query, [one.api for one in request.candidates])
+        query = await self._pool.run(without_constants, request.query, [one.api for one in request.candidates])
         if query == request.query:
             return request
         clauses = tuple(one.model_copy(update={"text": query[one.start : one.end]}) for one in request.clauses)

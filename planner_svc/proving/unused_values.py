@@ -128,7 +128,7 @@ def _with_answers(step: Step, context: Context, api: Api | None) -> Step:
     if api is None:
         return step
     profile, arguments = flat(read_profile(api), _MAX_LEAVES), step.arguments
-    for slot in (*profile.slots, *profile.settled):
+    for slot in (*profile.slots, *profile.constant_slots):
         takes = slot.path or slot.required or slot.parameter.constant is not None
         value = context.values.get(slot.name) if takes else None
         allowed = value is not None and profile.schemas.problem(slot.node, value) is None

@@ -127,7 +127,7 @@ class Field:
 class Profile:
     """An API with its slots and fields. ``noun`` is the thing that its path is about, ``vocabulary`` all its words.
 
-    ``settled`` are arguments with a constant: only a request that names one gives it another value.
+    ``constant_slots`` are arguments with a constant: only a request that names one gives it another value.
     """
 
     api: Api
@@ -139,7 +139,7 @@ class Profile:
     effect: Effect
     schemas: Schemas
     response: Node
-    settled: tuple[Slot, ...] = ()
+    constant_slots: tuple[Slot, ...] = ()
 
 
 def read_profile(api: Api) -> Profile:
@@ -148,7 +148,7 @@ def read_profile(api: Api) -> Profile:
     noun = _noun(api.path)
     asked = [p for p in api.parameters if p.constant is None and not _is_protocol(p)]
     constant = [p for p in api.parameters if p.constant is not None]
-    slots, settled = (
+    slots, constant_slots = (
         tuple(slot_of(schemas, p, Node(p.json_schema, api.definitions), noun) for p in some)
         for some in (asked, constant)
     )
@@ -157,7 +157,7 @@ def read_profile(api: Api) -> Profile:
     slots = tuple(replace(slot, samples=_samples(slot, fields)) for slot in slots)
     title = frozenset(stems(f"{' '.join(split_name(api.name))} {api.summary} {' '.join(api.tags)} {noun}"))
     own = [*stems(api.description), *(w for f in fields for w in (*f.words, *f.about))]
-    own += [word for slot in (*slots, *settled) for word in (*slot.words, *slot.about)]
+    own += [word for slot in (*slots, *constant_slots) for word in (*slot.words, *slot.about)]
     return Profile(
         api=api,
         slots=slots,
@@ -168,7 +168,7 @@ def read_profile(api: Api) -> Profile:
         effect=_effect(api),
         schemas=schemas,
         response=response,
-        settled=settled,
+        constant_slots=constant_slots,
     )
 
 

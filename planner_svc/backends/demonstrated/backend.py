@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from planner_svc.backends.demonstrated.transfer import transferred
+from planner_svc.backends.demonstrated.transfer import transfer_plan
 from planner_svc.backends.demonstrated.wording import Wording
 from planner_svc.models import PlanDraft
 from planner_svc.reading.context import read_clock
@@ -52,7 +52,7 @@ class DemonstratedBackend:
         found = []
         for demo in demos:
             profiles = {name: self._library.profile(apis[name]) for name in demo.apis}
-            transfer = transferred(demo, asked, profiles, request.context.values)
+            transfer = transfer_plan(demo, asked, profiles, request.context.values)
             if transfer is not None and transfer.same:
                 return PlanDraft(transfer.plan, SAME)
             if transfer is not None:

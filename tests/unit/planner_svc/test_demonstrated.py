@@ -233,7 +233,7 @@ def test_a_search_for_values_ends_at_its_budget(backend: DemonstratedBackend, mo
         raise DeadlineExceeded("It takes more than 3 s of processor time.")
 
     demo = of_many(3, "Hotels in acities")
-    monkeypatch.setattr("planner_svc.backends.demonstrated.said.checkpoint", used_up)
+    monkeypatch.setattr("planner_svc.backends.demonstrated.mentions.checkpoint", used_up)
     with pytest.raises(DeadlineExceeded):
         backend.draft(asking("Hotels in Bern", demo))
 
