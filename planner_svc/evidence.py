@@ -14,7 +14,7 @@ _WHY: Final = {
 }
 
 
-class Tried:
+class TriedCalls:
     """The calls that were tried for one request.
 
     Args:

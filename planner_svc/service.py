@@ -12,7 +12,7 @@ from planner_svc.compile import compile_plan
 from planner_svc.judging.judge import Weigh
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.proving.prover import Prover, probability
-from planner_svc.proving.untold import listed, missing_from_plan, untold
+from planner_svc.proving.untold import join_words, missing_from_plan, untold
 from planner_svc.reading.stated import without_constants
 from planner_svc.sentences.writer import SentenceWriter
 from services.compute import ComputePool, for_tenant
@@ -330,7 +330,7 @@ class PlannerService:
         if response.confidence < self._policy.unsure_below:
             doubt = f"it is right with a probability of {response.confidence:.0%} only"
         elif elsewhere:
-            doubt = f"what is called does not tell {listed([f'“{name}”' for name in elsewhere], 'or')}"
+            doubt = f"what is called does not tell {join_words([f'“{name}”' for name in elsewhere], 'or')}"
         else:
             return response
         self._metrics.unsure.labels(response.backend).inc()

@@ -7,9 +7,9 @@ from typing import Final
 
 from planner_svc.cascade import DEMONSTRATED, MODEL, BackendAnswer
 from planner_svc.compile import compile_plan
-from planner_svc.evidence import Tried
+from planner_svc.evidence import TriedCalls
 from planner_svc.models import MissingValue, PlanDraft
-from planner_svc.proving.choosing import with_matches
+from planner_svc.proving.item_matches import with_matches
 from planner_svc.proving.repair import repair
 from planner_svc.proving.unused_values import questions_about, with_answers
 from planner_svc.proving.wrong_target import wrong_removal_reason
@@ -57,7 +57,7 @@ class Prover:
         """
         confidence = probability(draft.confidence)
         if draft.plan is None:
-            return _without_plan(draft, backend, confidence)
+            return _answer_without_plan(draft, backend, confidence)
         apis = [candidate.api for candidate in request.candidates]
         first: CompileResponse | None = None
         asking: BackendAnswer | None = None
@@ -73,20 +73,20 @@ class Prover:
                 response = PlanResponse(status="no_plan", confidence=1 - confidence, backend=backend, reason=wrong)
                 return BackendAnswer(response, "no_plan", trace=draft.trace, own_confidence=response.confidence)
             if rank == 0 and (denied := _denied_changes(plan, result, apis)):
-                refused = _refused(draft, backend, "denied", result.diagnostics, denied)
+                refused = _refused_answer(draft, backend, "denied", result.diagnostics, denied)
                 return dataclasses.replace(refused, plan=plan, own_confidence=confidence)
             compiled = None if left_out else result.compiled
             if compiled is not None and (asking is None or _apis(plan) >= _apis(asking.plan)):
-                planned = _planned(draft, compiled, result.diagnostics, backend, rank)
+                planned = _planned_answer(draft, compiled, result.diagnostics, backend, rank)
                 if not compiled.proof.missing:
                     return planned
                 locked = locked or (planned if asking is None else None)  # prefer an alternative that can run
             elif asking is None and locked is None:
-                asking = _asking(draft, plan, result, left_out, backend)
+                asking = _asking_answer(draft, plan, result, left_out, backend)
         if (answer := locked or asking) is not None:
             return answer
         diagnostics = first.diagnostics if first is not None else ()
-        return _refused(draft, backend, "unproved", diagnostics, diagnostics)
+        return _refused_answer(draft, backend, "unproved", diagnostics, diagnostics)
 
     async def _alternative(self, draft: PlanDraft, index: int) -> Plan | None:
         """The alternative at an index, or None. Runs on the pool, since alternatives may be computed lazily."""
@@ -121,11 +121,11 @@ class Prover:
             result = await self._pool.run(compile_plan, repaired, apis, request.policy, request.credentials)
         if result.compiled is None or not request.evidence:
             return result
-        found = Tried(request.evidence).findings(result.compiled.plan, same_words=backend != MODEL)
+        found = TriedCalls(request.evidence).findings(result.compiled.plan, same_words=backend != MODEL)
         return CompileResponse(diagnostics=found) if found else result
 
 
-def _without_plan(draft: PlanDraft, backend: str, confidence: float) -> BackendAnswer:
+def _answer_without_plan(draft: PlanDraft, backend: str, confidence: float) -> BackendAnswer:
     """The answer of a backend without a plan: something failed, operations are missing, or nothing fits."""
     reason = draft.reason or "Nothing in the catalogue fits this request."
     outcome = "no_plan"
@@ -143,7 +143,7 @@ def _without_plan(draft: PlanDraft, backend: str, confidence: float) -> BackendA
     return BackendAnswer(response, outcome, draft.fault, draft.trace, own_confidence=confidence)
 
 
-def _planned(
+def _planned_answer(
     draft: PlanDraft, compiled: CompiledPlan, diagnostics: tuple[Diagnostic, ...], backend: str, rank: int
 ) -> BackendAnswer:
     """The answer of a backend with a proved plan, the best of its draft or an alternative."""
@@ -159,14 +159,14 @@ def _planned(
     return BackendAnswer(response, "planned", None, draft.trace, response.plan, confidence, rank)
 
 
-def _asking(
+def _asking_answer(
     draft: PlanDraft, plan: Plan, result: CompileResponse, left_out: tuple[Question, ...], backend: str
 ) -> BackendAnswer | None:
     """The answer of a backend whose plan leaves something out, or lacks only user input; None for other plans."""
     if left_out:
         questions, reason = left_out, LEFT_OUT
     elif _only_input_missing(result):
-        questions, reason = _worded(result.questions, draft.missing), MISSING
+        questions, reason = _in_backend_words(result.questions, draft.missing), MISSING
     else:
         return None
     confidence = probability(draft.confidence)
@@ -181,7 +181,7 @@ def _asking(
     return BackendAnswer(response, "needs_input", None, draft.trace, plan, confidence)
 
 
-def _refused(
+def _refused_answer(
     draft: PlanDraft, backend: str, outcome: str, diagnostics: tuple[Diagnostic, ...], why: Sequence[Diagnostic]
 ) -> BackendAnswer:
     """The answer of a backend whose plan is refused. The trace gets the reason as well."""
@@ -218,7 +218,7 @@ def _only_input_missing(result: CompileResponse) -> bool:
     return bool(result.questions) and codes == {DiagnosticCode.MISSING_ARGUMENT}
 
 
-def _worded(questions: Sequence[Question], missing: Sequence[MissingValue]) -> tuple[Question, ...]:
+def _in_backend_words(questions: Sequence[Question], missing: Sequence[MissingValue]) -> tuple[Question, ...]:
     """The questions in the backend's words if there are any: unlike the compiler, it has read the request."""
     texts = {(value.step, value.argument): value.text for value in missing if value.text}
     return tuple(q.model_copy(update={"text": texts.get((q.step, q.argument), q.text)}) for q in questions)

@@ -124,7 +124,7 @@ def _sentence(query: str, profiles: Sequence[Profile], missing: Sequence[Asked])
     said = set(stems(query[:MAX_CHARS]))
     found = list(dict.fromkeys(_thing(profile, said) for profile in profiles))[-_MAX_NAMED:]
     names = [f"“{name}”" for name in _names(missing)]
-    return f"I can find {listed(found, 'and')}; none of the APIs tells {listed(names, 'or')}."
+    return f"I can find {join_words(found, 'and')}; none of the APIs tells {join_words(names, 'or')}."
 
 
 def _names(missing: Sequence[Asked]) -> tuple[str, ...]:
@@ -140,6 +140,6 @@ def _thing(profile: Profile, said: set[str]) -> str:
     return f"what “{(api.summary or ' '.join(split_name(api.name)))[:_MAX_SUMMARY].rstrip('. ')}” answers"
 
 
-def listed(parts: Sequence[str], last: str) -> str:
+def join_words(parts: Sequence[str], last: str) -> str:
     """The parts as an enumeration in words: "a, b or c"."""
     return f" {last} ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from planner_svc.proving.unused_values import literals
-from planner_svc.reading.actions import asks_for_change, told
+from planner_svc.reading.actions import asks_for_change, find_imperatives
 from planner_svc.reading.asked import ANYTHING
 from planner_svc.reading.profile import Profile, read_profile
 from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stem_set, stems, word_set
@@ -59,7 +59,7 @@ def wrong_removal_reason(query: str, plan: Plan, apis: Mapping[str, Api]) -> str
         apis: its APIs by id.
     """
     query = query[:MAX_CHARS]
-    said = [(verb, rest) for verb, rest in told(query) if asks_for_change(verb)]
+    said = [(verb, rest) for verb, rest in find_imperatives(query) if asks_for_change(verb)]
     removing = [(verb, rest) for verb, rest in said if verb in _REMOVING]
     changing = {step.api: apis[step.api] for step in plan.steps if apis[step.api].mutating}
     if not removing or not changing:

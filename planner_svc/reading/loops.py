@@ -18,8 +18,8 @@ _EACH: Final = re.compile(
 )
 
 
-def looped(draft: PlanDraft, query: str) -> PlanDraft:
-    """The draft with its plans looped, see :func:`with_loops`."""
+def draft_with_loops(draft: PlanDraft, query: str) -> PlanDraft:
+    """The draft with its plans as loops, see :func:`with_loops`."""
     plan = with_loops(draft.plan, query) if draft.plan is not None else None
     alternatives = LazyPlans(lambda: (with_loops(other, query) for other in draft.alternatives))
     return replace(draft, plan=plan, alternatives=alternatives)

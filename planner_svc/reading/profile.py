@@ -404,7 +404,7 @@ def _text(value: JsonValue) -> str:
     return value[:500] if isinstance(value, str) else ""
 
 
-class Library:
+class ProfileCache:
     """An LRU cache of profiles by content hash, limited in number and in size.
 
     It is safe to use from several threads; at worst two of them compute the same entry.

@@ -9,7 +9,7 @@ from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.draft_calls import PLACES, Argument, DraftCall, LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.items import Encoded
 from planner_svc.models import MissingValue
-from planner_svc.reading.answers import answer_of, unused
+from planner_svc.reading.answers import answer_of, unique_name
 from planner_svc.reading.leaves import nested
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
 
@@ -64,7 +64,7 @@ class Assembly:
         own = [number for number, other in enumerate(self.calls) if other.api == call.api]
         position = own.index(index) * call.producer_count(fed.api) + call.producer_index(name)
         if len(before) == 2 == call.producer_count(fed.api) and fed.role is not None:
-            before.sort(key=lambda number: PLACES[self.decoder.end(self.calls[number])])
+            before.sort(key=lambda number: PLACES[self.decoder.pair_end(self.calls[number])])
         return before[min(position, len(before) - 1)]
 
     def _answer(self) -> list[AnswerOutput]:
@@ -82,7 +82,7 @@ class Assembly:
             if index in taken and not said:
                 continue
             for name, path in answer_of(self.apis[call.api].profile, said):
-                label = unused(name or "result", names)
+                label = unique_name(name or "result", names)
                 outputs.append(AnswerOutput(name=label, value=Reference(step=_id(index), path=path)))
         return outputs
 

@@ -17,10 +17,10 @@ from planner_svc.backends.compact.inputs import Floats, features_of
 from planner_svc.backends.compact.items import Encoded
 from planner_svc.backends.compact.reader import Reader
 from planner_svc.backends.compact.task import Task
-from planner_svc.evidence import Tried
+from planner_svc.evidence import TriedCalls
 from planner_svc.models import LazyPlans, PlanDraft
 from planner_svc.reading.context import given_values, read_clock
-from planner_svc.reading.loops import looped
+from planner_svc.reading.loops import draft_with_loops
 from services.compute import ComputePool, checkpoint
 from services.contracts.api import Api
 from services.contracts.plan import Plan
@@ -57,7 +57,7 @@ class CompactBackend:
 
     def draft(self, request: PlanRequest) -> PlanDraft:
         """Draft a plan, on the calling thread. APIs whose calls were tried and did not help are left out."""
-        tried = Tried(request.evidence)
+        tried = TriedCalls(request.evidence)
         drafted = self._draft(request)
         for _ in request.evidence:
             without = tried.apis_to_avoid(drafted.plan) if drafted.plan is not None else set()
@@ -81,7 +81,7 @@ class CompactBackend:
         chosen = decoder.chosen()
         calls = decoder.calls(chosen)
         if not calls:
-            return PlanDraft(None, decoder.together, reason=NOTHING)
+            return PlanDraft(None, decoder.probability_of_set, reason=NOTHING)
         best = Assembly(apis, calls, decoder)
         drafted = PlanDraft(
             best.plan(),
@@ -89,7 +89,7 @@ class CompactBackend:
             best.missing(),
             alternatives=LazyPlans(lambda: _alternatives(decoder, apis, chosen)),
         )
-        return looped(drafted, request.query)
+        return draft_with_loops(drafted, request.query)
 
 
 def _alternatives(decoder: Decoder, apis: Sequence[Encoded], chosen: Sequence[int]) -> list[Plan]:

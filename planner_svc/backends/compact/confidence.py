@@ -102,8 +102,8 @@ def signs_of(decoder: Decoder, calls: Sequence[DraftCall]) -> tuple[float, ...]:
         min((decoder.relevance(number) for number in made), default=0.0),
         float(sum(decoder.changes(number) for number in made)),
         math.log1p(decoder.words),
-        _log(decoder.together),
-        decoder.together,
+        _log(decoder.probability_of_set),
+        decoder.probability_of_set,
     )
 
 

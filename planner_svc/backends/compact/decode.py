@@ -88,7 +88,7 @@ class Decoder:
         return sorted(number for number, enough in zip(order, least, strict=True) if self.called[number] >= enough)
 
     @property
-    def together(self) -> float:
+    def probability_of_set(self) -> float:
         """Probability that the called set is right, without its suppliers; without a judge, that none is called."""
         likely = self._weighed[1]
         return 1 - float(self.called.max()) if likely is None else float(likely.max())
@@ -111,15 +111,15 @@ class Decoder:
 
     def calls(self, chosen: Sequence[int]) -> list[DraftCall]:
         """The calls of these candidates and of their suppliers, each after the calls it needs."""
-        drafted: dict[int, list[DraftCall]] = {}
+        by_candidate: dict[int, list[DraftCall]] = {}
         waiting = list(chosen)
         while waiting:
             number = waiting.pop(0)
-            if number in drafted:
+            if number in by_candidate:
                 continue
-            drafted[number] = self._of(number, chosen)
-            waiting += [need for call in drafted[number] for need in call.fed_by() if need not in drafted]
-        return in_running_order(drafted)
+            by_candidate[number] = self._calls_of(number, chosen)
+            waiting += [need for call in by_candidate[number] for need in call.fed_by() if need not in by_candidate]
+        return in_running_order(by_candidate)
 
     @property
     def words(self) -> int:
@@ -130,7 +130,7 @@ class Decoder:
         """Whether a candidate's call may change something."""
         return self._task.apis[number].profile.api.mutating
 
-    def end(self, call: DraftCall) -> Role | None:
+    def pair_end(self, call: DraftCall) -> Role | None:
         """The end of a pair that a call's values are in the request's words: "from Oslo", "to Rome"."""
         start = min((start for start, _ in call.places), default=0)
         found = _ENDS.search(self._task.query, max(start - _NEAR, 0), start)
@@ -149,7 +149,7 @@ class Decoder:
         said = [one for sure, one in sorted(found, key=lambda pair: -pair[0]) if sure >= ANSWERS]
         return [*said, *named_besides(self._task.query, profile, said)] if said else []
 
-    def _of(self, number: int, chosen: Sequence[int]) -> list[DraftCall]:
+    def _calls_of(self, number: int, chosen: Sequence[int]) -> list[DraftCall]:
         """The calls of one API: as many as there are values, if it is called more than once."""
         profile = self._task.apis[number].profile
         first = self._task.reading.inputs.first[number]

@@ -22,7 +22,7 @@ from planner_svc.compiler.assign import Mismatch, mismatch
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.choices import NamedChoice, named_choices
 from planner_svc.reading.dates import Found, Moment
-from planner_svc.reading.enumerations import whole
+from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.profile import Field, Slot, first_item
 from planner_svc.reading.readings import readings, whole_moments
 from planner_svc.reading.text import stems, words_of
@@ -206,7 +206,7 @@ class Filler:
             for target in targets
             if target.slot.kinds != {"array"} and self._sources[target.place][Origin.SPAN] >= UNLIKELY
         ]
-        free = [self._apart([one for one in spans if one[1] >= spans[0][1] * REPEATED]) for spans in weighed]
+        free = [self._non_overlapping([one for one in spans if one[1] >= spans[0][1] * REPEATED]) for spans in weighed]
         return segments([spans for spans in free if spans], times)
 
     def _spans(self, fill: FillRequest, sure: float) -> Iterator[LiteralArgument]:
@@ -226,7 +226,7 @@ class Filler:
         if not fill.listed:
             yield from said
             return
-        said = self._whole(fill, said)
+        said = self._with_missing_members(fill, said)
         values = [one.value for one in said]
         if any(isinstance(value, str) for value in values):
             values = list({str(value): value for value in values}.values())
@@ -256,11 +256,11 @@ class Filler:
                 found.append(current)
         return found
 
-    def _whole(self, fill: FillRequest, said: Sequence[LiteralArgument]) -> list[LiteralArgument]:
+    def _with_missing_members(self, fill: FillRequest, said: Sequence[LiteralArgument]) -> list[LiteralArgument]:
         """The values and the missing members of their enumeration: a list that takes one member takes all."""
         known = {one.place: one for one in said if one.place is not None}
         found = list[LiteralArgument]()
-        for start, end in whole(self._task.query, list(known)):
+        for start, end in complete_enumeration(self._task.query, list(known)):
             value = None if (start, end) in known else self._meaning(fill, start, end)
             if (start, end) in known:
                 found.append(known[start, end])
@@ -318,10 +318,10 @@ class Filler:
             for span, likely in self._spans_of(fill.target, fill.times)
         ]
         weighed.sort(key=lambda one: -one[1])
-        return self._apart([one for one in weighed if one[1] >= weighed[0][1] * share])
+        return self._non_overlapping([one for one in weighed if one[1] >= weighed[0][1] * share])
 
     @staticmethod
-    def _apart(weighed: Sequence[tuple[tuple[int, int], float]]) -> list[tuple[int, int, float]]:
+    def _non_overlapping(weighed: Sequence[tuple[tuple[int, int], float]]) -> list[tuple[int, int, float]]:
         """The spans, likeliest first, that overlap no earlier one."""
         found: list[tuple[int, int, float]] = []
         for span, likely in weighed:
@@ -360,14 +360,14 @@ class Filler:
         offered += [(0.0, choice) for choice in fill.slot.choices[MAX_OPTIONS:] if str(choice) in named]
         used = [value for choices, value in fill.used if choices == fill.slot.choices]
 
-        def told(value: JsonValue) -> float:
+        def bonus(value: JsonValue) -> float:
             one = named.get(str(value))
             if one is None:
                 return 0.0
             other_end = {one.role, fill.slot.role} == {"from", "to"}
             return NAMED - (OTHER_END if other_end else 0.0)
 
-        return [(odds + told(value) - (USED if value in used else 0.0), value) for odds, value in offered]
+        return [(odds + bonus(value) - (USED if value in used else 0.0), value) for odds, value in offered]
 
     def links(self, target: ParameterTarget, times: int, chosen: Sequence[int]) -> list[tuple[LinkCandidate, float]]:
         """Outputs of other called or likely APIs, with their probability of being the value, likeliest first."""

@@ -34,7 +34,7 @@ SPAN_SIGNS: Final = (
 )  # fmt: skip
 """What the trees weigh of a parameter and a span."""
 _LIKELIEST: Final = 8
-_MARKED: Final = 4
+_MOST_VALUE_LIKE: Final = 4
 _MAX_TOKENS: Final = 128
 _MAX_APART: Final = 12
 _LEAST: Final = 0.01
@@ -103,7 +103,7 @@ class Spans:
         self._quoted = frozenset(quotations(query))
         self._firsts = {start: i for i, (start, end) in reversed(list(enumerate(offsets))) if end > start}
         self._lasts = {end: i for i, (start, end) in enumerate(offsets) if end > start}
-        self._marked = list(self._tokens_of(_marked(query)))
+        self._value_like = list(self._tokens_of(_value_like(query)))
         self._likely: dict[int, Floats] = {}
         self._contexts: dict[tuple[int, int], SpanContext] = {}
 
@@ -121,10 +121,10 @@ class Spans:
         likely = self.likely(target.place)
         edges = (np.argsort(side[target.place])[-_LIKELIEST:].tolist() for side in (self._starts, self._ends))
         found = sorted(product(*edges), key=lambda span: -likely[span])[:_LIKELIEST]
-        found += sorted(self._marked, key=lambda span: -likely[span])[:_MARKED]
+        found += sorted(self._value_like, key=lambda span: -likely[span])[:_MOST_VALUE_LIKE]
         found += self._tokens_of(self._example_ranges(target))
         if times > 1 or target.slot.kinds == {"array"}:
-            found += _apart(likely)
+            found += _non_overlapping(likely)
         return sorted({span for span in found if likely[span] > 0}, key=lambda span: (-likely[span], span))
 
     def evidence(self, target: ParameterTarget, spans: Sequence[tuple[int, int]]) -> Floats:
@@ -141,7 +141,7 @@ class Spans:
             slot.temporal,
             target.namesake,
         )
-        rivals = self._rivals(target, spans)
+        rivals = self._competition(target, spans)
         rows = []
         for rank, (span, rival) in enumerate(zip(spans, rivals, strict=True)):
             context, own = self._context(span), float(likely[span])
@@ -157,7 +157,7 @@ class Spans:
                     float(origins[Origin.REFERENCE]),
                     *context.numbers,
                     *self._named(context, frozenset(slot.words)),
-                    *_exemplary(context.text, target),
+                    *_example_features(context.text, target),
                     *rival,
                     own * said - max(rival[:2]),
                     *kinds,
@@ -165,11 +165,13 @@ class Spans:
             )
         return np.asarray(rows, np.float32).reshape(-1, len(SPAN_SIGNS))
 
-    def _rivals(self, target: ParameterTarget, spans: Sequence[tuple[int, int]]) -> list[tuple[float, float, float]]:
+    def _competition(
+        self, target: ParameterTarget, spans: Sequence[tuple[int, int]]
+    ) -> list[tuple[float, float, float]]:
         """How strongly other parameters want each span: the same API's, other APIs'; and an overlapping span."""
         beside = [one.place for one in self._targets if one.number == target.number and one.place != target.place]
         elsewhere = [one.place for one in self._targets if one.number != target.number]
-        firm = [self._firm(place) for place in beside]
+        firm = [self._likeliest(place) for place in beside]
 
         def most(places: Sequence[int], span: tuple[int, int]) -> float:
             wanted = (float(self.likely(at)[span] * self._origins[at][Origin.SPAN]) for at in places)
@@ -184,7 +186,7 @@ class Spans:
             for span in spans
         ]
 
-    def _firm(self, place: int) -> tuple[tuple[int, int], float]:
+    def _likeliest(self, place: int) -> tuple[tuple[int, int], float]:
         """The likeliest span of a parameter, and the probability that it is its value."""
         likely = self.likely(place)
         first, last = divmod(int(likely.argmax()), likely.shape[1])
@@ -257,7 +259,7 @@ def _as_word(text: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
 
 
-def _exemplary(text: str, target: ParameterTarget) -> tuple[float, float, float]:
+def _example_features(text: str, target: ParameterTarget) -> tuple[float, float, float]:
     """Whether a text is an example of the parameter, looks like one (-1: there are none), and is in its description."""
     examples = target.examples
     low = text.lower()
@@ -271,7 +273,7 @@ def _exemplary(text: str, target: ParameterTarget) -> tuple[float, float, float]
 _shape = lru_cache(20_000)(shape)
 
 
-def _apart(likely: Floats) -> Iterator[tuple[int, int]]:
+def _non_overlapping(likely: Floats) -> Iterator[tuple[int, int]]:
     """The likeliest spans that do not overlap each other."""
     left = likely.copy()
     bound = float(left.max()) * _LEAST
@@ -283,7 +285,7 @@ def _apart(likely: Floats) -> Iterator[tuple[int, int]]:
         left[: last + 1, first:] = 0
 
 
-def _marked(query: str) -> Iterator[tuple[int, int]]:
+def _value_like(query: str) -> Iterator[tuple[int, int]]:
     """Character ranges that look like a value of any parameter: quotations, numbers, names, codes."""
     yield from quotations(query)
     for pattern in (_NUMBER, _NAME):

@@ -253,8 +253,8 @@ def test_the_judge_of_sets_decides_how_many_are_called() -> None:
     assert Decoder(of, Judges(sets=judge(SET_SIGNS, "last", split=0.7))).chosen() == []  # none is surest to be needed
     sure = Decoder(of, Judges(sets=judge(SET_SIGNS, "size", low=-4, high=4)))
     assert sure.chosen() == [0]
-    assert sure.together == pytest.approx(1 / (1 + np.exp(-4)))
-    assert Decoder(of).together == pytest.approx(1 / (1 + np.exp(0.5)))
+    assert sure.probability_of_set == pytest.approx(1 / (1 + np.exp(-4)))
+    assert Decoder(of).probability_of_set == pytest.approx(1 / (1 + np.exp(0.5)))
     assert Decoder(of, Judges(sets=judge(SET_SIGNS, "next", low=4, high=-4))).chosen() == [0, 1]
 
 

@@ -20,9 +20,9 @@ from planner_svc.compiler.implicit import find_missing
 from planner_svc.compiler.nodes import ANYTHING, Node
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.proving import untold, unused_values
-from planner_svc.reading.actions import asks_for_action, may_be_meant, told
+from planner_svc.reading.actions import asks_for_action, find_imperatives, may_be_meant
 from planner_svc.reading.dates import DateReader
-from planner_svc.reading.enumerations import whole
+from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.profile import MAX_MEMBERS, read_profile
 from planner_svc.reading.values import find_spans
 from services.contracts.api import Api, Location
@@ -41,12 +41,12 @@ HOSTILE = {
     "number words": "one two " * (LONG // 8),
 }
 READERS: dict[str, Callable[[str], object]] = {
-    "told": lambda text: list(told(text)),
+    "imperatives": lambda text: list(find_imperatives(text)),
     "asks_for_action": asks_for_action,
     "quotations": quotations,
     "sentence_ends": sentence_ends,
     "list": lambda text: written(Form.LISTED, text, NOW),
-    "enumerations": lambda text: whole(text, [(0, 1), (len(text) - 1, len(text))]),
+    "enumerations": lambda text: complete_enumeration(text, [(0, 1), (len(text) - 1, len(text))]),
 }
 
 
