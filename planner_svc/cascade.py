@@ -60,22 +60,22 @@ class CascadePolicy:
             own = (MODEL, *own) if (wished or self.cascade) == "model_first" else (*own, MODEL)
         return (DEMONSTRATED, *own) if DEMONSTRATED in available and DEMONSTRATED not in own else own
 
-    def enough(self, response: PlanResponse) -> float:
+    def min_confidence(self, response: PlanResponse) -> float:
         """The smallest confidence at which a proved plan is returned."""
         changes = response.compiled is not None and bool(response.compiled.proof.mutating)
         return max(self.abstain_below, self.abstain_changes_below) if changes else self.abstain_below
 
-    def stands(self, word: Word) -> bool:
+    def is_final(self, answer: BackendAnswer) -> bool:
         """Whether the answer is final, so that no other backend needs to be asked."""
-        if word.response.backend == MODEL:
-            return word.outcome in DELIBERATE
-        if word.response.backend == DEMONSTRATED:
-            return word.outcome == "planned"
-        return word.outcome == "planned" and word.response.confidence >= self.escalate_below
+        if answer.response.backend == MODEL:
+            return answer.outcome in DELIBERATE
+        if answer.response.backend == DEMONSTRATED:
+            return answer.outcome == "planned"
+        return answer.outcome == "planned" and answer.response.confidence >= self.escalate_below
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class BackendAnswer:
     """A backend's answer.
 
     Attributes:
@@ -84,7 +84,7 @@ class Word:
         fault: what failed, if something did.
         trace: what a language model was shown and answered.
         plan: the plan, the plan that the questions are about, or the plan that was denied.
-        sure: the backend's own confidence in the plan, or in there being no plan.
+        own_confidence: the backend's own confidence in the plan, or in there being no plan.
         rank: place of the plan among the backend's drafts, 0 for the best.
     """
 
@@ -93,10 +93,10 @@ class Word:
     fault: Fault | None = None
     trace: PlannerTrace | None = None
     plan: Plan | None = None
-    sure: float = 0.0
+    own_confidence: float = 0.0
     rank: int = 0
 
-    def replaces(self, other: Word | None) -> bool:
+    def replaces(self, other: BackendAnswer | None) -> bool:
         """Whether this answer is better than an earlier one that is not final."""
         if other is None or other.outcome != "planned":
             return True

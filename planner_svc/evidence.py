@@ -14,7 +14,7 @@ _WHY: Final = {
 }
 
 
-class Tried:
+class TriedCalls:
     """The calls that were tried for one request.
 
     Args:
@@ -45,7 +45,7 @@ class Tried:
         found = ((step, self.call(step.api, calls[step.id])) for step in plan.steps)
         return [(step, attempt) for step, attempt in found if attempt is not None]
 
-    def culprits(self, plan: Plan) -> set[str]:
+    def apis_to_avoid(self, plan: Plan) -> set[str]:
         """The APIs to leave out of a new plan: those that feed the repeating steps, or else these steps' own."""
         apis = {step.id: step.api for step in plan.steps}
         found: set[str] = set()

@@ -13,7 +13,7 @@ from planner_svc.backends.base import PlannerBackend
 from planner_svc.backends.served.backend import ServedBackend, open_served
 from planner_svc.cascade import CascadePolicy
 from planner_svc.handlers import router
-from planner_svc.judging.judge import Weigh, WordJudge
+from planner_svc.judging.judge import AnswerJudge, Weigh
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.sentences.writer import SentenceWriter
 from planner_svc.service import PlannerService
@@ -77,7 +77,7 @@ async def _opened(
         available = backends
         if available is None:
             available = await asyncio.to_thread(load_backends, pool, settings.model)
-            judge = WordJudge.load(model_directory(settings.model))
+            judge = AnswerJudge.load(model_directory(settings.model))
             weigh = judge.weigh if judge is not None else None
             served = open_served(settings.served, pool, metrics)
             if served is not None:

@@ -48,7 +48,7 @@ class PlanDraft:
         missing: Required arguments left out of ``plan`` on purpose because neither request nor context holds them.
         reason: Why there is no plan, in a sentence for the user; empty if there is a plan.
         alternatives: The next best drafts, best first. The service tries a bounded number of them, and none if the best
-            draft compiles: see :class:`Lazily`.
+            draft compiles: see :class:`LazyPlans`.
         fault: Set if there is no plan because something failed; not set for an abstention.
         needs: Operations that a plan would need and that are not among the candidates, in words.
         revise: Makes a better draft from the compiler's diagnostics; None if that is not possible.
@@ -66,7 +66,7 @@ class PlanDraft:
     trace: PlannerTrace | None = None
 
 
-class Lazily(Sequence[Plan]):
+class LazyPlans(Sequence[Plan]):
     """A sequence of plans that is computed on first access; mostly it is never accessed.
 
     Args:

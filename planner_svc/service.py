@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from planner_svc.backends.base import PlannerBackend
-from planner_svc.cascade import COMPACT, DEMONSTRATED, MODEL, CascadePolicy, TimeLeft, Word
+from planner_svc.cascade import COMPACT, DEMONSTRATED, MODEL, BackendAnswer, CascadePolicy, TimeLeft
 from planner_svc.compile import compile_plan
 from planner_svc.judging.judge import Weigh
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.proving.prover import Prover, probability
-from planner_svc.proving.untold import listed, unnamed, untold
-from planner_svc.reading.stated import without_settled
+from planner_svc.proving.untold import join_words, missing_from_plan, untold
+from planner_svc.reading.stated import without_constants
 from planner_svc.sentences.writer import SentenceWriter
 from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api
@@ -166,10 +166,12 @@ class PlannerService:
         time_left = TimeLeft(request.deadline_ms, self._backend_timeout_s)
         for_tenant.set(request.policy.tenant)
         async with self._turns.slot(request.policy.tenant, time_left.share_s(last=True)):
-            word, asked, trace = await self._asked(order, request, time_left)
-        missing, elsewhere = await self._untold(word, request)
-        response = word.response.model_copy(update={"untold": missing})
-        response = self._cautioned(response if request.backend else self._abstained(word, response), elsewhere)
+            answer, asked, trace = await self._ask_in_order(order, request, time_left)
+        missing, elsewhere = await self._find_missing(answer, request)
+        response = answer.response.model_copy(update={"untold": missing})
+        response = self._mark_if_unsure(
+            response if request.backend else self._withhold_if_unsure(answer, response), elsewhere
+        )
         self._metrics.outcomes.labels(backend=response.backend, status=response.status).inc()
         self._metrics.needs.inc(bool(response.needs))
         worded = self._writer is not None and self._writer.is_wanted(None, request.backend)
@@ -195,55 +197,57 @@ class PlannerService:
         order = self._policy.order(self._default, self._backends, request.cascade)
         return order if request.demos or len(order) == 1 else tuple(name for name in order if name != DEMONSTRATED)
 
-    async def _asked(
+    async def _ask_in_order(
         self, order: Sequence[str], request: PlanRequest, time_left: TimeLeft
-    ) -> tuple[Word, tuple[PlannerAsked, ...], PlannerTrace | None]:
+    ) -> tuple[BackendAnswer, tuple[PlannerAsked, ...], PlannerTrace | None]:
         """Ask backends in order until an answer is final; return the best answer, the log and the trace."""
-        best: Word | None = None
+        best: BackendAnswer | None = None
         error: ServiceError | None = None
         asked: list[PlannerAsked] = []
         trace: PlannerTrace | None = None
         for position, name in enumerate(order):
             last = position == len(order) - 1
-            word, told = await self._heard(name, request, time_left.share_s(last=last))
-            asked.append(told)
-            if isinstance(word, ServiceError):
-                error = word
+            answer, entry = await self._ask_backend(name, request, time_left.share_s(last=last))
+            asked.append(entry)
+            if isinstance(answer, ServiceError):
+                error = answer
             else:
-                trace = word.trace or trace
-                if name == DEMONSTRATED and word.outcome != "planned" and not last:
+                trace = answer.trace or trace
+                if name == DEMONSTRATED and answer.outcome != "planned" and not last:
                     continue  # no demonstration fits
-                if word.fault is not None and word.fault.outage:
-                    error = _outage(word) if error is None else error
-                elif word.replaces(best):
-                    best = word
-                if self._policy.stands(word):
+                if answer.fault is not None and answer.fault.outage:
+                    error = _outage(answer) if error is None else error
+                elif answer.replaces(best):
+                    best = answer
+                if self._policy.is_final(answer):
                     break
             if not last:
-                self._metrics.fallbacks.labels(name, told.outcome).inc()
+                self._metrics.fallbacks.labels(name, entry.outcome).inc()
         if best is None:
             assert error is not None  # every backend failed
             raise error
-        return best, tuple(_stood(one, best) for one in asked), trace
+        return best, tuple(_mark_final(one, best) for one in asked), trace
 
-    async def _heard(self, name: str, request: PlanRequest, limit_s: float) -> tuple[Word | ServiceError, PlannerAsked]:
+    async def _ask_backend(
+        self, name: str, request: PlanRequest, limit_s: float
+    ) -> tuple[BackendAnswer | ServiceError, PlannerAsked]:
         """A backend's answer or its error, and the entry for the run's trace."""
         started = time.perf_counter()
         try:
             with span(f"draft {name}", {"nestor.backend": name}) as current:
-                word = await self._word(name, request, limit_s)
-                current.set_attribute("nestor.outcome", word.outcome)
+                answer = await self._draft_answer(name, request, limit_s)
+                current.set_attribute("nestor.outcome", answer.outcome)
             if name != COMPACT or self._weigh is None:
-                return word, _told(word, started)
-            likely = probability(await self._pool.run(self._weigh, request, word))
+                return answer, _log_entry(answer, started)
+            likely = probability(await self._pool.run(self._weigh, request, answer))
         except (ServiceUnavailable, Overloaded, DeadlineExceeded) as failed:
-            return failed, _failed(name, failed, started)
+            return failed, _failure_entry(name, failed, started)
         self._metrics.judged.observe(likely)
-        told = _told(word, started).model_copy(update={"judged": round(likely, 4)})
-        response = word.response.model_copy(update={"confidence": likely})
-        return dataclasses.replace(word, response=response), told
+        entry = _log_entry(answer, started).model_copy(update={"judged": round(likely, 4)})
+        response = answer.response.model_copy(update={"confidence": likely})
+        return dataclasses.replace(answer, response=response), entry
 
-    async def _drafted(self, name: str, request: PlanRequest) -> PlanRequest:
+    async def _request_for(self, name: str, request: PlanRequest) -> PlanRequest:
         """The request for one backend, without phrases about arguments that the backend cannot fill.
 
         The demonstrated backend matches every word, and a language model is shown all arguments: both get the full
@@ -251,57 +255,57 @@ class PlannerService:
         """
         if name in (DEMONSTRATED, MODEL):
             return request
-        query = await self._pool.run(without_settled, request.query, [one.api for one in request.candidates])
+        query = await self._pool.run(without_constants, request.query, [one.api for one in request.candidates])
         if query == request.query:
             return request
         clauses = tuple(one.model_copy(update={"text": query[one.start : one.end]}) for one in request.clauses)
         return request.model_copy(update={"query": query, "clauses": clauses})
 
-    async def _word(self, name: str, request: PlanRequest, limit_s: float) -> Word:
+    async def _draft_answer(self, name: str, request: PlanRequest, limit_s: float) -> BackendAnswer:
         """A backend's answer. A draft that cannot be proved is revised, if the backend can, until it is proved."""
         backend = self._backends[name]
         request = request.model_copy(update={"deadline_ms": max(int(limit_s * 1000), 1)})
         try:
             async with asyncio.timeout(limit_s):
-                draft = await backend.plan(await self._drafted(name, request))
-                word = await self._prover.word(draft, request, name)
-                while word.outcome in ("unproved", "garbage") and draft.revise is not None:
-                    draft = await draft.revise(word.response.diagnostics)
-                    word = await self._prover.word(draft, request, name)
-                return word
+                draft = await backend.plan(await self._request_for(name, request))
+                answer = await self._prover.answer(draft, request, name)
+                while answer.outcome in ("unproved", "garbage") and draft.revise is not None:
+                    draft = await draft.revise(answer.response.diagnostics)
+                    answer = await self._prover.answer(draft, request, name)
+                return answer
         except TimeoutError as error:
             if limit_s < self._backend_timeout_s:  # the caller's deadline; clients report it in these words
                 detail = f"planner_svc did not answer within {limit_s:g} s."
                 raise DeadlineExceeded(detail, service="planner_svc") from error
             raise DeadlineExceeded(f"the planner backend {name!r} gave no draft within {limit_s:g} s") from error
 
-    async def _untold(self, word: Word, request: PlanRequest) -> tuple[str, tuple[str, ...]]:
+    async def _find_missing(self, answer: BackendAnswer, request: PlanRequest) -> tuple[str, tuple[str, ...]]:
         """What is asked for and no API returns, as a sentence; and names that only APIs outside the plan may return.
 
         Nothing for a plan from a demonstration: that plan has answered the same or a like request.
         """
-        compiled = word.response.compiled
-        if compiled is None or word.response.backend == DEMONSTRATED:
+        compiled = answer.response.compiled
+        if compiled is None or answer.response.backend == DEMONSTRATED:
             return "", ()
         asked = (request.query, compiled.plan, compiled.apis)
         candidates = [candidate.api for candidate in request.candidates]
         try:
-            names = await self._pool.run(unnamed, *asked)
+            names = await self._pool.run(missing_from_plan, *asked)
             missing = await self._pool.run(untold, *asked, candidates) if names else ""
         except (Overloaded, DeadlineExceeded):
             return "", ()  # optional: the plan is valid without it
         self._metrics.untold.inc(bool(missing))
         return missing, () if missing else names
 
-    def _abstained(self, word: Word, response: PlanResponse) -> PlanResponse:
+    def _withhold_if_unsure(self, answer: BackendAnswer, response: PlanResponse) -> PlanResponse:
         """The response. A plan of too low confidence is withheld and described, so that the user can insist on it."""
-        if response.status != "planned" or response.confidence >= self._policy.enough(response):
+        if response.status != "planned" or response.confidence >= self._policy.min_confidence(response):
             return response
-        assert word.plan is not None  # a proved plan has one
+        assert answer.plan is not None  # a proved plan has one
         self._metrics.abstained.labels(response.backend).inc()
         reason = (
             f"I am not sure what is meant. The closest plan is right with a probability of {response.confidence:.0%} "
-            f"only: {_briefly(word.plan)}. Say more of what is wanted, or name the planner that made it "
+            f"only: {_briefly(answer.plan)}. Say more of what is wanted, or name the planner that made it "
             f"({response.backend}) as the backend, to have it as it is."
         )
         if response.untold:
@@ -314,7 +318,7 @@ class PlannerService:
             untold=response.untold,
         )
 
-    def _cautioned(self, response: PlanResponse, elsewhere: Sequence[str]) -> PlanResponse:
+    def _mark_if_unsure(self, response: PlanResponse, elsewhere: Sequence[str]) -> PlanResponse:
         """The response. A plan that is probably wrong, or does not return what is asked for, is marked as unsure.
 
         Args:
@@ -326,7 +330,7 @@ class PlannerService:
         if response.confidence < self._policy.unsure_below:
             doubt = f"it is right with a probability of {response.confidence:.0%} only"
         elif elsewhere:
-            doubt = f"what is called does not tell {listed([f'“{name}”' for name in elsewhere], 'or')}"
+            doubt = f"what is called does not tell {join_words([f'“{name}”' for name in elsewhere], 'or')}"
         else:
             return response
         self._metrics.unsure.labels(response.backend).inc()
@@ -334,11 +338,11 @@ class PlannerService:
         return response.model_copy(update={"unsure": unsure})
 
 
-def _told(word: Word, started: float) -> PlannerAsked:
-    response = word.response
+def _log_entry(answer: BackendAnswer, started: float) -> PlannerAsked:
+    response = answer.response
     return PlannerAsked(
         backend=response.backend,
-        outcome=word.outcome,
+        outcome=answer.outcome,
         stood=False,
         confidence=response.confidence,
         detail=response.reason,
@@ -346,26 +350,26 @@ def _told(word: Word, started: float) -> PlannerAsked:
     )
 
 
-def _failed(name: str, error: ServiceError, started: float) -> PlannerAsked:
+def _failure_entry(name: str, error: ServiceError, started: float) -> PlannerAsked:
     kinds = {Overloaded: "busy", DeadlineExceeded: "late"}
     return PlannerAsked(
         backend=name, outcome=kinds.get(type(error), "down"), stood=False, detail=error.detail, ms=_since(started)
     )
 
 
-def _stood(asked: PlannerAsked, best: Word) -> PlannerAsked:
-    mine = asked.backend == best.response.backend
-    return asked.model_copy(update={"stood": True}) if mine else asked
+def _mark_final(entry: PlannerAsked, best: BackendAnswer) -> PlannerAsked:
+    mine = entry.backend == best.response.backend
+    return entry.model_copy(update={"stood": True}) if mine else entry
 
 
 def _since(started: float) -> float:
     return round((time.perf_counter() - started) * 1000, 3)
 
 
-def _outage(word: Word) -> ServiceError:
+def _outage(answer: BackendAnswer) -> ServiceError:
     """The error of a request for which only a language model was asked, which is unavailable."""
-    assert word.fault is not None
-    kind, text = word.fault.kind, word.fault.text
+    assert answer.fault is not None
+    kind, text = answer.fault.kind, answer.fault.text
     if kind == "busy":
         return Overloaded(text)
     return DeadlineExceeded(text) if kind == "late" else ServiceUnavailable(text, service="the language model")

@@ -24,8 +24,8 @@ from evals.planning.running import ANYTHING
 from planner_svc.backends import load_backends
 from planner_svc.backends.base import PlannerBackend
 from planner_svc.backends.served.backend import ServedBackend, open_served
-from planner_svc.cascade import Word
-from planner_svc.judging.judge import WordJudge
+from planner_svc.cascade import BackendAnswer
+from planner_svc.judging.judge import AnswerJudge
 from planner_svc.judging.signs import signs_of
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
@@ -161,14 +161,14 @@ class Hearing:
         signs: the features of the draft that was judged last.
     """
 
-    def __init__(self, judge: WordJudge | None) -> None:
+    def __init__(self, judge: AnswerJudge | None) -> None:
         self._judge = judge
         self.signs: tuple[float, ...] = ()
 
-    def weigh(self, request: PlanRequest, word: Word) -> float:
+    def weigh(self, request: PlanRequest, answer: BackendAnswer) -> float:
         """Return the judge's probability."""
-        self.signs = signs_of(request, word)
-        return word.response.confidence if self._judge is None else self._judge.weigh(request, word)
+        self.signs = signs_of(request, answer)
+        return answer.response.confidence if self._judge is None else self._judge.weigh(request, answer)
 
 
 class Planner:
@@ -312,7 +312,7 @@ async def open_planner(
             hint = f"; {SERVED!r} is there where NESTOR_PLANNER_SERVED_URL is set" if chosen == SERVED else ""
             raise DataError(f"there is no planner {chosen!r}; there is {', '.join(sorted(available))}{hint}")
         listening = Listening(available[chosen])
-        hearing = Hearing(WordJudge.load(model_directory(settings.model)))
+        hearing = Hearing(AnswerJudge.load(model_directory(settings.model)))
         service = PlannerService(
             {chosen: listening},
             chosen,

@@ -28,7 +28,7 @@ from evals.planning.printing import print_report
 from evals.planning.running import open_world
 from evals.retrieve import build_snapshot
 from planner_svc.backends.compact.confidence import CalibrationError
-from planner_svc.backends.compact.judging import JudgeError
+from planner_svc.backends.compact.second_stage import JudgeError
 from planner_svc.settings import PlannerSettings
 from retriever_svc.engine.ranking import shipped_options
 from retriever_svc.engine.relevance import RelevanceError

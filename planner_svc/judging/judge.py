@@ -9,34 +9,34 @@ from typing import Final
 
 import numpy as np
 
-from planner_svc.backends.compact.judging import Judge
-from planner_svc.cascade import Word
+from planner_svc.backends.compact.second_stage import Judge
+from planner_svc.cascade import BackendAnswer
 from planner_svc.judging.signs import SIGNS, signs_of
 from services.contracts.planning import PlanRequest
 
 JUDGE: Final = "judge.npz"
 """The judge's file in the model's directory."""
 
-Weigh = Callable[[PlanRequest, Word], float]
+Weigh = Callable[[PlanRequest, BackendAnswer], float]
 """Returns how likely an answer is right, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
-class WordJudge:
+class AnswerJudge:
     """Small trees over ``SIGNS``."""
 
     trees: Judge
 
-    def weigh(self, request: PlanRequest, word: Word) -> float:
+    def weigh(self, request: PlanRequest, answer: BackendAnswer) -> float:
         """How likely the answer is right, 0 to 1. Takes about a millisecond."""
-        return float(self.trees(np.array([signs_of(request, word)], np.float32))[0])
+        return float(self.trees(np.array([signs_of(request, answer)], np.float32))[0])
 
     def save(self, directory: Path) -> None:
         """Write the judge to the model's directory."""
         self.trees.save(directory / JUDGE)
 
     @classmethod
-    def load(cls, directory: Path) -> WordJudge | None:
+    def load(cls, directory: Path) -> AnswerJudge | None:
         """Read the judge from the model's directory; None if there is none.
 
         Raises:

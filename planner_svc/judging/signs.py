@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from planner_svc.cascade import Word
+from planner_svc.cascade import BackendAnswer
 from planner_svc.reading.actions import asks_for_action
 from planner_svc.reading.leaves import flat, has
 from planner_svc.reading.profile import Slot, read_profile, words_of_api
@@ -46,14 +46,14 @@ _MAX_CHOICES: Final = 200
 _SURE: Final = 1e-4
 
 
-def signs_of(request: PlanRequest, word: Word) -> tuple[float, ...]:
+def signs_of(request: PlanRequest, answer: BackendAnswer) -> tuple[float, ...]:
     """The signs of an answer; ``SIGNS`` names them."""
     said = frozenset(stems(request.query[:MAX_CHARS])[:_MAX_WORDS])
     known = {one.api.id: one.api for one in request.candidates}
-    response, plan = word.response, word.plan
-    plans, asks = word.outcome in ("planned", "denied"), word.outcome == "needs_input"
-    kinds = (float(plans), float(asks), float(word.outcome == "no_plan"))
-    sure = _odds(word.sure)
+    response, plan = answer.response, answer.plan
+    plans, asks = answer.outcome in ("planned", "denied"), answer.outcome == "needs_input"
+    kinds = (float(plans), float(asks), float(answer.outcome == "no_plan"))
+    sure = _odds(answer.own_confidence)
     steps = plan.steps if plan is not None else ()
     called = [known[step.api] for step in steps if step.api in known]
     left_out = [one for step in steps if step.api in known for one in _left_out(step, known[step.api])]
@@ -62,7 +62,7 @@ def signs_of(request: PlanRequest, word: Word) -> tuple[float, ...]:
     return (
         *kinds,
         *(kind * sure for kind in kinds),
-        float(word.rank > 0),
+        float(answer.rank > 0),
         float(len(steps)),
         float(sum(one.mutating for one in called)),
         math.log1p(len(literals)),

@@ -5,15 +5,15 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from planner_svc.cascade import DEMONSTRATED, MODEL, Word
+from planner_svc.cascade import DEMONSTRATED, MODEL, BackendAnswer
 from planner_svc.compile import compile_plan
-from planner_svc.evidence import Tried
+from planner_svc.evidence import TriedCalls
 from planner_svc.models import MissingValue, PlanDraft
-from planner_svc.proving.choosing import with_matches
-from planner_svc.proving.leftovers import questions_about, with_answers
-from planner_svc.proving.near_misses import other_than_asked
+from planner_svc.proving.item_matches import with_matches
 from planner_svc.proving.repair import repair
-from planner_svc.reading.alone import alone
+from planner_svc.proving.unused_values import questions_about, with_answers
+from planner_svc.proving.wrong_target import wrong_removal_reason
+from planner_svc.reading.single_change import keep_single_change
 from planner_svc.reading.stated import may_state, with_stated
 from services.compute import ComputePool
 from services.contracts.api import Api
@@ -44,7 +44,7 @@ class Prover:
         self._pool = pool
         self._max_alternatives = max_alternatives
 
-    async def word(self, draft: PlanDraft, request: PlanRequest, backend: str) -> Word:
+    async def answer(self, draft: PlanDraft, request: PlanRequest, backend: str) -> BackendAnswer:
         """The first draft that compiles; else the first that lacks only user input; else a refusal.
 
         A draft that lacks user input, or leaves out what the request says, is replaced only by an alternative that
@@ -57,11 +57,11 @@ class Prover:
         """
         confidence = probability(draft.confidence)
         if draft.plan is None:
-            return _without_plan(draft, backend, confidence)
+            return _answer_without_plan(draft, backend, confidence)
         apis = [candidate.api for candidate in request.candidates]
         first: CompileResponse | None = None
-        asking: Word | None = None
-        locked: Word | None = None
+        asking: BackendAnswer | None = None
+        locked: BackendAnswer | None = None
         for rank in range(1 + self._max_alternatives):
             plan = draft.plan if rank == 0 else await self._alternative(draft, rank - 1)
             if plan is None:
@@ -71,22 +71,22 @@ class Prover:
             wrong, left_out = await self._objections(result, request, backend)
             if wrong:
                 response = PlanResponse(status="no_plan", confidence=1 - confidence, backend=backend, reason=wrong)
-                return Word(response, "no_plan", trace=draft.trace, sure=response.confidence)
+                return BackendAnswer(response, "no_plan", trace=draft.trace, own_confidence=response.confidence)
             if rank == 0 and (denied := _denied_changes(plan, result, apis)):
-                refused = _refused(draft, backend, "denied", result.diagnostics, denied)
-                return dataclasses.replace(refused, plan=plan, sure=confidence)
+                refused = _refused_answer(draft, backend, "denied", result.diagnostics, denied)
+                return dataclasses.replace(refused, plan=plan, own_confidence=confidence)
             compiled = None if left_out else result.compiled
             if compiled is not None and (asking is None or _apis(plan) >= _apis(asking.plan)):
-                planned = _planned(draft, compiled, result.diagnostics, backend, rank)
+                planned = _planned_answer(draft, compiled, result.diagnostics, backend, rank)
                 if not compiled.proof.missing:
                     return planned
                 locked = locked or (planned if asking is None else None)  # prefer an alternative that can run
             elif asking is None and locked is None:
-                asking = _asking(draft, plan, result, left_out, backend)
-        if (word := locked or asking) is not None:
-            return word
+                asking = _asking_answer(draft, plan, result, left_out, backend)
+        if (answer := locked or asking) is not None:
+            return answer
         diagnostics = first.diagnostics if first is not None else ()
-        return _refused(draft, backend, "unproved", diagnostics, diagnostics)
+        return _refused_answer(draft, backend, "unproved", diagnostics, diagnostics)
 
     async def _alternative(self, draft: PlanDraft, index: int) -> Plan | None:
         """The alternative at an index, or None. Runs on the pool, since alternatives may be computed lazily."""
@@ -103,14 +103,14 @@ class Prover:
         if result.compiled is None or backend == DEMONSTRATED:
             return "", ()
         plan, apis = result.compiled.plan, result.compiled.apis
-        if wrong := await self._pool.run(other_than_asked, request.query, plan, apis):
+        if wrong := await self._pool.run(wrong_removal_reason, request.query, plan, apis):
             return wrong, ()
         return "", await self._pool.run(questions_about, request.query, request.context, plan, apis)
 
     async def _prove(self, plan: Plan, apis: Sequence[Api], request: PlanRequest, backend: str) -> CompileResponse:
         if backend != DEMONSTRATED and may_state(request.query):  # a demonstration's pattern matches every word
             plan = await self._pool.run(with_stated, plan, request.query, {api.id: api for api in apis})
-            plan = await self._pool.run(alone, plan, request.query, {api.id: api for api in apis})
+            plan = await self._pool.run(keep_single_change, plan, request.query, {api.id: api for api in apis})
         if request.context.values:
             plan = await self._pool.run(with_answers, plan, request.context, {api.id: api for api in apis})
         shown = backend == DEMONSTRATED and any(plan.id == one.demo.plan.id for one in request.demos)
@@ -121,11 +121,11 @@ class Prover:
             result = await self._pool.run(compile_plan, repaired, apis, request.policy, request.credentials)
         if result.compiled is None or not request.evidence:
             return result
-        found = Tried(request.evidence).findings(result.compiled.plan, same_words=backend != MODEL)
+        found = TriedCalls(request.evidence).findings(result.compiled.plan, same_words=backend != MODEL)
         return CompileResponse(diagnostics=found) if found else result
 
 
-def _without_plan(draft: PlanDraft, backend: str, confidence: float) -> Word:
+def _answer_without_plan(draft: PlanDraft, backend: str, confidence: float) -> BackendAnswer:
     """The answer of a backend without a plan: something failed, operations are missing, or nothing fits."""
     reason = draft.reason or "Nothing in the catalogue fits this request."
     outcome = "no_plan"
@@ -140,12 +140,12 @@ def _without_plan(draft: PlanDraft, backend: str, confidence: float) -> Word:
         reason=reason,
         needs=() if draft.fault else draft.needs,
     )
-    return Word(response, outcome, draft.fault, draft.trace, sure=confidence)
+    return BackendAnswer(response, outcome, draft.fault, draft.trace, own_confidence=confidence)
 
 
-def _planned(
+def _planned_answer(
     draft: PlanDraft, compiled: CompiledPlan, diagnostics: tuple[Diagnostic, ...], backend: str, rank: int
-) -> Word:
+) -> BackendAnswer:
     """The answer of a backend with a proved plan, the best of its draft or an alternative."""
     confidence = probability(draft.confidence)
     response = PlanResponse(
@@ -156,17 +156,17 @@ def _planned(
         confidence=confidence if rank == 0 else min(confidence, 1 - confidence),
         backend=backend,
     )
-    return Word(response, "planned", None, draft.trace, response.plan, confidence, rank)
+    return BackendAnswer(response, "planned", None, draft.trace, response.plan, confidence, rank)
 
 
-def _asking(
+def _asking_answer(
     draft: PlanDraft, plan: Plan, result: CompileResponse, left_out: tuple[Question, ...], backend: str
-) -> Word | None:
+) -> BackendAnswer | None:
     """The answer of a backend whose plan leaves something out, or lacks only user input; None for other plans."""
     if left_out:
         questions, reason = left_out, LEFT_OUT
     elif _only_input_missing(result):
-        questions, reason = _worded(result.questions, draft.missing), MISSING
+        questions, reason = _in_backend_words(result.questions, draft.missing), MISSING
     else:
         return None
     confidence = probability(draft.confidence)
@@ -178,19 +178,19 @@ def _asking(
         backend=backend,
         reason=reason,
     )
-    return Word(response, "needs_input", None, draft.trace, plan, confidence)
+    return BackendAnswer(response, "needs_input", None, draft.trace, plan, confidence)
 
 
-def _refused(
+def _refused_answer(
     draft: PlanDraft, backend: str, outcome: str, diagnostics: tuple[Diagnostic, ...], why: Sequence[Diagnostic]
-) -> Word:
+) -> BackendAnswer:
     """The answer of a backend whose plan is refused. The trace gets the reason as well."""
     response = PlanResponse(status="no_plan", diagnostics=diagnostics, backend=backend, reason=_reason(why))
     trace = draft.trace
     if trace is not None and trace.attempts:
         last = trace.attempts[-1].model_copy(update={"problem": response.reason})
         trace = trace.model_copy(update={"attempts": (*trace.attempts[:-1], last)})
-    return Word(response, outcome, trace=trace)
+    return BackendAnswer(response, outcome, trace=trace)
 
 
 def probability(confidence: float) -> float:
@@ -218,7 +218,7 @@ def _only_input_missing(result: CompileResponse) -> bool:
     return bool(result.questions) and codes == {DiagnosticCode.MISSING_ARGUMENT}
 
 
-def _worded(questions: Sequence[Question], missing: Sequence[MissingValue]) -> tuple[Question, ...]:
+def _in_backend_words(questions: Sequence[Question], missing: Sequence[MissingValue]) -> tuple[Question, ...]:
     """The questions in the backend's words if there are any: unlike the compiler, it has read the request."""
     texts = {(value.step, value.argument): value.text for value in missing if value.text}
     return tuple(q.model_copy(update={"text": texts.get((q.step, q.argument), q.text)}) for q in questions)

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Final
 
 from planner_svc.compiler.nodes import Node
-from planner_svc.proving.leftovers import literals
-from planner_svc.proving.near_misses import Vocabulary
+from planner_svc.proving.unused_values import literals
+from planner_svc.proving.wrong_target import Vocabulary
 from planner_svc.reading.asked import Asked, asked_for
 from planner_svc.reading.profile import MAX_FIELDS, MAX_NESTING, Profile, read_profile, words_of_api
 from planner_svc.reading.text import MAX_CHARS, split_name, stems
@@ -52,7 +52,7 @@ def untold(query: str, plan: Plan, apis: Mapping[str, Api], candidates: Iterable
     return _sentence(query, [read_profile(api) for api in called], missing) if missing else ""
 
 
-def unnamed(query: str, plan: Plan, apis: Mapping[str, Api]) -> tuple[str, ...]:
+def missing_from_plan(query: str, plan: Plan, apis: Mapping[str, Api]) -> tuple[str, ...]:
     """What is asked for by name and no call of a proved plan returns, in the request's words; at most three."""
     return _names(_missing(query, plan, apis))
 
@@ -124,7 +124,7 @@ def _sentence(query: str, profiles: Sequence[Profile], missing: Sequence[Asked])
     said = set(stems(query[:MAX_CHARS]))
     found = list(dict.fromkeys(_thing(profile, said) for profile in profiles))[-_MAX_NAMED:]
     names = [f"“{name}”" for name in _names(missing)]
-    return f"I can find {listed(found, 'and')}; none of the APIs tells {listed(names, 'or')}."
+    return f"I can find {join_words(found, 'and')}; none of the APIs tells {join_words(names, 'or')}."
 
 
 def _names(missing: Sequence[Asked]) -> tuple[str, ...]:
@@ -140,6 +140,6 @@ def _thing(profile: Profile, said: set[str]) -> str:
     return f"what “{(api.summary or ' '.join(split_name(api.name)))[:_MAX_SUMMARY].rstrip('. ')}” answers"
 
 
-def listed(parts: Sequence[str], last: str) -> str:
+def join_words(parts: Sequence[str], last: str) -> str:
     """The parts as an enumeration in words: "a, b or c"."""
     return f" {last} ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]

@@ -74,10 +74,10 @@ def may_be_meant(profile: Profile, text: str) -> bool:
 
 def asks_for_action(text: str) -> bool:
     """Whether a part of a request asks for a change."""
-    return any(asks_for_change(verb) for verb, _ in told(text))
+    return any(asks_for_change(verb) for verb, _ in find_imperatives(text))
 
 
-def told(text: str) -> Iterator[tuple[str, str]]:
+def find_imperatives(text: str) -> Iterator[tuple[str, str]]:
     """The words in the places of imperatives, in lower case, each with the text that follows it.
 
     Quoted text is left out of both.
@@ -92,4 +92,4 @@ def told(text: str) -> Iterator[tuple[str, str]]:
 @lru_cache(maxsize=16)
 def _imperatives(text: str) -> frozenset[str]:
     """Stems of the words in the places of imperatives; cached, as every candidate needs them."""
-    return frozenset(stem(verb) for verb, _ in told(text))
+    return frozenset(stem(verb) for verb, _ in find_imperatives(text))

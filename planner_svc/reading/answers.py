@@ -15,14 +15,14 @@ def answer_of(profile: Profile, said: Sequence[Field] = ()) -> list[tuple[str, J
 
     If fields of a list's items are asked for, they are asked for all items, so the whole list is returned. If nothing
     is known to be asked for, choosing would leave something out: then everything in the answer is returned
-    (:func:`in_full`).
+    (:func:`whole_answer_fields`).
 
     Args:
         profile: profile of the called API.
         said: fields that are asked for, if known.
     """
     found: dict[JsonPath, str] = {}
-    for field in said or in_full(profile):
+    for field in said or whole_answer_fields(profile):
         path, name = field.path, field.name
         if 0 in path:
             path = path[: path.index(0)]
@@ -32,7 +32,7 @@ def answer_of(profile: Profile, said: Sequence[Field] = ()) -> list[tuple[str, J
     return [(name, path) for path, name in outer.items()] or [("", ())]
 
 
-def in_full(profile: Profile) -> list[Field]:
+def whole_answer_fields(profile: Profile) -> list[Field]:
     """The fields that make up a whole answer; empty if the answer is to be returned as a whole.
 
     For a read whose answer has one list, this is the list. For a small answer without lists, these are its members,
@@ -41,18 +41,18 @@ def in_full(profile: Profile) -> list[Field]:
     lists = [field for field in profile.fields if "array" in field.kinds and not field.listed]
     if len(lists) == 1 and profile.effect in ("read", "compute"):
         return lists
-    members = [field for field in _answering(profile) if len(field.path) == 1 and not field.listed]
+    members = [field for field in _new_fields(profile) if len(field.path) == 1 and not field.listed]
     return members if len(members) <= MAX_MEMBERS and not any("array" in one.kinds for one in members) else []
 
 
-def unused(name: str, taken: set[str]) -> str:
+def unique_name(name: str, taken: set[str]) -> str:
     """The name for an output, numbered if it is taken; adds it to ``taken``."""
     label = next(text for n in range(1, len(taken) + 2) if (text := name if n == 1 else f"{name}_{n}") not in taken)
     taken.add(label)
     return label[:200]
 
 
-def _answering(profile: Profile) -> list[Field]:
+def _new_fields(profile: Profile) -> list[Field]:
     """The fields of an answer that do not just repeat the arguments."""
     echoed = {slot.name for slot in profile.slots}
     echoed -= {field.name for field in profile.fields if _COMPUTED.search(field.text)}

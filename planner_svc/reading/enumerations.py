@@ -27,7 +27,7 @@ _MAX_CHARS: Final = 60
 """Longest member between two others, in characters."""
 
 
-def whole(text: str, places: Sequence[Place]) -> list[Place]:
+def complete_enumeration(text: str, places: Sequence[Place]) -> list[Place]:
     """These places and the missing members of their enumerations, in order.
 
     Adjacent numbers are an enumeration. Other members are added if they are between two of the places with only

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from planner_svc.models import Lazily, PlanDraft
+from planner_svc.models import LazyPlans, PlanDraft
 from services.contracts.base import JsonPath
 from services.contracts.plan import AnswerOutput, ForEach, ItemReference, Plan, Reference, Step, Value
 
@@ -18,10 +18,10 @@ _EACH: Final = re.compile(
 )
 
 
-def looped(draft: PlanDraft, query: str) -> PlanDraft:
-    """The draft with its plans looped, see :func:`with_loops`."""
+def draft_with_loops(draft: PlanDraft, query: str) -> PlanDraft:
+    """The draft with its plans as loops, see :func:`with_loops`."""
     plan = with_loops(draft.plan, query) if draft.plan is not None else None
-    alternatives = Lazily(lambda: (with_loops(other, query) for other in draft.alternatives))
+    alternatives = LazyPlans(lambda: (with_loops(other, query) for other in draft.alternatives))
     return replace(draft, plan=plan, alternatives=alternatives)
 
 

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from planner_svc.compiler.nodes import Node
 from planner_svc.compiler.schemas import Schemas
-from planner_svc.reading.kept import Kept
+from planner_svc.reading.api_cache import ApiCache
 from planner_svc.reading.text import singular, split_name, stem, stem_set, stems, word_set
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath
@@ -127,7 +127,7 @@ class Field:
 class Profile:
     """An API with its slots and fields. ``noun`` is the thing that its path is about, ``vocabulary`` all its words.
 
-    ``settled`` are arguments with a constant: only a request that names one gives it another value.
+    ``constant_slots`` are arguments with a constant: only a request that names one gives it another value.
     """
 
     api: Api
@@ -139,7 +139,7 @@ class Profile:
     effect: Effect
     schemas: Schemas
     response: Node
-    settled: tuple[Slot, ...] = ()
+    constant_slots: tuple[Slot, ...] = ()
 
 
 def read_profile(api: Api) -> Profile:
@@ -148,7 +148,7 @@ def read_profile(api: Api) -> Profile:
     noun = _noun(api.path)
     asked = [p for p in api.parameters if p.constant is None and not _is_protocol(p)]
     constant = [p for p in api.parameters if p.constant is not None]
-    slots, settled = (
+    slots, constant_slots = (
         tuple(slot_of(schemas, p, Node(p.json_schema, api.definitions), noun) for p in some)
         for some in (asked, constant)
     )
@@ -157,7 +157,7 @@ def read_profile(api: Api) -> Profile:
     slots = tuple(replace(slot, samples=_samples(slot, fields)) for slot in slots)
     title = frozenset(stems(f"{' '.join(split_name(api.name))} {api.summary} {' '.join(api.tags)} {noun}"))
     own = [*stems(api.description), *(w for f in fields for w in (*f.words, *f.about))]
-    own += [word for slot in (*slots, *settled) for word in (*slot.words, *slot.about)]
+    own += [word for slot in (*slots, *constant_slots) for word in (*slot.words, *slot.about)]
     return Profile(
         api=api,
         slots=slots,
@@ -168,7 +168,7 @@ def read_profile(api: Api) -> Profile:
         effect=_effect(api),
         schemas=schemas,
         response=response,
-        settled=settled,
+        constant_slots=constant_slots,
     )
 
 
@@ -404,20 +404,20 @@ def _text(value: JsonValue) -> str:
     return value[:500] if isinstance(value, str) else ""
 
 
-class Library:
+class ProfileCache:
     """An LRU cache of profiles by content hash, limited in number and in size.
 
     It is safe to use from several threads; at worst two of them compute the same entry.
     """
 
     def __init__(self, max_profiles: int = 2_000) -> None:
-        self._kept: Kept[Profile] = Kept(max_profiles)
+        self._cache: ApiCache[Profile] = ApiCache(max_profiles)
 
     def profile(self, api: Api) -> Profile:
         """The API's profile, read on a cache miss."""
         key = f"{api.id}\n{api.content_hash}"
-        found = self._kept.get(key)
+        found = self._cache.get(key)
         if found is None or (not api.content_hash and found.api != api):
             found = read_profile(api)
-            self._kept.put(key, found, api)
+            self._cache.put(key, found, api)
         return found

@@ -73,7 +73,7 @@ def stated(query: str, profile: Profile) -> list[Stated]:
     them is stated again.
     """
     query = query[:MAX_CHARS]
-    slots = (*flat(profile, _MAX_LEAVES).slots, *profile.settled)
+    slots = (*flat(profile, _MAX_LEAVES).slots, *profile.constant_slots)
     parts = _unquoted(query)
     labels = _labels(slots)
     in_json = _labels((*slots, *(slot for slot in profile.slots if slot.name not in {leaf.name for leaf in slots})))
@@ -109,7 +109,7 @@ def may_state(query: str) -> bool:
     return _VALUED.search(query[:MAX_CHARS]) is not None
 
 
-def without_settled(query: str, apis: Sequence[Api]) -> str:
+def without_constants(query: str, apis: Sequence[Api]) -> str:
     """The request with blanks in place of what it states for arguments with a constant, of whichever API.
 
     Backends cannot fill these arguments (:func:`with_stated` does) and would use the words for others.
@@ -118,10 +118,10 @@ def without_settled(query: str, apis: Sequence[Api]) -> str:
         return query
     open_names = {one.name for api in apis for one in api.parameters if one.constant is None}
     for api in apis:
-        settled = {one.name for one in api.parameters if one.constant is not None} - open_names
-        if settled:
+        constants = {one.name for one in api.parameters if one.constant is not None} - open_names
+        if constants:
             for one in stated(query, read_profile(api)):
-                if one.path[0] in settled:
+                if one.path[0] in constants:
                     query = query[: one.named] + " " * (one.end - one.named) + query[one.end :]
     return query
 

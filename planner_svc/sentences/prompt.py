@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from planner_svc.sentences.slots import Slot
+from planner_svc.sentences.slots import SentenceSlot
 
 _INSTRUCTION: Final = """\
 Write the sentence that answers the request. You do not know the values: write each slot, in braces, where its value \
@@ -33,7 +33,7 @@ _EXAMPLES: Final = (
 )
 
 
-def sentence_messages(query: str, slots: Sequence[Slot]) -> list[dict[str, str]]:
+def sentence_messages(query: str, slots: Sequence[SentenceSlot]) -> list[dict[str, str]]:
     """The conversation: instruction, three examples, and the request with its slots."""
     messages = [{"role": "system", "content": _INSTRUCTION}]
     for asked, lines, sentence in _EXAMPLES:
@@ -45,6 +45,6 @@ def _task(query: str, lines: Sequence[str]) -> str:
     return "\n".join(["Request: " + " ".join(query.split()), "Slots:", *lines])
 
 
-def _line(slot: Slot) -> str:
+def _line(slot: SentenceSlot) -> str:
     kind = f"list of {slot.kind}" if slot.many else slot.kind
-    return f"{{{slot.name}}}: {kind}" + (f", {slot.told}" if slot.told else "")
+    return f"{{{slot.name}}}: {kind}" + (f", {slot.description}" if slot.description else "")

@@ -14,57 +14,57 @@ from services.contracts.plan import AnswerOutput, LiteralValue, Plan, dependenci
 from services.contracts.planning import CompiledPlan
 from services.contracts.sentence import MAX_SLOTS
 
-_MAX_TOLD: Final = 120
+_MAX_DESCRIPTION: Final = 120
 _MAX_NAME: Final = 40
 _MAX_GIVEN: Final = 40
 _MAX_GIVEN_VALUES: Final = 3
 
 
-class Unfit(Exception):
+class NotExpressible(Exception):
     """The answer cannot be told in a sentence; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class SentenceSlot:
     """A slot of the sentence.
 
     Attributes:
         name: its name in the prompt; unique; letters, digits and underscores.
         kind: the kind of its values, in one word.
         many: whether its value is a list.
-        truth: whether it may be a yes or no. Then it must follow a colon: the text before it is the question, not a
-            claim.
-        told: its description in the API's document.
+        is_boolean: whether it may be a yes or no. Then it must follow a colon: the text before it is the question,
+            not a claim.
+        description: its description in the API's document.
         words: the document's words for it, as one text.
     """
 
     name: str
     kind: str
     many: bool
-    truth: bool
-    told: str
+    is_boolean: bool
+    description: str
     words: str
 
 
-def slots_of(compiled: CompiledPlan) -> tuple[Slot, ...]:
+def slots_of(compiled: CompiledPlan) -> tuple[SentenceSlot, ...]:
     """A slot for each value of the plan's answer, in order.
 
     Slots are named by the document's fields, not by the plan's outputs, since a model may have named those.
 
     Raises:
-        Unfit: there are too many values, or one of them is an object.
+        NotExpressible: there are too many values, or one of them is an object.
     """
     outputs = compiled.plan.answer
     if not 1 <= len(outputs) <= MAX_SLOTS:
-        raise Unfit(f"the answer has {len(outputs)} values")
+        raise NotExpressible(f"the answer has {len(outputs)} values")
     schemas = Schemas()
-    slots: list[Slot] = []
+    slots: list[SentenceSlot] = []
     for output in outputs:
         slots.append(_slot(schemas, compiled, output, {slot.name for slot in slots}))
-    alike = {slot.told for slot in slots if [one.told for one in slots].count(slot.told) > 1}
+    alike = {slot.description for slot in slots if [one.description for one in slots].count(slot.description) > 1}
     return tuple(
-        replace(slot, told=_line(f"{slot.told} ({said})"))
-        if slot.told in alike and (said := _given(compiled.plan, output.value.step))
+        replace(slot, description=_line(f"{slot.description} ({said})"))
+        if slot.description in alike and (said := _given(compiled.plan, output.value.step))
         else slot
         for slot, output in zip(slots, outputs, strict=True)
     )
@@ -86,7 +86,7 @@ def _given(plan: Plan, step_id: str) -> str:
     return ""
 
 
-def _slot(schemas: Schemas, compiled: CompiledPlan, output: AnswerOutput, taken: set[str]) -> Slot:
+def _slot(schemas: Schemas, compiled: CompiledPlan, output: AnswerOutput, taken: set[str]) -> SentenceSlot:
     step = compiled.plan.step(output.value.step)
     assert step is not None  # true for a proved plan
     api, path = compiled.apis[step.api], output.value.path
@@ -101,15 +101,15 @@ def _slot(schemas: Schemas, compiled: CompiledPlan, output: AnswerOutput, taken:
         node = item if isinstance(item, Node) else Node({}, {})
         kinds = schemas.kinds(node) - {"null"}
     if kinds <= {"object", "array"} or (each and listed):
-        raise Unfit("a value of the answer is an object or a list of lists")
+        raise NotExpressible("a value of the answer is an object or a list of lists")
     words = [part for part in path if isinstance(part, str)]
     about = _description(schemas, node)
-    return Slot(
+    return SentenceSlot(
         name=_name(words[-1] if words else api.name, taken),
         kind=_kind(kinds),
         many=listed or each,
-        truth="boolean" in kinds,
-        told=_line(about or api.summary),
+        is_boolean="boolean" in kinds,
+        description=_line(about or api.summary),
         words=" ".join([*_named([*words, api.name]), _line(api.summary), _line(about)]),
     )
 
@@ -159,5 +159,5 @@ def _name(name: str, taken: set[str]) -> str:
 
 def _line(text: str) -> str:
     """The start of a text on one line, without braces."""
-    flat = " ".join(re.sub(r"[{}]", " ", text[: 8 * _MAX_TOLD]).split())
-    return flat if len(flat) <= _MAX_TOLD else flat[:_MAX_TOLD].rsplit(" ", 1)[0]
+    flat = " ".join(re.sub(r"[{}]", " ", text[: 8 * _MAX_DESCRIPTION]).split())
+    return flat if len(flat) <= _MAX_DESCRIPTION else flat[:_MAX_DESCRIPTION].rsplit(" ", 1)[0]

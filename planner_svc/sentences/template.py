@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from planner_svc.reading.text import split_name, stem, stem_set, word_set
-from planner_svc.sentences.slots import Slot
+from planner_svc.sentences.slots import SentenceSlot
 from services.contracts.sentence import MAX_TEMPLATE_CHARS
 
 _COMMON: Final = word_set(
@@ -51,11 +51,11 @@ _AFTER: Final = re.compile(r"(?: ?[%°])?(?:$|\)|[.,;:!](?= |$)| (?!\d))")
 Pieces = tuple[str | int, ...]
 
 
-class Refused(Exception):
+class SentenceRejected(Exception):
     """The text is rejected; the message says why."""
 
 
-def read_template(text: str, slots: Sequence[Slot], query: str) -> Pieces:
+def read_template(text: str, slots: Sequence[SentenceSlot], query: str) -> Pieces:
     """Parse a sentence into texts and slot numbers.
 
     Args:
@@ -64,18 +64,18 @@ def read_template(text: str, slots: Sequence[Slot], query: str) -> Pieces:
         query: the request.
 
     Raises:
-        Refused: the text is not a valid sentence.
+        SentenceRejected: the text is not a valid sentence.
     """
     line = _first_line(text)
     pieces = _parted(line, [slot.name for slot in slots])
     _check_form(pieces, line)
     _check_quotations(pieces, query)
-    known, numbers = _vouched(query, (slot.words for slot in slots))
+    known, numbers = _allowed_words(query, (slot.words for slot in slots))
     for piece in pieces:
         if isinstance(piece, str):
             _check_words(piece, known, numbers)
     if not any(isinstance(piece, str) and _WORDS.search(piece) for piece in pieces):
-        raise Refused("it has no words")
+        raise SentenceRejected("it has no words")
     _check_slots(pieces, slots)
     return pieces
 
@@ -87,7 +87,7 @@ def _first_line(text: str) -> str:
         line = line[1:-1].strip()
     line = _QUOTED_SLOT.sub(r"\1", line)
     if len(line) > MAX_TEMPLATE_CHARS:
-        raise Refused("it is too long")
+        raise SentenceRejected("it is too long")
     return line if line.endswith((".", "!")) else f"{line}."
 
 
@@ -97,23 +97,23 @@ def _parted(line: str, names: Sequence[str]) -> Pieces:
         if position % 2:
             name = part.strip()
             if name not in names:
-                raise Refused("it has a slot that there is not")
+                raise SentenceRejected("it has a slot that there is not")
             pieces.append(names.index(name))
         elif part:
             pieces.append(part)
-    told = [piece for piece in pieces if isinstance(piece, int)]
-    if sorted(told) != list(range(len(names))):
-        raise Refused("it does not have every slot once")
+    used = [piece for piece in pieces if isinstance(piece, int)]
+    if sorted(used) != list(range(len(names))):
+        raise SentenceRejected("it does not have every slot once")
     return tuple(pieces)
 
 
 def _check_form(pieces: Pieces, line: str) -> None:
     if not all(_TEXT.fullmatch(char) for piece in pieces if isinstance(piece, str) for char in piece):
-        raise Refused("it has characters that no sentence needs")
+        raise SentenceRejected("it has characters that no sentence needs")
     if len(_ENDS.findall(line)) > _MAX_SENTENCES:
-        raise Refused("it has too many sentences")
+        raise SentenceRejected("it has too many sentences")
     if any(_ADDRESS.search(piece) for piece in pieces if isinstance(piece, str)):
-        raise Refused("it has something like an address")
+        raise SentenceRejected("it has something like an address")
 
 
 def _check_quotations(pieces: Pieces, query: str) -> None:
@@ -123,10 +123,10 @@ def _check_quotations(pieces: Pieces, query: str) -> None:
         if isinstance(piece, str) and (
             '"' in _QUOTED.sub("", piece) or any(q not in asked for q in _QUOTED.findall(piece))
         ):
-            raise Refused("it quotes what the request does not say")
+            raise SentenceRejected("it quotes what the request does not say")
 
 
-def _check_slots(pieces: Pieces, slots: Sequence[Slot]) -> None:
+def _check_slots(pieces: Pieces, slots: Sequence[SentenceSlot]) -> None:
     """Check that each slot stands alone: no text beside it may change its value."""
     for position, piece in enumerate(pieces):
         if isinstance(piece, str):
@@ -134,9 +134,9 @@ def _check_slots(pieces: Pieces, slots: Sequence[Slot]) -> None:
         before = pieces[position - 1] if position else ""
         after = pieces[position + 1] if position + 1 < len(pieces) else ""
         if isinstance(before, int) or isinstance(after, int) or not (_BEFORE.search(before) and _AFTER.match(after)):
-            raise Refused("a slot does not stand by itself")
-        if slots[piece].truth and not before.rstrip().endswith(":"):
-            raise Refused("it claims what is to be a yes or no")
+            raise SentenceRejected("a slot does not stand by itself")
+        if slots[piece].is_boolean and not before.rstrip().endswith(":"):
+            raise SentenceRejected("it claims what is to be a yes or no")
 
 
 def _check_words(text: str, known: frozenset[str], numbers: frozenset[str]) -> None:
@@ -144,16 +144,16 @@ def _check_words(text: str, known: frozenset[str], numbers: frozenset[str]) -> N
         bare = chunk.strip(_EDGES)
         if any(char.isnumeric() or char == "_" for char in bare):
             if bare.casefold() not in numbers:
-                raise Refused("it has a number or a code that the request does not say")
+                raise SentenceRejected("it has a number or a code that the request does not say")
             continue
         for word in [*_WORDS.findall(bare), *(char for char in bare if char in _SYMBOLS)]:
             if word.casefold().removesuffix("'s") not in _COMMON and stem(word) not in known:
-                raise Refused(f"it says {word[:40]!r}, which neither the request nor the API does")
+                raise SentenceRejected(f"it says {word[:40]!r}, which neither the request nor the API does")
 
 
-def _vouched(query: str, told: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+def _allowed_words(query: str, texts: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
     """The stems of all allowed words; and, for numbers and codes, the request's words as written."""
-    query, documents = _plain(query), _plain(" ".join(told))
+    query, documents = _plain(query), _plain(" ".join(texts))
     known = (_stems(documents) - _BY_REQUEST_ALONE) | _stems(query) | _SYMBOLS.intersection(query + documents)
     return known, frozenset(chunk.strip(_EDGES).casefold() for chunk in query.split())
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from planner_svc.sentences.prompt import sentence_messages
-from planner_svc.sentences.slots import Slot, Unfit, slots_of
-from planner_svc.sentences.template import Refused, read_template
+from planner_svc.sentences.slots import NotExpressible, SentenceSlot, slots_of
+from planner_svc.sentences.template import SentenceRejected, read_template
 from services.clients.chat import ChatError, Completion, Message
 from services.compute import ComputePool
 from services.contracts.sentence import Sentence, SentenceRequest
@@ -59,16 +59,16 @@ class SentenceWriter:
             slots = await self._pool.run(slots_of, request.compiled)
             completion = await self._model.write(sentence_messages(request.query, slots), MAX_TOKENS, end)
             return await self._pool.run(_read, completion, slots, request.query)
-        except Unfit as unfit:
-            return Sentence(outcome="unfit", reason=str(unfit))
+        except NotExpressible as error:
+            return Sentence(outcome="unfit", reason=str(error))
         except ChatError as error:
             return Sentence(outcome="failed", reason=str(error)[:300])
 
 
-def _read(completion: Completion, slots: Sequence[Slot], query: str) -> Sentence:
+def _read(completion: Completion, slots: Sequence[SentenceSlot], query: str) -> Sentence:
     if completion.finish not in ("stop", ""):
         return Sentence(outcome="refused", reason="it was cut off")
     try:
         return Sentence(outcome="written", pieces=read_template(completion.text, slots, query))
-    except Refused as refused:
-        return Sentence(outcome="refused", reason=str(refused)[:300])
+    except SentenceRejected as error:
+        return Sentence(outcome="refused", reason=str(error)[:300])

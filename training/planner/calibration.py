@@ -17,10 +17,10 @@ from sklearn.linear_model import LogisticRegression
 from planner_svc.backends.compact.backend import MAX_CANDIDATES
 from planner_svc.backends.compact.confidence import SIGNS, Calibration, signs_of
 from planner_svc.backends.compact.decode import Decoder
-from planner_svc.backends.compact.drafted import Drafted, Fed
+from planner_svc.backends.compact.draft_calls import DraftCall, ReferenceArgument
 from planner_svc.backends.compact.inputs import FEATURES
-from planner_svc.backends.compact.judging import Judges
 from planner_svc.backends.compact.reader import Reader
+from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.task import Task
 from services.contracts.base import JsonPath
 from training.planner.examples import Example, Label, Many, Ref, Unsaid, items, labels
@@ -121,13 +121,13 @@ def task_of(reader: Reader, shelf: Shelf, example: Example) -> Task:
     return Task(example.query, apis, reading, example.now or _NOW, {})
 
 
-def decoded(task: Task, judges: Judges) -> tuple[Decoder, list[Drafted]]:
+def decoded(task: Task, judges: Judges) -> tuple[Decoder, list[DraftCall]]:
     """The planner's draft for an example."""
     decoder = Decoder(task, judges)
     return decoder, decoder.calls(decoder.chosen())
 
 
-def is_right(example: Example, calls: Sequence[Drafted]) -> bool:
+def is_right(example: Example, calls: Sequence[DraftCall]) -> bool:
     """Whether exactly the recorded calls are made, with exactly the recorded arguments."""
     wanted = Counter(
         (call.api, frozenset((name, _wanted(example, label)) for name, label in call.arguments.items()))
@@ -146,9 +146,14 @@ def _wanted(example: Example, label: Label) -> str:
     return str(values if isinstance(label, Many) else values[0])
 
 
-def _made(example: Example, call: Drafted) -> Arguments:
+def _made(example: Example, call: DraftCall) -> Arguments:
     return frozenset(
-        (name, _reference(example.candidates[one.api].id, one.field.path) if isinstance(one, Fed) else str(one.value))
+        (
+            name,
+            _reference(example.candidates[one.api].id, one.field.path)
+            if isinstance(one, ReferenceArgument)
+            else str(one.value),
+        )
         for name, one in call.arguments.items()
     )
 

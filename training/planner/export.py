@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from planner_svc.backends.compact.inputs import FEATURES, WORD
 from planner_svc.backends.compact.items import SHAPES
-from planner_svc.backends.compact.looks import LOOKS
+from planner_svc.backends.compact.surface_features import SURFACE_FEATURES
 from training.planner.network import Inputs, Lower, Network, Outputs
 from training.shared.exports import restore_weights, save_tokenizer, trace_encoder
 from training.shared.quantisation import to_int8_dynamic, without_traces
@@ -123,7 +123,7 @@ def _sample(dimension: int) -> Inputs:
     return Inputs(
         read=torch.randn(1, tokens, dimension),
         mask=torch.ones(1, tokens, dtype=torch.int64),
-        looks=torch.zeros(1, tokens, LOOKS),
+        looks=torch.zeros(1, tokens, SURFACE_FEATURES),
         units=torch.randn(10, dimension),
         unit_kind=unit_kind,
         unit_shape=torch.zeros(10, SHAPES),

@@ -1,4 +1,4 @@
-"""Fits the second stage of the planner (``planner_svc.backends.compact.judging``), on requests new to the network.
+"""Fits the second stage of the planner (``planner_svc.backends.compact.second_stage``), on requests new to the network.
 
 The network overfits its training requests. Its outputs on them are too good to fit the second stage to.
 """
@@ -19,10 +19,10 @@ from rich.progress import Progress
 from planner_svc.backends.compact.calls import CALL_SIGNS, call_evidence
 from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.inputs import Floats
-from planner_svc.backends.compact.judging import Judge, Judges
 from planner_svc.backends.compact.links import LINK_SIGNS
+from planner_svc.backends.compact.second_stage import Judge, Judges
 from planner_svc.backends.compact.sets import SET_SIGNS
-from planner_svc.backends.compact.spans import SPAN_SIGNS, Wish
+from planner_svc.backends.compact.spans import SPAN_SIGNS, ParameterTarget
 from planner_svc.backends.compact.task import Task
 from services.contracts.base import JsonPath
 from training.planner.examples import Example, LabelledCall, Ref, Span, Unsaid, items
@@ -214,10 +214,10 @@ def _spans(source: str, example: Example, task: Task, judges: Judges) -> Evidenc
     spans = Decoder(task, judges).filler.spans
     offsets = task.reading.offsets
     rows, right, sizes = [np.zeros((0, len(SPAN_SIGNS)), np.float32)], list[bool](), list[int]()
-    for wish, calls in _wanted(example, task):
-        said = {(part.start, part.end) for call in calls for part in _parts(call, wish) if isinstance(part, Span)}
-        found = spans.candidates(wish, len(calls))
-        rows.append(spans.evidence(wish, found))
+    for target, calls in _wanted(example, task):
+        said = {(part.start, part.end) for call in calls for part in _parts(call, target) if isinstance(part, Span)}
+        found = spans.candidates(target, len(calls))
+        rows.append(spans.evidence(target, found))
         sizes.append(len(found))
         right += [(offsets[first][0], offsets[last][1]) in said for first, last in found]
     return Evidence(source, fold_of(example), np.concatenate(rows), np.asarray(right, bool), tuple(sizes))
@@ -228,13 +228,13 @@ def _links(source: str, example: Example, task: Task, judges: Judges) -> Evidenc
     ids = [api.profile.api.id for api in task.apis]
     chosen = [number for number, one in enumerate(ids) if any(call.api == one for call in example.calls)]
     rows, right, sizes = [np.zeros((0, len(LINK_SIGNS)), np.float32)], list[bool](), list[int]()
-    for wish, calls in _wanted(example, task):
-        refs = [part for call in calls for part in _parts(call, wish) if isinstance(part, Ref)]
+    for target, calls in _wanted(example, task):
+        refs = [part for call in calls for part in _parts(call, target) if isinstance(part, Ref)]
         fed = {(example.calls[ref.call].api, names_of(ref.path)) for ref in refs}
-        offers = filler.offers(wish, chosen)
-        rows.append(filler.link_evidence(wish, len(calls), offers))
-        sizes.append(len(offers))
-        right += [(ids[one.api], names_of(one.output.path)) in fed for one in offers]
+        candidates = filler.link_candidates(target, chosen)
+        rows.append(filler.link_evidence(target, len(calls), candidates))
+        sizes.append(len(candidates))
+        right += [(ids[one.api], names_of(one.output.path)) in fed for one in candidates]
     return Evidence(source, fold_of(example), np.concatenate(rows), np.asarray(right, bool), tuple(sizes))
 
 
@@ -243,16 +243,16 @@ def names_of(path: JsonPath) -> tuple[str, ...]:
     return tuple(part for part in path if isinstance(part, str))
 
 
-def _wanted(example: Example, task: Task) -> Iterator[tuple[Wish, list[LabelledCall]]]:
+def _wanted(example: Example, task: Task) -> Iterator[tuple[ParameterTarget, list[LabelledCall]]]:
     """The parameters of the called APIs with their calls, except those with a value that is not stated."""
     filler = Decoder(task).filler
     for number, api in enumerate(task.apis):
         calls = [call for call in example.calls if call.api == api.profile.api.id]
-        for wish in filler.wishes(number) if calls else ():
-            if not any(isinstance(part, Unsaid) for call in calls for part in _parts(call, wish)):
-                yield wish, calls
+        for target in filler.targets(number) if calls else ():
+            if not any(isinstance(part, Unsaid) for call in calls for part in _parts(call, target)):
+                yield target, calls
 
 
-def _parts(call: LabelledCall, wish: Wish) -> Sequence[object]:
-    label = call.arguments.get(wish.slot.name)
+def _parts(call: LabelledCall, target: ParameterTarget) -> Sequence[object]:
+    label = call.arguments.get(target.slot.name)
     return items(label) if label is not None else ()

@@ -29,8 +29,8 @@ from torch.nn import functional
 from planner_svc.backends.compact.forms import Form
 from planner_svc.backends.compact.inputs import FEATURES, WORD, Origin
 from planner_svc.backends.compact.items import SHAPES, Kind
-from planner_svc.backends.compact.looks import LOOKS
 from planner_svc.backends.compact.sets import MOST
+from planner_svc.backends.compact.surface_features import SURFACE_FEATURES
 
 COUNTS = 4
 """Classes: a call is made once, twice, three times, or more often."""
@@ -44,7 +44,7 @@ class Inputs(NamedTuple):
     Attributes:
         read: (B, T, d) the request's tokens, as output by the lower half.
         mask: (B, T) 1 for a token, 0 for padding.
-        looks: (B, T, LOOKS) features of each token's spelling.
+        looks: (B, T, SURFACE_FEATURES) features of each token's spelling.
         units: (N, d) of APIs, as output by the lower half: an API, its own words, its other items.
         unit_kind: (N,) :class:`Kind`, or ``WORD``.
         unit_shape: (N, SHAPES) bits.
@@ -144,11 +144,11 @@ class Network(nn.Module):  # type: ignore[misc]
         super().__init__()
         width = sizes.width
         self.upper = nn.ModuleList([JointLayer(one, dropout) for one in encoder.encoder.layer[sizes.lower :]])
-        self.token_looks = _silent(nn.Linear(LOOKS, dimension, bias=False))
+        self.token_looks = _silent(nn.Linear(SURFACE_FEATURES, dimension, bias=False))
         self.unit_kinds = _silent(nn.Embedding(WORD + 1, dimension))
         self.unit_shapes = _silent(nn.Linear(SHAPES, dimension, bias=False))
         self.tokens = nn.Linear(dimension, width)
-        self.looks = _silent(nn.Linear(LOOKS, width, bias=False))
+        self.looks = _silent(nn.Linear(SURFACE_FEATURES, width, bias=False))
         self.items = nn.Linear(dimension, width)
         self.kinds = nn.Embedding(len(Kind), width)
         self.shapes = nn.Linear(SHAPES, width, bias=False)

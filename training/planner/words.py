@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evals.data import DataError
-from planner_svc.backends.compact.judging import Judge
-from planner_svc.judging.judge import WordJudge
+from planner_svc.backends.compact.second_stage import Judge
+from planner_svc.judging.judge import AnswerJudge
 from planner_svc.judging.signs import SIGNS
 from services.trees import Floats
 from training.planner.recalibrate import LEAST, calibration_error
@@ -119,11 +119,11 @@ def _summed(rows: _Rows, likely: NDArray[np.float64]) -> FittedJudge:
     )
 
 
-def _fit(rows: _Rows, which: Flags) -> WordJudge:
+def _fit(rows: _Rows, which: Flags) -> AnswerJudge:
     right = rows.right[which]
     if right.all() or not right.any():
         raise DataError(f"of {len(right)} words all are right or none is: nothing can be learnt")
-    return WordJudge(Judge(SIGNS, boosted(rows.signs[which], right, _GROWTH)))
+    return AnswerJudge(Judge(SIGNS, boosted(rows.signs[which], right, _GROWTH)))
 
 
 def _rows(read: Sequence[tuple[str, float, list[float], bool, bool, bool]]) -> _Rows:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner_svc.backends.compact.decode import Decoder
-from planner_svc.backends.compact.drafted import PLACES, Drafted, Fed, Said
+from planner_svc.backends.compact.draft_calls import PLACES, Argument, DraftCall, LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.items import Encoded
 from planner_svc.models import MissingValue
-from planner_svc.reading.answers import answer_of, unused
+from planner_svc.reading.answers import answer_of, unique_name
 from planner_svc.reading.leaves import nested
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
 
@@ -25,7 +25,7 @@ class Assembly:
     """
 
     apis: Sequence[Encoded]
-    calls: Sequence[Drafted]
+    calls: Sequence[DraftCall]
     decoder: Decoder
 
     def plan(self) -> Plan:
@@ -49,12 +49,12 @@ class Assembly:
         values = {name: self._value(index, name, one) for name, one in call.arguments.items()}
         return nested(self.apis[call.api].profile, values)
 
-    def _value(self, index: int, name: str, argument: Said | Fed) -> Value:
-        if isinstance(argument, Said):
+    def _value(self, index: int, name: str, argument: Argument) -> Value:
+        if isinstance(argument, LiteralArgument):
             return LiteralValue(value=argument.value)
         return Reference(step=_id(self._producer(index, name, argument)), path=argument.field.path)
 
-    def _producer(self, index: int, name: str, fed: Fed) -> int:
+    def _producer(self, index: int, name: str, fed: ReferenceArgument) -> int:
         """The call that feeds an argument. Calls of both APIs are paired in their order.
 
         If two calls feed the two ends of a pair, the request's words decide which end each is.
@@ -62,10 +62,10 @@ class Assembly:
         call = self.calls[index]
         before = [number for number, other in enumerate(self.calls[:index]) if other.api == fed.api]
         own = [number for number, other in enumerate(self.calls) if other.api == call.api]
-        turn = own.index(index) * call.turns(fed.api) + call.turn(name)
-        if len(before) == 2 == call.turns(fed.api) and fed.role is not None:
-            before.sort(key=lambda number: PLACES[self.decoder.end(self.calls[number])])
-        return before[min(turn, len(before) - 1)]
+        position = own.index(index) * call.producer_count(fed.api) + call.producer_index(name)
+        if len(before) == 2 == call.producer_count(fed.api) and fed.role is not None:
+            before.sort(key=lambda number: PLACES[self.decoder.pair_end(self.calls[number])])
+        return before[min(position, len(before) - 1)]
 
     def _answer(self) -> list[AnswerOutput]:
         """The outputs asked for, of calls that feed no other call; all outputs of a call if none stands out."""
@@ -73,7 +73,7 @@ class Assembly:
             self._producer(i, name, one)
             for i, call in enumerate(self.calls)
             for name, one in call.arguments.items()
-            if isinstance(one, Fed)
+            if isinstance(one, ReferenceArgument)
         }
         outputs: list[AnswerOutput] = []
         names: set[str] = set()
@@ -82,7 +82,7 @@ class Assembly:
             if index in taken and not said:
                 continue
             for name, path in answer_of(self.apis[call.api].profile, said):
-                label = unused(name or "result", names)
+                label = unique_name(name or "result", names)
                 outputs.append(AnswerOutput(name=label, value=Reference(step=_id(index), path=path)))
         return outputs
 

@@ -11,16 +11,16 @@ import numpy as np
 from planner_svc.backends.compact.assembly import Assembly
 from planner_svc.backends.compact.confidence import Calibration, signs_of
 from planner_svc.backends.compact.decode import Decoder
+from planner_svc.backends.compact.demo_hints import hints_from
 from planner_svc.backends.compact.encodings import Encodings
 from planner_svc.backends.compact.inputs import Floats, features_of
 from planner_svc.backends.compact.items import Encoded
 from planner_svc.backends.compact.reader import Reader
-from planner_svc.backends.compact.shown import shown_by
 from planner_svc.backends.compact.task import Task
-from planner_svc.evidence import Tried
-from planner_svc.models import Lazily, PlanDraft
+from planner_svc.evidence import TriedCalls
+from planner_svc.models import LazyPlans, PlanDraft
 from planner_svc.reading.context import given_values, read_clock
-from planner_svc.reading.loops import looped
+from planner_svc.reading.loops import draft_with_loops
 from services.compute import ComputePool, checkpoint
 from services.contracts.api import Api
 from services.contracts.plan import Plan
@@ -57,10 +57,10 @@ class CompactBackend:
 
     def draft(self, request: PlanRequest) -> PlanDraft:
         """Draft a plan, on the calling thread. APIs whose calls were tried and did not help are left out."""
-        tried = Tried(request.evidence)
+        tried = TriedCalls(request.evidence)
         drafted = self._draft(request)
         for _ in request.evidence:
-            without = tried.culprits(drafted.plan) if drafted.plan is not None else set()
+            without = tried.apis_to_avoid(drafted.plan) if drafted.plan is not None else set()
             if not without:
                 break
             left = tuple(one for one in request.candidates if one.api.id not in without)
@@ -76,20 +76,20 @@ class CompactBackend:
         reading = self._reader.read(request.query, apis, [features_of(one, rank) for rank, one in enumerate(seen)])
         checkpoint()
         now, given = read_clock(request.context), given_values(request.context)
-        shown = shown_by(request.demos, {one.api.id for one in seen}, now)
-        decoder = Decoder(Task(request.query, apis, reading, now, given, shown), self._reader.judges)
+        hints = hints_from(request.demos, {one.api.id for one in seen}, now)
+        decoder = Decoder(Task(request.query, apis, reading, now, given, hints), self._reader.judges)
         chosen = decoder.chosen()
         calls = decoder.calls(chosen)
         if not calls:
-            return PlanDraft(None, decoder.together, reason=NOTHING)
+            return PlanDraft(None, decoder.probability_of_set, reason=NOTHING)
         best = Assembly(apis, calls, decoder)
         drafted = PlanDraft(
             best.plan(),
             self._calibration.probability(signs_of(decoder, calls)),
             best.missing(),
-            alternatives=Lazily(lambda: _alternatives(decoder, apis, chosen)),
+            alternatives=LazyPlans(lambda: _alternatives(decoder, apis, chosen)),
         )
-        return looped(drafted, request.query)
+        return draft_with_loops(drafted, request.query)
 
 
 def _alternatives(decoder: Decoder, apis: Sequence[Encoded], chosen: Sequence[int]) -> list[Plan]:

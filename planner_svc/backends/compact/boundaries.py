@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from planner_svc.backends.compact.inputs import Floats
-from planner_svc.backends.compact.looks import codes, quotations, sentence_ends
+from planner_svc.backends.compact.surface_features import codes, quotations, sentence_ends
 
 ACROSS: Final = 0.02
 """Factor for words that cross an edge."""

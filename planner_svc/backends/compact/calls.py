@@ -93,7 +93,7 @@ def _documented(query: str, profiles: Sequence[Profile]) -> Columns:
     titles = np.array([len(profile.title & said) for profile in profiles], np.float32)
     sizes = np.array([max(len(profile.title), 1) for profile in profiles], np.float32)
     in_path = (
-        sum(slot.parameter.location is Location.PATH for slot in (*profile.slots, *profile.settled))
+        sum(slot.parameter.location is Location.PATH for slot in (*profile.slots, *profile.constant_slots))
         for profile in profiles
     )
     return {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from planner_svc.backends.compact.decode import Decoder
-from planner_svc.backends.compact.drafted import Drafted, Said
+from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
 
 CALIBRATION: Final = "calibration.json"
 SIGNS: Final = (
@@ -77,7 +77,7 @@ class Calibration:
             raise CalibrationError(f"{file} cannot be used: {error}") from None
 
 
-def signs_of(decoder: Decoder, calls: Sequence[Drafted]) -> tuple[float, ...]:
+def signs_of(decoder: Decoder, calls: Sequence[DraftCall]) -> tuple[float, ...]:
     """The evidence for and against a draft; ``SIGNS`` names the entries.
 
     Sums and minima of log-probabilities tell bad drafts apart; the same as probabilities tell good ones apart.
@@ -85,8 +85,8 @@ def signs_of(decoder: Decoder, calls: Sequence[Drafted]) -> tuple[float, ...]:
     made = {call.api for call in calls}
     chosen = [_log(float(decoder.called[number])) for number in made]
     left = [_log(1 - float(sure)) for number, sure in enumerate(decoder.called) if number not in made]
-    said = [_log(one.sure) for call in calls for one in call.arguments.values() if isinstance(one, Said)]
-    fed = [_log(one.sure) for call in calls for one in call.arguments.values() if not isinstance(one, Said)]
+    said = [_log(one.sure) for call in calls for one in call.arguments.values() if isinstance(one, LiteralArgument)]
+    fed = [_log(one.sure) for call in calls for one in call.arguments.values() if not isinstance(one, LiteralArgument)]
     least_call, least_value = min(chosen, default=0.0), min([*said, *fed], default=0.0)
     sums = [math.fsum(part) for part in (chosen, left, said, fed)]
     return (
@@ -102,8 +102,8 @@ def signs_of(decoder: Decoder, calls: Sequence[Drafted]) -> tuple[float, ...]:
         min((decoder.relevance(number) for number in made), default=0.0),
         float(sum(decoder.changes(number) for number in made)),
         math.log1p(decoder.words),
-        _log(decoder.together),
-        decoder.together,
+        _log(decoder.probability_of_set),
+        decoder.probability_of_set,
     )
 
 

@@ -11,14 +11,19 @@ import numpy as np
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.calls import call_evidence, likeness_of
-from planner_svc.backends.compact.drafted import Drafted, Fed, Said, arranged
+from planner_svc.backends.compact.draft_calls import (
+    Argument,
+    DraftCall,
+    LiteralArgument,
+    in_running_order,
+)
 from planner_svc.backends.compact.filling import DEMONSTRATED, Filler
 from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
-from planner_svc.backends.compact.judging import Judges
+from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.sets import set_evidence
-from planner_svc.backends.compact.spans import Wish
-from planner_svc.backends.compact.task import Gap, Task
+from planner_svc.backends.compact.spans import ParameterTarget
+from planner_svc.backends.compact.task import FillRequest, Task
 from planner_svc.reading.actions import may_be_meant
 from planner_svc.reading.asked import named_besides
 from planner_svc.reading.profile import Field, Role, Slot
@@ -68,7 +73,7 @@ class Decoder:
 
     def _bonus(self) -> Floats:
         """Log-odds that demos of similar requests add to each candidate."""
-        similar = [self._task.shown.calls.get(one.profile.api.id, 0.0) for one in self._task.apis]
+        similar = [self._task.hints.calls.get(one.profile.api.id, 0.0) for one in self._task.apis]
         return np.asarray([DEMONSTRATED * one for one in similar], np.float32)
 
     def chosen(self) -> list[int]:
@@ -83,7 +88,7 @@ class Decoder:
         return sorted(number for number, enough in zip(order, least, strict=True) if self.called[number] >= enough)
 
     @property
-    def together(self) -> float:
+    def probability_of_set(self) -> float:
         """Probability that the called set is right, without its suppliers; without a judge, that none is called."""
         likely = self._weighed[1]
         return 1 - float(self.called.max()) if likely is None else float(likely.max())
@@ -104,17 +109,17 @@ class Decoder:
         """Whether the request's words allow the change that the call would make."""
         return not self.changes(number) or may_be_meant(self._task.apis[number].profile, self._task.query)
 
-    def calls(self, chosen: Sequence[int]) -> list[Drafted]:
+    def calls(self, chosen: Sequence[int]) -> list[DraftCall]:
         """The calls of these candidates and of their suppliers, each after the calls it needs."""
-        drafted: dict[int, list[Drafted]] = {}
+        by_candidate: dict[int, list[DraftCall]] = {}
         waiting = list(chosen)
         while waiting:
             number = waiting.pop(0)
-            if number in drafted:
+            if number in by_candidate:
                 continue
-            drafted[number] = self._of(number, chosen)
-            waiting += [need for call in drafted[number] for need in call.fed_by() if need not in drafted]
-        return arranged(drafted)
+            by_candidate[number] = self._calls_of(number, chosen)
+            waiting += [need for call in by_candidate[number] for need in call.fed_by() if need not in by_candidate]
+        return in_running_order(by_candidate)
 
     @property
     def words(self) -> int:
@@ -125,7 +130,7 @@ class Decoder:
         """Whether a candidate's call may change something."""
         return self._task.apis[number].profile.api.mutating
 
-    def end(self, call: Drafted) -> Role | None:
+    def pair_end(self, call: DraftCall) -> Role | None:
         """The end of a pair that a call's values are in the request's words: "from Oslo", "to Rome"."""
         start = min((start for start, _ in call.places), default=0)
         found = _ENDS.search(self._task.query, max(start - _NEAR, 0), start)
@@ -144,23 +149,23 @@ class Decoder:
         said = [one for sure, one in sorted(found, key=lambda pair: -pair[0]) if sure >= ANSWERS]
         return [*said, *named_besides(self._task.query, profile, said)] if said else []
 
-    def _of(self, number: int, chosen: Sequence[int]) -> list[Drafted]:
+    def _calls_of(self, number: int, chosen: Sequence[int]) -> list[DraftCall]:
         """The calls of one API: as many as there are values, if it is called more than once."""
         profile = self._task.apis[number].profile
         first = self._task.reading.inputs.first[number]
         times = 1 + int(self._task.reading.logits["count"][first].argmax())
-        calls = [Drafted(number, float(self.called[number])) for _ in range(times)]
+        calls = [DraftCall(number, float(self.called[number])) for _ in range(times)]
         taken: list[tuple[int, int]] = []
         used: list[tuple[tuple[JsonValue, ...], JsonValue]] = []
-        wishes = self._surest(number, times)
-        parts = self.filler.segments(wishes, times) if times > 1 else []
-        for wish in wishes:
+        targets = self._clearest_first(number, times)
+        parts = self.filler.segments(targets, times) if times > 1 else []
+        for target in targets:
             checkpoint()
-            slot = wish.slot
-            values = self.filler.values(Gap(wish, profile, times, chosen, taken, used, parts))
+            slot = target.slot
+            values = self.filler.values(FillRequest(target, profile, times, chosen, taken, used, parts))
             for index, call in enumerate(calls):
                 if values:
-                    self._put(call, slot, values[min(index, len(values) - 1)])
+                    self._set_argument(call, slot, values[min(index, len(values) - 1)])
                 elif slot.required:
                     call.missing.append(slot.name)
         order = [slot.name for slot in profile.slots]
@@ -168,14 +173,14 @@ class Decoder:
             call.arguments = {name: call.arguments[name] for name in order if name in call.arguments}
         return calls
 
-    def _surest(self, number: int, times: int) -> list[Wish]:
+    def _clearest_first(self, number: int, times: int) -> list[ParameterTarget]:
         """An API's parameters, sorted by how clear it is which words say them, clearest first."""
-        return sorted(self.filler.wishes(number), key=lambda wish: -self.filler.clear(wish, times))
+        return sorted(self.filler.targets(number), key=lambda target: -self.filler.best_span_probability(target, times))
 
     @staticmethod
-    def _put(call: Drafted, slot: Slot, value: Said | Fed) -> None:
+    def _set_argument(call: DraftCall, slot: Slot, value: Argument) -> None:
         call.arguments[slot.name] = value
-        if isinstance(value, Said) and value.place is not None:
+        if isinstance(value, LiteralArgument) and value.place is not None:
             call.place = min(call.place, value.place[0])
 
 

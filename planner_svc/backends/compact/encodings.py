@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from planner_svc.backends.compact.items import Encoded, encode
-from planner_svc.reading.kept import Kept
+from planner_svc.reading.api_cache import ApiCache
 from planner_svc.reading.leaves import flat
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
@@ -21,18 +21,18 @@ class Encodings:
     Args:
         encoder: encodes APIs.
         most_units: size of the cache. An API takes one unit for itself, and one for each of its words, parameters,
-            options and answer fields. The memory of the APIs themselves is bounded too (see :class:`Kept`).
+            options and answer fields. The memory of the APIs themselves is bounded too (see :class:`ApiCache`).
     """
 
     def __init__(self, encoder: Encoder, most_units: int = MOST_UNITS) -> None:
         self._encoder = encoder
-        self._kept: Kept[Encoded] = Kept(most_units)
+        self._cache: ApiCache[Encoded] = ApiCache(most_units)
 
     def of(self, api: Api) -> Encoded:
         """The API's items with their vectors; encoded on a cache miss."""
         key = f"{api.id}\n{api.content_hash or hashlib.sha256(api.model_dump_json().encode()).hexdigest()}"
-        found = self._kept.get(key)
+        found = self._cache.get(key)
         if found is None:
             found = encode(flat(read_profile(api)), self._encoder)
-            self._kept.put(key, found, api, len(found.items) + len(found.head))
+            self._cache.put(key, found, api, len(found.items) + len(found.head))
         return found

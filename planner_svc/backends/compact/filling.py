@@ -9,20 +9,20 @@ import numpy as np
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.calls import most_unsaid
-from planner_svc.backends.compact.drafted import Fed, Said
+from planner_svc.backends.compact.draft_calls import Argument, LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
 from planner_svc.backends.compact.inputs import Floats, Origin, softmax
 from planner_svc.backends.compact.items import MAX_OPTIONS, Kind
-from planner_svc.backends.compact.judging import Judges
-from planner_svc.backends.compact.links import MAX_LINKS, Offer, link_evidence, nearness
+from planner_svc.backends.compact.links import MAX_LINKS, LinkCandidate, link_evidence, nearness
+from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.segments import segments
-from planner_svc.backends.compact.spans import Spans, Wish
-from planner_svc.backends.compact.task import UNLIKELY, Gap, Task
+from planner_svc.backends.compact.spans import ParameterTarget, Spans
+from planner_svc.backends.compact.task import UNLIKELY, FillRequest, Task
 from planner_svc.compiler.assign import Mismatch, mismatch
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.choices import NamedChoice, named_choices
 from planner_svc.reading.dates import Found, Moment
-from planner_svc.reading.enumerations import whole
+from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.profile import Field, Slot, first_item
 from planner_svc.reading.readings import readings, whole_moments
 from planner_svc.reading.text import stems, words_of
@@ -89,91 +89,96 @@ class Filler:
             softmax(logits["start"]),
             softmax(logits["end"]),
             self._sources,
-            [wish for number in self._calling for wish in self.wishes(number)],
+            [target for number in self._calling for target in self.targets(number)],
         )
         self._weighed: dict[int, list[tuple[tuple[int, int], float]]] = {}
         self._words = words_of(task.query[:MAX_READ])
         self._moments: list[Found] | None = None
 
-    def wishes(self, number: int) -> list[Wish]:
+    def targets(self, number: int) -> list[ParameterTarget]:
         """The parameters of the candidate with this number."""
         profile = self._task.apis[number].profile
-        slots, shown = profile.slots, self._task.shown.values
+        slots, shown = profile.slots, self._task.hints.values
         others = (self._task.apis[other].profile.fields for other in self._calling if other != number)
         answered = {output.words for fields in others for output in fields}
         found = self._task.items(number, Kind.PARAMETER)
         asked = ((place, slots[item.slot]) for place, item in found)
         return [
-            Wish(number, place, slot, slot.words in answered, shown.get((profile.api.id, slot.name), ()))
+            ParameterTarget(number, place, slot, slot.words in answered, shown.get((profile.api.id, slot.name), ()))
             for place, slot in asked
         ]
 
-    def clear(self, wish: Wish, times: int) -> float:
+    def best_span_probability(self, target: ParameterTarget, times: int) -> float:
         """The probability of the likeliest words for a parameter of an API that is called ``times`` times."""
-        return max((likely for _, likely in self._spans_of(wish, times)), default=0.0)
+        return max((likely for _, likely in self._spans_of(target, times)), default=0.0)
 
-    def _spans_of(self, wish: Wish, times: int) -> list[tuple[tuple[int, int], float]]:
+    def _spans_of(self, target: ParameterTarget, times: int) -> list[tuple[tuple[int, int], float]]:
         """First and last tokens of a parameter's possible values, each with its probability, likeliest first."""
-        if wish.place not in self._weighed:
-            found = self.spans.candidates(wish, times)
+        if target.place not in self._weighed:
+            found = self.spans.candidates(target, times)
             if self._judges.spans is not None and found:
-                likely = self._judges.spans(self.spans.evidence(wish, found))
+                likely = self._judges.spans(self.spans.evidence(target, found))
             else:
-                likely = np.asarray([self.spans.likely(wish.place)[span] for span in found])
+                likely = np.asarray([self.spans.likely(target.place)[span] for span in found])
             weighed = zip(found, likely.tolist(), strict=True)
-            self._weighed[wish.place] = sorted(weighed, key=lambda one: -one[1])
-        return self._weighed[wish.place]
+            self._weighed[target.place] = sorted(weighed, key=lambda one: -one[1])
+        return self._weighed[target.place]
 
-    def values(self, gap: Gap) -> list[Said | Fed]:
+    def values(self, fill: FillRequest) -> list[Argument]:
         """The values of a parameter: one for each call that has its own, or one for all.
 
         A value that the application knows is used if the request says none. Facts about the user (``WHERE``) fill
         required parameters only. A required value that is still missing may be looked up.
         """
-        found = self._found(gap)
-        known = self._task.given.get(gap.slot.name)
-        if not found and known is not None and gap.allows(known) and (gap.slot.required or gap.slot.name not in WHERE):
-            return [Said(known, None, 1.0)]
-        return found or (self._looked_up(gap) if gap.slot.required else [])
+        found = self._found(fill)
+        known = self._task.given.get(fill.slot.name)
+        if (
+            not found
+            and known is not None
+            and fill.allows(known)
+            and (fill.slot.required or fill.slot.name not in WHERE)
+        ):
+            return [LiteralArgument(known, None, 1.0)]
+        return found or (self._looked_up(fill) if fill.slot.required else [])
 
-    def _found(self, gap: Gap) -> list[Said | Fed]:
+    def _found(self, fill: FillRequest) -> list[Argument]:
         """The values that the request or another call gives."""
-        links = self.links(gap.wish, gap.times, gap.chosen)
-        slot, origins = gap.slot, self._origins(gap, links)
+        links = self.links(fill.target, fill.times, fill.chosen)
+        slot, origins = fill.slot, self._origins(fill, links)
         if not slot.required and origins[Origin.ABSENT] > OMITTED:
             return []
         for origin in map(Origin, np.argsort(-origins)):
             sure = float(origins[origin])
             if origin is Origin.ABSENT and not slot.required:
                 return []
-            guessed = origin is Origin.REFERENCE and gap.profile.api.mutating and sure < SURELY
+            guessed = origin is Origin.REFERENCE and fill.profile.api.mutating and sure < SURELY
             if origin is Origin.ABSENT or sure < UNLIKELY or guessed:
                 continue
-            found = list(self._from(origin, gap, links, sure))
+            found = list(self._from(origin, fill, links, sure))
             if found:
                 return found
         return []
 
-    def _looked_up(self, gap: Gap) -> list[Said | Fed]:
+    def _looked_up(self, fill: FillRequest) -> list[Argument]:
         """An output of a call that is too unlikely by itself, but likely once its answer is needed.
 
         A call that changes something never gets such a guess: the user is asked.
         """
         apis = self._task.apis
-        if gap.profile.api.mutating:
+        if fill.profile.api.mutating:
             return []
         likely = [n for n, api in enumerate(apis) if self._called[n] >= SUPPOSED and not api.profile.api.mutating]
-        links = self.links(gap.wish, gap.times, [*gap.chosen, *likely])
-        return [_fed(gap.slot, one, sure) for one, sure in links[:1] if sure >= SUPPOSED]
+        links = self.links(fill.target, fill.times, [*fill.chosen, *likely])
+        return [_reference_argument(fill.slot, one, sure) for one, sure in links[:1] if sure >= SUPPOSED]
 
-    def _origins(self, gap: Gap, links: Sequence[tuple[Offer, float]]) -> Floats:
+    def _origins(self, fill: FillRequest, links: Sequence[tuple[LinkCandidate, float]]) -> Floats:
         """Probabilities of a value's source. The second stage, if any, overrides the network for words and links."""
-        origins = self._sources[gap.place].copy()
-        if gap.wish.namesake and self._judges.links is None:
+        origins = self._sources[fill.place].copy()
+        if fill.target.namesake and self._judges.links is None:
             origins[Origin.REFERENCE] *= NAMESAKE
         judged = np.zeros_like(origins)
         if self._judges.spans is not None:
-            judged[Origin.SPAN] = self.clear(gap.wish, gap.times)
+            judged[Origin.SPAN] = self.best_span_probability(fill.target, fill.times)
             origins[Origin.SPAN] = 0
         if self._judges.links is not None:
             judged[Origin.REFERENCE] = max((likely for _, likely in links), default=0.0)
@@ -183,110 +188,112 @@ class Filler:
         return result
 
     def _from(
-        self, origin: Origin, gap: Gap, links: Sequence[tuple[Offer, float]], sure: float
-    ) -> Iterator[Said | Fed]:
+        self, origin: Origin, fill: FillRequest, links: Sequence[tuple[LinkCandidate, float]], sure: float
+    ) -> Iterator[Argument]:
         if origin is Origin.SPAN:
-            yield from self._spans(gap, sure)
+            yield from self._spans(fill, sure)
         elif origin is Origin.OPTION:
-            yield from self._options(gap, sure)
+            yield from self._options(fill, sure)
         elif origin is Origin.REFERENCE:
-            yield from (_fed(gap.slot, one, sure) for one, _ in links[:1])
-        elif gap.slot.kinds == {"boolean"}:
-            yield Said(origin is Origin.TRUE, None, sure)
+            yield from (_reference_argument(fill.slot, one, sure) for one, _ in links[:1])
+        elif fill.slot.kinds == {"boolean"}:
+            yield LiteralArgument(origin is Origin.TRUE, None, sure)
 
-    def segments(self, wishes: Sequence[Wish], times: int) -> list[tuple[int, int]]:
+    def segments(self, targets: Sequence[ParameterTarget], times: int) -> list[tuple[int, int]]:
         """The tokens of each of several calls of one API; empty if the calls cannot be told apart."""
         weighed = [
-            self._spans_of(wish, times)
-            for wish in wishes
-            if wish.slot.kinds != {"array"} and self._sources[wish.place][Origin.SPAN] >= UNLIKELY
+            self._spans_of(target, times)
+            for target in targets
+            if target.slot.kinds != {"array"} and self._sources[target.place][Origin.SPAN] >= UNLIKELY
         ]
-        free = [self._apart([one for one in spans if one[1] >= spans[0][1] * REPEATED]) for spans in weighed]
+        free = [self._non_overlapping([one for one in spans if one[1] >= spans[0][1] * REPEATED]) for spans in weighed]
         return segments([spans for spans in free if spans], times)
 
-    def _spans(self, gap: Gap, sure: float) -> Iterator[Said]:
+    def _spans(self, fill: FillRequest, sure: float) -> Iterator[LiteralArgument]:
         """The likeliest words that are a valid value; if there are several values, all likely ones, in order."""
-        if gap.segments and not gap.listed and (found := self._by_call(gap, sure)):
+        if fill.segments and not fill.listed and (found := self._by_call(fill, sure)):
             yield from found
             return
-        several = gap.listed or gap.times > 1
-        said: list[Said] = []
-        for first, last, likely in self._ranges(gap, REPEATED if several else RIVALS):
-            one = self._said(gap, first, last, sure * likely)
+        several = fill.listed or fill.times > 1
+        said: list[LiteralArgument] = []
+        for first, last, likely in self._ranges(fill, REPEATED if several else RIVALS):
+            one = self._literal_argument(fill, first, last, sure * likely)
             if one is not None:
                 said.append(one)
                 if not several:
                     break
         said.sort(key=lambda one: one.place or (0, 0))
-        if not gap.listed:
+        if not fill.listed:
             yield from said
             return
-        said = self._whole(gap, said)
+        said = self._with_missing_members(fill, said)
         values = [one.value for one in said]
         if any(isinstance(value, str) for value in values):
             values = list({str(value): value for value in values}.values())
-        if said and gap.allows(values):
-            yield Said(values, said[0].place, min(one.sure for one in said))
+        if said and fill.allows(values):
+            yield LiteralArgument(values, said[0].place, min(one.sure for one in said))
 
-    def _said(self, gap: Gap, first: int, last: int, sure: float) -> Said | None:
+    def _literal_argument(self, fill: FillRequest, first: int, last: int, sure: float) -> LiteralArgument | None:
         """The value of these tokens, which other parameters of the call then avoid; None if it is not allowed."""
         start, end = self._task.reading.offsets[first][0], self._task.reading.offsets[last][1]
-        value = self._meaning(gap, start, end)
+        value = self._meaning(fill, start, end)
         if value is None:
             return None
-        gap.taken.append((first, last))
-        return Said(value, (start, end), sure)
+        fill.taken.append((first, last))
+        return LiteralArgument(value, (start, end), sure)
 
-    def _by_call(self, gap: Gap, sure: float) -> list[Said]:
+    def _by_call(self, fill: FillRequest, sure: float) -> list[LiteralArgument]:
         """The likeliest words in each call's segment, or the previous call's; empty if fewer than 2 have any."""
-        ranges = self._ranges(gap, REPEATED)
-        own = [[one for one in ranges if start <= one[0] < stop] for start, stop in gap.segments]
+        ranges = self._ranges(fill, REPEATED)
+        own = [[one for one in ranges if start <= one[0] < stop] for start, stop in fill.segments]
         if sum(map(bool, own)) < 2:
             return []
-        found: list[Said] = []
+        found: list[LiteralArgument] = []
         for parts in own:
-            said = (self._said(gap, first, last, sure * likely) for first, last, likely in parts)
+            said = (self._literal_argument(fill, first, last, sure * likely) for first, last, likely in parts)
             current = next((one for one in said if one is not None), None) or (found[-1] if found else None)
             if current is not None:
                 found.append(current)
         return found
 
-    def _whole(self, gap: Gap, said: Sequence[Said]) -> list[Said]:
+    def _with_missing_members(self, fill: FillRequest, said: Sequence[LiteralArgument]) -> list[LiteralArgument]:
         """The values and the missing members of their enumeration: a list that takes one member takes all."""
         known = {one.place: one for one in said if one.place is not None}
-        found = list[Said]()
-        for start, end in whole(self._task.query, list(known)):
-            value = None if (start, end) in known else self._meaning(gap, start, end)
+        found = list[LiteralArgument]()
+        for start, end in complete_enumeration(self._task.query, list(known)):
+            value = None if (start, end) in known else self._meaning(fill, start, end)
             if (start, end) in known:
                 found.append(known[start, end])
             elif value is not None:
                 offsets = self._task.reading.offsets
-                gap.taken.extend((at, at) for at, (a, b) in enumerate(offsets) if a < end and start < b)
-                found.append(Said(value, (start, end), min(one.sure for one in said)))
+                fill.taken.extend((at, at) for at, (a, b) in enumerate(offsets) if a < end and start < b)
+                found.append(LiteralArgument(value, (start, end), min(one.sure for one in said)))
         return found
 
-    def _meaning(self, gap: Gap, start: int, end: int) -> JsonValue:
+    def _meaning(self, fill: FillRequest, start: int, end: int) -> JsonValue:
         """The words as a value, in the parameter's usual form; None if that value is not allowed."""
         text = self._task.query[start:end]
-        form = self._form(gap)
-        moment = self._moment(start, end) if gap.slot.temporal or form in OF_TIME else None
-        meant = readings(gap.profile, gap.slot, text, self._task.now, moment)
+        form = self._form(fill)
+        moment = self._moment(start, end) if fill.slot.temporal or form in OF_TIME else None
+        meant = readings(fill.profile, fill.slot, text, self._task.now, moment)
         read = meant[0] if meant else None
         value: JsonValue = None
         if isinstance(read, int | float) and not isinstance(read, bool):
             value = number_written(form, read)
-        elif gap.slot.kinds & {"string", "array"} and not gap.slot.choices and (read is None or isinstance(read, str)):
-            value = _as_shown(gap.wish, written(form, text, self._task.now, moment))
-        allowed = value is not None and gap.allows([value] if gap.listed else value)
+        elif (
+            fill.slot.kinds & {"string", "array"} and not fill.slot.choices and (read is None or isinstance(read, str))
+        ):
+            value = _as_in_examples(fill.target, written(form, text, self._task.now, moment))
+        allowed = value is not None and fill.allows([value] if fill.listed else value)
         return value if allowed else read
 
-    def _form(self, gap: Gap) -> Form:
+    def _form(self, fill: FillRequest) -> Form:
         """How the parameter's values are written: as in a demo, otherwise as the network predicts."""
-        shown = self._task.shown.forms.get((gap.profile.api.id, gap.slot.name))
+        shown = self._task.hints.forms.get((fill.profile.api.id, fill.slot.name))
         if shown is not None:
             return shown
-        odds = self._task.reading.logits["form"][gap.place].copy()
-        odds[Form.DECIMAL] += DECIMAL if "number" in gap.slot.kinds else -np.inf
+        odds = self._task.reading.logits["form"][fill.place].copy()
+        odds[Form.DECIMAL] += DECIMAL if "number" in fill.slot.kinds else -np.inf
         return Form(int(odds.argmax()))
 
     def _moment(self, start: int, end: int) -> Moment | None:
@@ -301,20 +308,20 @@ class Filler:
                 best, shared = found.value, share
         return best
 
-    def _ranges(self, gap: Gap, share: float) -> list[tuple[int, int, float]]:
+    def _ranges(self, fill: FillRequest, share: float) -> list[tuple[int, int, float]]:
         """First and last tokens of values, likeliest first, down to a share of the likeliest, without overlaps.
 
         Words that already say another argument of the same call are less likely.
         """
         weighed = [
-            (span, likely * TAKEN if _overlaps(span, gap.taken) else likely)
-            for span, likely in self._spans_of(gap.wish, gap.times)
+            (span, likely * TAKEN if _overlaps(span, fill.taken) else likely)
+            for span, likely in self._spans_of(fill.target, fill.times)
         ]
         weighed.sort(key=lambda one: -one[1])
-        return self._apart([one for one in weighed if one[1] >= weighed[0][1] * share])
+        return self._non_overlapping([one for one in weighed if one[1] >= weighed[0][1] * share])
 
     @staticmethod
-    def _apart(weighed: Sequence[tuple[tuple[int, int], float]]) -> list[tuple[int, int, float]]:
+    def _non_overlapping(weighed: Sequence[tuple[tuple[int, int], float]]) -> list[tuple[int, int, float]]:
         """The spans, likeliest first, that overlap no earlier one."""
         found: list[tuple[int, int, float]] = []
         for span, likely in weighed:
@@ -322,102 +329,105 @@ class Filler:
                 found.append((*span, likely))
         return found[:MAX_VALUES]
 
-    def _options(self, gap: Gap, sure: float) -> Iterator[Said]:
+    def _options(self, fill: FillRequest, sure: float) -> Iterator[LiteralArgument]:
         """The likeliest option; for several calls, all likely ones, in the order in which the request names them."""
-        named = {str(one.value): one for one in reversed(list(named_choices(gap.slot, self._words)))}
-        ranked = sorted(self._offered(gap, named), key=lambda one: -one[0])
+        named = {str(one.value): one for one in reversed(list(named_choices(fill.slot, self._words)))}
+        ranked = sorted(self._offered(fill, named), key=lambda one: -one[0])
         likely = [value for odds, value in ranked if odds > 0] or [value for _, value in ranked[:1]]
         places = {value: (one.start, one.end) for value, one in named.items()}
-        if gap.listed:
-            if likely and gap.allows(likely):
-                yield Said(likely, None, sure)
+        if fill.listed:
+            if likely and fill.allows(likely):
+                yield LiteralArgument(likely, None, sure)
             return
-        if gap.times > 1:
+        if fill.times > 1:
             likely.sort(key=lambda value: places.get(str(value), (len(self._task.query), 0)))
-        for value in likely if gap.times > 1 else likely[:1]:
-            if gap.allows(value):
-                gap.used.append((gap.slot.choices, value))
-                yield Said(value, places.get(str(value)), sure)
+        for value in likely if fill.times > 1 else likely[:1]:
+            if fill.allows(value):
+                fill.used.append((fill.slot.choices, value))
+                yield LiteralArgument(value, places.get(str(value)), sure)
 
-    def _offered(self, gap: Gap, named: Mapping[str, NamedChoice]) -> list[tuple[float, JsonValue]]:
+    def _offered(self, fill: FillRequest, named: Mapping[str, NamedChoice]) -> list[tuple[float, JsonValue]]:
         """The options with their log-odds. An option that another argument with the same options has is less likely.
 
         The network sees only the start of a long list. Of the rest, only options that the request names are offered.
         """
         logits = self._task.reading.logits["option"]
         offered = [
-            (float(logits[at]), gap.slot.choices[item.option])
-            for at, item in self._task.items(gap.number, Kind.OPTION)
-            if self._task.reading.inputs.parent[at] == gap.place
+            (float(logits[at]), fill.slot.choices[item.option])
+            for at, item in self._task.items(fill.number, Kind.OPTION)
+            if self._task.reading.inputs.parent[at] == fill.place
         ]
-        offered += [(0.0, choice) for choice in gap.slot.choices[MAX_OPTIONS:] if str(choice) in named]
-        used = [value for choices, value in gap.used if choices == gap.slot.choices]
+        offered += [(0.0, choice) for choice in fill.slot.choices[MAX_OPTIONS:] if str(choice) in named]
+        used = [value for choices, value in fill.used if choices == fill.slot.choices]
 
-        def told(value: JsonValue) -> float:
+        def bonus(value: JsonValue) -> float:
             one = named.get(str(value))
             if one is None:
                 return 0.0
-            other_end = {one.role, gap.slot.role} == {"from", "to"}
+            other_end = {one.role, fill.slot.role} == {"from", "to"}
             return NAMED - (OTHER_END if other_end else 0.0)
 
-        return [(odds + told(value) - (USED if value in used else 0.0), value) for odds, value in offered]
+        return [(odds + bonus(value) - (USED if value in used else 0.0), value) for odds, value in offered]
 
-    def links(self, wish: Wish, times: int, chosen: Sequence[int]) -> list[tuple[Offer, float]]:
+    def links(self, target: ParameterTarget, times: int, chosen: Sequence[int]) -> list[tuple[LinkCandidate, float]]:
         """Outputs of other called or likely APIs, with their probability of being the value, likeliest first."""
-        offers = self.offers(wish, chosen)
-        if self._judges.links is None or not offers:
-            return [(one, 0.0) for one in offers]
-        likely = self._judges.links(self.link_evidence(wish, times, offers))
-        return sorted(zip(offers, likely.tolist(), strict=True), key=lambda one: -one[1])
+        candidates = self.link_candidates(target, chosen)
+        if self._judges.links is None or not candidates:
+            return [(one, 0.0) for one in candidates]
+        likely = self._judges.links(self.link_evidence(target, times, candidates))
+        return sorted(zip(candidates, likely.tolist(), strict=True), key=lambda one: -one[1])
 
-    def link_evidence(self, wish: Wish, times: int, offers: Sequence[Offer]) -> Floats:
+    def link_evidence(self, target: ParameterTarget, times: int, candidates: Sequence[LinkCandidate]) -> Floats:
         """The evidence for and against each of the outputs."""
-        return link_evidence(wish.slot, self._sources[wish.place], self.clear(wish, times), offers)
+        said_here = self.best_span_probability(target, times)
+        return link_evidence(target.slot, self._sources[target.place], said_here, candidates)
 
-    def offers(self, wish: Wish, chosen: Sequence[int]) -> list[Offer]:
+    def link_candidates(self, target: ParameterTarget, chosen: Sequence[int]) -> list[LinkCandidate]:
         """The likeliest outputs by the network, strongest first."""
-        logits = self._task.reading.logits["reference"][wish.place]
-        consumer = self._task.apis[wish.number].profile
-        surely = float(self._sources[wish.place][Origin.REFERENCE]) if wish.slot.required else 0.0
+        logits = self._task.reading.logits["reference"][target.place]
+        consumer = self._task.apis[target.number].profile
+        surely = float(self._sources[target.place][Origin.REFERENCE]) if target.slot.required else 0.0
         strong: list[tuple[float, int, Field]] = []
         for other, api in enumerate(self._task.apis):
             implied = self._called[other] >= IMPLIED * (1 - surely) and not api.profile.api.mutating
-            if other == wish.number or (other not in chosen and not implied):
+            if other == target.number or (other not in chosen and not implied):
                 continue
-            shown = (api.profile.api.id, consumer.api.id) in self._task.shown.feeds
+            shown = (api.profile.api.id, consumer.api.id) in self._task.hints.feeds
             strong += [
                 (float(logits[at]) + DEMONSTRATED * shown, other, api.profile.fields[item.field])
                 for at, item in self._task.items(other, Kind.OUTPUT)
             ]
         strong.sort(key=lambda one: -one[0])
-        offers: list[Offer] = []
+        candidates: list[LinkCandidate] = []
         for strength, other, output in strong[:MAX_OUTPUTS]:
-            wrong = self._misfit(output, wish)
+            wrong = self._misfit(output, target)
             if wrong is not None and wrong.certain and output.kinds == {"array"}:
                 output = first_item(self._schemas, output)
-                wrong = self._misfit(output, wish)
+                wrong = self._misfit(output, target)
             if wrong is None or not wrong.certain:
                 called = float(self._called[other])
                 near = nearness(consumer.api, self._task.apis[other].profile.api)
                 unsaid = float(self._unsaid[other])
-                offers.append(Offer(other, output, strength, called, other in chosen, wrong is None, near, unsaid))
-        return offers[:MAX_LINKS]
+                candidates.append(
+                    LinkCandidate(other, output, strength, called, other in chosen, wrong is None, near, unsaid)
+                )
+        return candidates[:MAX_LINKS]
 
-    def _misfit(self, output: Field, wish: Wish) -> Mismatch | None:
-        return mismatch(self._schemas, output.node, wish.slot.node, as_text=wish.slot.as_text)
-
-
-def _fed(slot: Slot, offer: Offer, sure: float) -> Fed:
-    end = tuple(word for word in slot.words if word not in offer.output.words)
-    return Fed(offer.api, offer.output, sure, end, slot.role)
+    def _misfit(self, output: Field, target: ParameterTarget) -> Mismatch | None:
+        return mismatch(self._schemas, output.node, target.slot.node, as_text=target.slot.as_text)
 
 
-def _as_shown(wish: Wish, value: JsonValue) -> JsonValue:
+def _reference_argument(slot: Slot, candidate: LinkCandidate, sure: float) -> ReferenceArgument:
+    end = tuple(word for word in slot.words if word not in candidate.output.words)
+    return ReferenceArgument(candidate.api, candidate.output, sure, end, slot.role)
+
+
+def _as_in_examples(target: ParameterTarget, value: JsonValue) -> JsonValue:
     """The value as an example writes it, if they differ only in capitals and endings: "male"."""
-    if not isinstance(value, str) or value in wish.examples:
+    if not isinstance(value, str) or value in target.examples:
         return value
     said = stems(value)
-    return next((one for one in wish.examples if stems(one) == said), value)
+    return next((one for one in target.examples if stems(one) == said), value)
 
 
 def _overlaps(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner_svc.backends.compact.items import SHAPES, Item, Kind, matches
-from planner_svc.backends.compact.looks import looks_of
+from planner_svc.backends.compact.surface_features import surface_features_of
 from planner_svc.reading.text import WORD as WORD_PATTERN
 from planner_svc.reading.text import stem
 from services.contracts.retrieval import Candidate
@@ -137,7 +137,7 @@ def arrange(
     columns = np.arange(int((sizes + heads).max()))
     rows = np.where(columns < (sizes + heads)[:, None], starts[:-1, None] + columns, NOWHERE)
     return Inputs(
-        looks=looks_of(query, offsets),
+        looks=surface_features_of(query, offsets),
         units=np.concatenate([part for api in apis for part in (api.vectors[:1], api.head, api.vectors[1:])]).astype(
             np.float32
         ),

@@ -27,18 +27,18 @@ MAX_LINKS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class LinkCandidate:
     """An output that a parameter may get its value from.
 
     Attributes:
-        api: number of the candidate whose answer has it.
+        api: number of the API whose answer has it.
         output: the field.
         strength: the network's log-odds.
-        called: how likely that candidate is called.
+        called: how likely that API is called.
         chosen: whether it is called in any case.
         fits: whether its type certainly fits the parameter's; otherwise it possibly does.
         near: whether both operations have the same provider, and the share of their paths that is equal.
-        unsaid: the largest probability that an argument the candidate requires has no source.
+        unsaid: the largest probability that an argument the API requires has no source.
     """
 
     api: int
@@ -63,16 +63,16 @@ def nearness(one: Api, other: Api) -> tuple[bool, float]:
     return True, same / max(min(map(len, parts)), 1)
 
 
-def link_evidence(slot: Slot, origins: Floats, said_here: float, offers: Sequence[Offer]) -> Floats:
-    """(offers, LINK_SIGNS): the evidence for and against each offer.
+def link_evidence(slot: Slot, origins: Floats, said_here: float, candidates: Sequence[LinkCandidate]) -> Floats:
+    """(candidates, LINK_SIGNS): the evidence for and against each candidate.
 
     Args:
         slot: the parameter.
         origins: (Origin,) the network's probabilities of the value's source.
         said_here: how likely the request says the value.
-        offers: strongest first.
+        candidates: strongest first.
     """
-    strengths = np.asarray([one.strength for one in offers], np.float32)
+    strengths = np.asarray([one.strength for one in candidates], np.float32)
     raised = np.exp(strengths - strengths.max(initial=0.0))
     shares = raised / max(float(raised.sum()), 1e-9)
     about = frozenset(slot.words)
@@ -108,6 +108,6 @@ def link_evidence(slot: Slot, origins: Floats, said_here: float, offers: Sequenc
             *one.near,
             one.unsaid,
         )
-        for rank, one in enumerate(offers)
+        for rank, one in enumerate(candidates)
     ]
     return np.asarray(rows, np.float32).reshape(-1, len(LINK_SIGNS))

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner_svc.backends.compact.inputs import Floats, Inputs, arrange
 from planner_svc.backends.compact.items import SHAPES, Encoded
-from planner_svc.backends.compact.judging import Judges
+from planner_svc.backends.compact.second_stage import Judges
 from services.encoder import EncoderError, OnnxEncoder, load_session
 
 OF_UNITS: Final = ("units", "unit_kind", "unit_shape", "rows")

@@ -18,7 +18,7 @@ import numpy as np
 
 from planner_svc.backends.compact.boundaries import plausible
 from planner_svc.backends.compact.inputs import Floats, Origin
-from planner_svc.backends.compact.looks import CODE, quotations
+from planner_svc.backends.compact.surface_features import CODE, quotations
 from planner_svc.reading.examples import examples_in
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.readings import number_in
@@ -34,7 +34,7 @@ SPAN_SIGNS: Final = (
 )  # fmt: skip
 """What the trees weigh of a parameter and a span."""
 _LIKELIEST: Final = 8
-_MARKED: Final = 4
+_MOST_VALUE_LIKE: Final = 4
 _MAX_TOKENS: Final = 128
 _MAX_APART: Final = 12
 _LEAST: Final = 0.01
@@ -49,7 +49,7 @@ _EDGES: Final = ".,;:!?'\u2019-&"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ParameterTarget:
     """A parameter to fill.
 
     Attributes:
@@ -57,19 +57,19 @@ class Wish:
         place: place of the parameter among the items.
         slot: the parameter.
         namesake: whether another API that is likely called has an answer field of the same name.
-        shown: its values in demos.
+        demo_values: its values in demos.
     """
 
     number: int
     place: int
     slot: Slot
     namesake: bool = False
-    shown: tuple[str, ...] = ()
+    demo_values: tuple[str, ...] = ()
 
     @property
     def examples(self) -> tuple[str, ...]:
         """Its known values: those in its description, and those in demos."""
-        return (*shown_examples(self.slot), *self.shown)
+        return (*shown_examples(self.slot), *self.demo_values)
 
 
 class Spans:
@@ -81,7 +81,7 @@ class Spans:
         starts: (m, t) probability that the value of an item starts at a token.
         ends: (m, t) probability that it ends there.
         origins: (m, Origin) probabilities of the value's source.
-        wishes: the parameters of the APIs that are likely called; they compete for words.
+        targets: the parameters of the APIs that are likely called; they compete for words.
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class Spans:
         starts: Floats,
         ends: Floats,
         origins: Floats,
-        wishes: Sequence[Wish],
+        targets: Sequence[ParameterTarget],
     ) -> None:
         query = query[: max(end for _, end in offsets)]  # the part that the network read
-        self._query, self._starts, self._ends, self._origins, self._wishes = query, starts, ends, origins, wishes
+        self._query, self._starts, self._ends, self._origins, self._targets = query, starts, ends, origins, targets
         self._offsets = offsets
         self._possible = plausible(query, offsets)
         self._possible *= np.triu(np.tri(len(offsets), k=_MAX_TOKENS - 1, dtype=np.float32))
@@ -103,9 +103,9 @@ class Spans:
         self._quoted = frozenset(quotations(query))
         self._firsts = {start: i for i, (start, end) in reversed(list(enumerate(offsets))) if end > start}
         self._lasts = {end: i for i, (start, end) in enumerate(offsets) if end > start}
-        self._marked = list(self._tokens_of(_marked(query)))
+        self._value_like = list(self._tokens_of(_value_like(query)))
         self._likely: dict[int, Floats] = {}
-        self._looks: dict[tuple[int, int], Look] = {}
+        self._contexts: dict[tuple[int, int], SpanContext] = {}
 
     def likely(self, place: int) -> Floats:
         """(t, t) probability that a parameter's value goes from one token to another, by the network alone."""
@@ -113,24 +113,24 @@ class Spans:
             self._likely[place] = np.outer(self._starts[place], self._ends[place]) * self._possible
         return self._likely[place]
 
-    def candidates(self, wish: Wish, times: int = 1) -> list[tuple[int, int]]:
+    def candidates(self, target: ParameterTarget, times: int = 1) -> list[tuple[int, int]]:
         """First and last tokens of the spans to rescore, likeliest first.
 
         For a list, or if the API is called several times, spans that do not overlap each other are added.
         """
-        likely = self.likely(wish.place)
-        edges = (np.argsort(side[wish.place])[-_LIKELIEST:].tolist() for side in (self._starts, self._ends))
+        likely = self.likely(target.place)
+        edges = (np.argsort(side[target.place])[-_LIKELIEST:].tolist() for side in (self._starts, self._ends))
         found = sorted(product(*edges), key=lambda span: -likely[span])[:_LIKELIEST]
-        found += sorted(self._marked, key=lambda span: -likely[span])[:_MARKED]
-        found += self._tokens_of(self._shown(wish))
-        if times > 1 or wish.slot.kinds == {"array"}:
-            found += _apart(likely)
+        found += sorted(self._value_like, key=lambda span: -likely[span])[:_MOST_VALUE_LIKE]
+        found += self._tokens_of(self._example_ranges(target))
+        if times > 1 or target.slot.kinds == {"array"}:
+            found += _non_overlapping(likely)
         return sorted({span for span in found if likely[span] > 0}, key=lambda span: (-likely[span], span))
 
-    def evidence(self, wish: Wish, spans: Sequence[tuple[int, int]]) -> Floats:
+    def evidence(self, target: ParameterTarget, spans: Sequence[tuple[int, int]]) -> Floats:
         """(spans, SPAN_SIGNS): the evidence for and against each being the parameter's value."""
-        likely, slot = self.likely(wish.place), wish.slot
-        starts, ends, origins = self._starts[wish.place], self._ends[wish.place], self._origins[wish.place]
+        likely, slot = self.likely(target.place), target.slot
+        starts, ends, origins = self._starts[target.place], self._ends[target.place], self._origins[target.place]
         most = float(likely.max()) + _FLOOR**2
         said = float(origins[Origin.SPAN])
         kinds = (
@@ -139,12 +139,12 @@ class Spans:
             "string" in slot.kinds,
             "array" in slot.kinds,
             slot.temporal,
-            wish.namesake,
+            target.namesake,
         )
-        rivals = self._rivals(wish, spans)
+        rivals = self._competition(target, spans)
         rows = []
         for rank, (span, rival) in enumerate(zip(spans, rivals, strict=True)):
-            look, own = self._look(span), float(likely[span])
+            context, own = self._context(span), float(likely[span])
             rows.append(
                 (
                     math.log(float(starts[span[0]]) + _FLOOR),
@@ -155,9 +155,9 @@ class Spans:
                     said,
                     float(origins[Origin.ABSENT]),
                     float(origins[Origin.REFERENCE]),
-                    *look.numbers,
-                    *self._named(look, frozenset(slot.words)),
-                    *_exemplary(look.text, wish),
+                    *context.numbers,
+                    *self._named(context, frozenset(slot.words)),
+                    *_example_features(context.text, target),
                     *rival,
                     own * said - max(rival[:2]),
                     *kinds,
@@ -165,11 +165,13 @@ class Spans:
             )
         return np.asarray(rows, np.float32).reshape(-1, len(SPAN_SIGNS))
 
-    def _rivals(self, wish: Wish, spans: Sequence[tuple[int, int]]) -> list[tuple[float, float, float]]:
+    def _competition(
+        self, target: ParameterTarget, spans: Sequence[tuple[int, int]]
+    ) -> list[tuple[float, float, float]]:
         """How strongly other parameters want each span: the same API's, other APIs'; and an overlapping span."""
-        beside = [one.place for one in self._wishes if one.number == wish.number and one.place != wish.place]
-        elsewhere = [one.place for one in self._wishes if one.number != wish.number]
-        firm = [self._firm(place) for place in beside]
+        beside = [one.place for one in self._targets if one.number == target.number and one.place != target.place]
+        elsewhere = [one.place for one in self._targets if one.number != target.number]
+        firm = [self._likeliest(place) for place in beside]
 
         def most(places: Sequence[int], span: tuple[int, int]) -> float:
             wanted = (float(self.likely(at)[span] * self._origins[at][Origin.SPAN]) for at in places)
@@ -184,18 +186,18 @@ class Spans:
             for span in spans
         ]
 
-    def _firm(self, place: int) -> tuple[tuple[int, int], float]:
+    def _likeliest(self, place: int) -> tuple[tuple[int, int], float]:
         """The likeliest span of a parameter, and the probability that it is its value."""
         likely = self.likely(place)
         first, last = divmod(int(likely.argmax()), likely.shape[1])
         return (first, last), float(likely[first, last] * self._origins[place][Origin.SPAN])
 
-    def _look(self, span: tuple[int, int]) -> Look:
-        if span not in self._looks:
-            self._looks[span] = self._look_at(self._offsets[span[0]][0], self._offsets[span[1]][1])
-        return self._looks[span]
+    def _context(self, span: tuple[int, int]) -> SpanContext:
+        if span not in self._contexts:
+            self._contexts[span] = self._read_context(self._offsets[span[0]][0], self._offsets[span[1]][1])
+        return self._contexts[span]
 
-    def _look_at(self, start: int, end: int) -> Look:
+    def _read_context(self, start: int, end: int) -> SpanContext:
         text = self._query[start:end]
         inside = [self._word_at[at] for at in (start, end - 1) if at in self._word_at]
         words = self._words[inside[0] : inside[-1] + 1] if inside else []
@@ -209,22 +211,22 @@ class Spans:
             text[:1].isupper(),
             CODE.search(text) is not None,
         )
-        return Look(text, tuple(words), tuple(before), tuple(after), numbers)
+        return SpanContext(text, tuple(words), tuple(before), tuple(after), numbers)
 
     @staticmethod
-    def _named(look: Look, names: frozenset[str]) -> tuple[bool, bool, bool, bool]:
+    def _named(context: SpanContext, names: frozenset[str]) -> tuple[bool, bool, bool, bool]:
         """Whether a word of the parameter's name is right before a span, right after it, its last, its first."""
-        before = next((word.stem for word in reversed(look.before) if word.text.lower() not in STOP), "")
+        before = next((word.stem for word in reversed(context.before) if word.text.lower() not in STOP), "")
         return (
             before in names,
-            any(word.stem in names for word in look.after),
-            bool(look.words) and look.words[-1].stem in names,
-            bool(look.words) and look.words[0].stem in names,
+            any(word.stem in names for word in context.after),
+            bool(context.words) and context.words[-1].stem in names,
+            bool(context.words) and context.words[0].stem in names,
         )
 
-    def _shown(self, wish: Wish) -> Iterator[tuple[int, int]]:
+    def _example_ranges(self, target: ParameterTarget) -> Iterator[tuple[int, int]]:
         """The character ranges that equal one of a parameter's examples."""
-        for example in wish.examples:
+        for example in target.examples:
             for found in _as_word(example).finditer(self._query):
                 yield found.span()
 
@@ -236,8 +238,8 @@ class Spans:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """A span by itself: its text, its words, the words beside it, and the columns that do not depend on a parameter."""
+class SpanContext:
+    """A span's text and words, the words beside it, and the columns that do not depend on a parameter."""
 
     text: str
     words: tuple[Word, ...]
@@ -257,21 +259,21 @@ def _as_word(text: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
 
 
-def _exemplary(text: str, wish: Wish) -> tuple[float, float, float]:
+def _example_features(text: str, target: ParameterTarget) -> tuple[float, float, float]:
     """Whether a text is an example of the parameter, looks like one (-1: there are none), and is in its description."""
-    examples = wish.examples
+    examples = target.examples
     low = text.lower()
     return (
         any(low == one.lower() for one in examples),
         float(_shape(text) in map(_shape, examples)) if examples else -1.0,
-        low in wish.slot.parameter.description.lower(),
+        low in target.slot.parameter.description.lower(),
     )
 
 
 _shape = lru_cache(20_000)(shape)
 
 
-def _apart(likely: Floats) -> Iterator[tuple[int, int]]:
+def _non_overlapping(likely: Floats) -> Iterator[tuple[int, int]]:
     """The likeliest spans that do not overlap each other."""
     left = likely.copy()
     bound = float(left.max()) * _LEAST
@@ -283,7 +285,7 @@ def _apart(likely: Floats) -> Iterator[tuple[int, int]]:
         left[: last + 1, first:] = 0
 
 
-def _marked(query: str) -> Iterator[tuple[int, int]]:
+def _value_like(query: str) -> Iterator[tuple[int, int]]:
     """Character ranges that look like a value of any parameter: quotations, numbers, names, codes."""
     yield from quotations(query)
     for pattern in (_NUMBER, _NAME):

@@ -9,10 +9,10 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from planner_svc.backends.compact.demo_hints import DemoHints
 from planner_svc.backends.compact.items import Encoded, Item, Kind
 from planner_svc.backends.compact.reader import Reading
-from planner_svc.backends.compact.shown import Shown
-from planner_svc.backends.compact.spans import Wish
+from planner_svc.backends.compact.spans import ParameterTarget
 from planner_svc.reading.profile import Profile, Slot
 
 UNLIKELY: Final = 0.02
@@ -20,7 +20,7 @@ UNLIKELY: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class FillRequest:
     """A parameter to fill, for a number of calls of its API.
 
     ``chosen`` are the candidates that are called in any case. ``taken`` are the words, and ``used`` the options, that
@@ -28,7 +28,7 @@ class Gap:
     apart.
     """
 
-    wish: Wish
+    target: ParameterTarget
     profile: Profile
     times: int
     chosen: Sequence[int]
@@ -39,17 +39,17 @@ class Gap:
     @property
     def number(self) -> int:
         """The API's number among the candidates."""
-        return self.wish.number
+        return self.target.number
 
     @property
     def place(self) -> int:
         """The parameter's place among the items."""
-        return self.wish.place
+        return self.target.place
 
     @property
     def slot(self) -> Slot:
         """The parameter."""
-        return self.wish.slot
+        return self.target.slot
 
     @property
     def listed(self) -> bool:
@@ -71,7 +71,7 @@ class Task:
         reading: the network's outputs.
         now: the request's clock.
         given: values that the application knows, by argument name.
-        shown: what demos show of the candidates.
+        hints: what demos show of the candidates.
     """
 
     query: str
@@ -79,7 +79,7 @@ class Task:
     reading: Reading
     now: datetime
     given: Mapping[str, JsonValue]
-    shown: Shown = field(default_factory=Shown)
+    hints: DemoHints = field(default_factory=DemoHints)
 
     def items(self, number: int, kind: Kind) -> Iterator[tuple[int, Item]]:
         """The items of one kind of the candidate with this number, with their places in the reading."""

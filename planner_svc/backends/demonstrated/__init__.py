@@ -1,9 +1,9 @@
 """The demonstrated backend: solves a request that was solved before in the same way. It uses no network.
 
 ``wording`` reads a request once: its words, and the moments, numbers and listed values in them. ``times`` writes
-moments as an API expects them. ``leaves`` lists the literals of a demonstration's plan. ``said`` finds the words of its
-request that say each literal, and ``readers`` read other words in their place. ``pattern`` matches the remaining words,
-the pattern, with a new request. ``transfer`` writes the new plan.
+moments as an API expects them. ``leaves`` lists the literals of a demonstration's plan. ``mentions`` finds the words of
+its request that say each literal, and ``readers`` read other words in their place. ``pattern`` matches the remaining
+words, the pattern, with a new request. ``transfer`` writes the new plan.
 
 Demonstrations contain other people's data. The same rules apply to all their values:
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 from pydantic import JsonValue, ValidationError
 
 from planner_svc.backends.demonstrated.leaves import Leaf, leaves
+from planner_svc.backends.demonstrated.mentions import Mention, MentionFinder, nearness, relative
 from planner_svc.backends.demonstrated.pattern import Pattern
 from planner_svc.backends.demonstrated.readers import MomentReader
-from planner_svc.backends.demonstrated.said import Finder, Said, nearness, relative
 from planner_svc.backends.demonstrated.times import part_of, parts_said, writings
 from planner_svc.backends.demonstrated.wording import MAX_TOKENS, Run, Wording
 from planner_svc.reading.dates import Moment
@@ -35,7 +35,7 @@ _COINCIDENT: Final = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Transferred:
+class TransferredPlan:
     """The plan that a demonstration gives for a request.
 
     Attributes:
@@ -47,9 +47,9 @@ class Transferred:
     same: bool
 
 
-def transferred(
+def transfer_plan(
     demo: Demo, asked: Wording, profiles: Mapping[str, Profile], given: Mapping[str, JsonValue]
-) -> Transferred | None:
+) -> TransferredPlan | None:
     """The demonstration's plan for a request; None if the question differs, or a value cannot be determined.
 
     Args:
@@ -69,20 +69,20 @@ def transferred(
         document = _without_matches(document)
     found = list(leaves(document, profiles))
     if same and _is_as_it_was(shown, found, given):
-        return Transferred(demo.plan, same=True)
+        return TransferredPlan(demo.plan, same=True)
     count = sum(len(leaf.values) for leaf in found)
     if count > _MAX_LEAVES or count * len(shown.tokens) > _MAX_LOOKED:
         return None
     transfer = _Transfer(demo.plan, document, found, shown, asked, given)
     if same:
         plan = transfer.plan({hole: hole for hole in transfer.holes})
-        return None if plan is None else Transferred(plan, same=True)
-    if not transfer.is_told_apart:
+        return None if plan is None else TransferredPlan(plan, same=True)
+    if not transfer.is_unambiguous:
         return None
     fills = islice(transfer.pattern.matches(asked.tokens, transfer.fits), 2)
     plans = {None if plan is None else plan.id: plan for plan in map(transfer.plan, fills)}
     plan = next(iter(plans.values()), None)
-    return None if plan is None or len(plans) > 1 else Transferred(plan, same=False)
+    return None if plan is None or len(plans) > 1 else TransferredPlan(plan, same=False)
 
 
 class _Transfer:
@@ -99,14 +99,16 @@ class _Transfer:
     ) -> None:
         self._plan, self._document = plan, document
         self._shown, self._asked, self._given = shown, asked, given
-        finder = Finder(shown, found)
+        finder = MentionFinder(shown, found)
         self._relative = finder.relative
-        said = _told_apart({leaf: finder.said(leaf) for leaf in found}, shown)
-        self._fixed = _overlapping({one.run for places in said.values() for one in places})
-        self._said = {leaf: [one for one in places if one.run not in self._fixed] for leaf, places in said.items()}
-        self._mentioned = frozenset(leaf for leaf, places in said.items() if places)
-        self._at: dict[Run, list[tuple[Leaf, Said]]] = defaultdict(list)
-        for leaf, places in self._said.items():
+        mentions = _disambiguated({leaf: finder.mentions(leaf) for leaf in found}, shown)
+        self._fixed = _overlapping({one.run for places in mentions.values() for one in places})
+        self._mentions = {
+            leaf: [one for one in places if one.run not in self._fixed] for leaf, places in mentions.items()
+        }
+        self._mentioned = frozenset(leaf for leaf, places in mentions.items() if places)
+        self._at: dict[Run, list[tuple[Leaf, Mention]]] = defaultdict(list)
+        for leaf, places in self._mentions.items():
             for one in places:
                 self._at[one.run].append((leaf, one))
         self.holes = sorted(self._at)
@@ -114,7 +116,7 @@ class _Transfer:
         self.pattern = Pattern(shown.tokens, self.holes, counted)
 
     @property
-    def is_told_apart(self) -> bool:
+    def is_unambiguous(self) -> bool:
         """Whether enough words identify the request, and something separates adjacent free texts."""
         free = {run for run, there in self._at.items() if any(one.kind == "text" for _, one in there)}
         joined = (left for left, right in pairwise(self.holes) if {left, right} <= free and left[1] == right[0])
@@ -133,23 +135,23 @@ class _Transfer:
         if any(self._is_coincidence(hole) or not self._is_like_moment(hole, fill[hole]) for hole in changed):
             return None
         values: dict[Leaf, JsonValue] = {}
-        for leaf, places in self._said.items():
+        for leaf, places in self._mentions.items():
             if not places:
                 continue
             read = _distinct(value for one in places for value in self._read(leaf, one, fill[one.run]))
             if len(read) != 1:
                 return None
             values[leaf] = read[0]
-        kept = [leaf for leaf in self._said if leaf not in values]
+        kept = [leaf for leaf in self._mentions if leaf not in values]
         new = {leaf: value for leaf, value in values.items() if not _equal(value, leaf.value)}
         if self._is_stale(kept, new) or self._leaks(kept, [(hole, fill[hole]) for hole in changed], new):
             return None
-        new |= self._given_for([leaf for leaf in kept if leaf not in self._mentioned])
+        new |= self._known_values_for([leaf for leaf in kept if leaf not in self._mentioned])
         if any(_is_secret(leaf) for leaf in kept if leaf not in self._mentioned and leaf not in new):
             return None
-        return self._rewritten(new)
+        return self._with_values(new)
 
-    def _read(self, leaf: Leaf, one: Said, run: Run) -> Iterator[JsonValue]:
+    def _read(self, leaf: Leaf, one: Mention, run: Run) -> Iterator[JsonValue]:
         """The values that the run may be for this literal."""
         if self._is_unchanged(one.run, run) and not (one.kind == "moment" and one.run in self._relative):
             yield leaf.value
@@ -186,7 +188,7 @@ class _Transfer:
         if not any(_is_temporal(leaf) for leaf in kept):
             return False
         unread = self._relative - {run for run, there in self._at.items() if there}
-        return bool(unread) or any(one.kind == "moment" for leaf in new for one in self._said[leaf])
+        return bool(unread) or any(one.kind == "moment" for leaf in new for one in self._mentions[leaf])
 
     def _leaks(self, kept: Sequence[Leaf], changed: Sequence[tuple[Run, Run]], new: Mapping[Leaf, JsonValue]) -> bool:
         """Whether a replaced value remains somewhere: in a literal that was derived from it, a label, or a path."""
@@ -200,7 +202,7 @@ class _Transfer:
         old = {tuple(split_name(item)) for leaf in new for item in _texts(leaf.value)} - {()}
         return any(tuple(split_name(part)) in old for part in _labels(self._plan))
 
-    def _given_for(self, unsaid: Sequence[Leaf]) -> dict[Leaf, JsonValue]:
+    def _known_values_for(self, unsaid: Sequence[Leaf]) -> dict[Leaf, JsonValue]:
         """The application's values for arguments that the request does not say."""
         found = {}
         for leaf in unsaid:
@@ -209,7 +211,7 @@ class _Transfer:
                 found[leaf] = self._given[name]
         return found
 
-    def _rewritten(self, new: Mapping[Leaf, JsonValue]) -> Plan | None:
+    def _with_values(self, new: Mapping[Leaf, JsonValue]) -> Plan | None:
         document: Any = deepcopy(self._document)
         for leaf, value in new.items():
             place = document
@@ -254,15 +256,15 @@ def _without_matches(document: Any) -> Any:
     return [_without_matches(item) for item in document] if isinstance(document, list) else document
 
 
-def _told_apart(said: Mapping[Leaf, list[Said]], shown: Wording) -> dict[Leaf, list[Said]]:
+def _disambiguated(mentions: Mapping[Leaf, list[Mention]], shown: Wording) -> dict[Leaf, list[Mention]]:
     """Assign to each literal that is said several times its own words.
 
     These are the words next to a word of its argument's name. Otherwise, if as many literals as places have the value,
     each in another step, they are assigned in order. If neither applies, all places stay: they must then be read alike.
     """
-    found: dict[Leaf, list[Said]] = {}
+    found: dict[Leaf, list[Mention]] = {}
     shared: dict[tuple[Run, ...], list[Leaf]] = defaultdict(list)
-    for leaf, places in said.items():
+    for leaf, places in mentions.items():
         near = [nearness(leaf, shown, one.run) for one in places]
         if len(places) > 1 and near.count(max(near)) == 1:
             places = [places[near.index(max(near))]]

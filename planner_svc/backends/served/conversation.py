@@ -11,7 +11,7 @@ from typing import Final
 
 from planner_svc.backends.served.constraint import Constraint
 from planner_svc.backends.served.model import Model
-from planner_svc.backends.served.outputs import answered
+from planner_svc.backends.served.outputs import with_outputs
 from planner_svc.backends.served.prompt import Prompt, repair_turn
 from planner_svc.backends.served.reply import Reply, ReplyError, read_reply
 from planner_svc.metrics import PlannerMetrics
@@ -110,7 +110,7 @@ class Conversation:
         reply = read_reply(completion.text, self._task.prompt.names, cut=completion.finish == "length")
         if reply.plan is None:
             return reply
-        plan = answered(reply.plan, self._task.prompt.apis)
+        plan = with_outputs(reply.plan, self._task.prompt.apis)
         return Reply(plan, reply.needs, reply.aside)
 
     def _revision(self) -> _Revision | None:

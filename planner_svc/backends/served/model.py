@@ -78,8 +78,8 @@ class Model:
         Raises:
             ChatError: there is no message. A server that failed is not asked again for a while.
         """
-        with self._watched():
-            completion, kind = await self._held(messages, constraint, end)
+        with self._track_liveness():
+            completion, kind = await self._complete_constrained(messages, constraint, end)
         self._metrics.completed(completion)
         return completion, kind
 
@@ -95,13 +95,13 @@ class Model:
             ChatError: there is no message, as in :meth:`complete`.
         """
         left_s = max(end - asyncio.get_running_loop().time(), 0.0)
-        with self._watched():
+        with self._track_liveness():
             completion = await self._chat.complete(messages, max_tokens=max_tokens, deadline_s=left_s)
         self._metrics.completed(completion)
         return completion
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _track_liveness(self) -> Iterator[None]:
         """Raise if the server is down; otherwise record whether the request worked."""
         if (why := self._liveness.trouble()) is not None:
             raise ChatError("down", why)
@@ -109,11 +109,11 @@ class Model:
             with self._metrics.completing():
                 yield
         except ChatError as error:
-            self._note(error)
+            self._record_failure(error)
             raise
         self._liveness.worked()
 
-    async def _held(
+    async def _complete_constrained(
         self, messages: Sequence[Message], constraint: Constraint, end: float
     ) -> tuple[Completion, ConstraintKind]:
         """Try constraints from the strictest; after a refusal, remember the first weaker one that is accepted."""
@@ -137,7 +137,7 @@ class Model:
             return completion, kind
         raise refusals[-1]
 
-    def _note(self, error: ChatError) -> None:
+    def _record_failure(self, error: ChatError) -> None:
         """Record what a failure says about the server. A server that refuses a request, or is late, is alive."""
         if error.trouble in ("down", "hung", "garbage", "denied_access"):
             self._liveness.failed(str(error))

@@ -64,7 +64,7 @@ def read_reply(text: str, names: Mapping[str, str], *, cut: bool = False) -> Rep
     if len(text) > MAX_CHARS:
         raise ReplyError("the answer is far too long")
     thoughts, rest = _apart(text)
-    found = _answer(rest, mend=not cut)
+    found = _answer(rest, repair=not cut)
     if found is None:
         raise ReplyError("the answer breaks off" if cut else "the answer holds no JSON object with calls")
     value, around = found
@@ -90,10 +90,10 @@ def json_values(text: str, *, cut: bool = False) -> list[JsonValue]:
         return []
     _, rest = _apart(text)
     found, unfinished = _scanned(rest)
-    mended = None if cut or unfinished is None else _mended(rest[unfinished:])
-    if mended is None or unfinished is None:
+    repaired = None if cut or unfinished is None else _repaired(rest[unfinished:])
+    if repaired is None or unfinished is None:
         return [value for value, _, _ in found]
-    return [*(value for value, start, _ in found if start < unfinished), mended]
+    return [*(value for value, start, _ in found if start < unfinished), repaired]
 
 
 def _apart(text: str) -> tuple[list[str], str]:
@@ -109,7 +109,7 @@ def _apart(text: str) -> tuple[list[str], str]:
     return thoughts, rest
 
 
-def _answer(text: str, *, mend: bool) -> tuple[JsonValue, str] | None:
+def _answer(text: str, *, repair: bool) -> tuple[JsonValue, str] | None:
     """The last JSON value that can be an answer, and the text around it. Reasoning comes before the answer.
 
     A bare call, or list of calls, counts only if no JSON around it is incomplete: it may be a part of that.
@@ -125,8 +125,8 @@ def _answer(text: str, *, mend: bool) -> tuple[JsonValue, str] | None:
             bare = value, around
     if found is not None or unfinished is None:
         return found or bare
-    mended = _mended(text[unfinished:]) if mend else None
-    return (mended, text[:unfinished].strip()) if _is_answer(mended) or _is_bare(mended) else None
+    repaired = _repaired(text[unfinished:]) if repair else None
+    return (repaired, text[:unfinished].strip()) if _is_answer(repaired) or _is_bare(repaired) else None
 
 
 def _scanned(text: str) -> tuple[list[tuple[JsonValue, int, int]], int | None]:
@@ -173,7 +173,7 @@ def _is_call(value: JsonValue) -> bool:
     return named or isinstance(value.get("function"), dict)
 
 
-def _mended(text: str) -> JsonValue:
+def _repaired(text: str) -> JsonValue:
     """The JSON with its missing closing brackets added; None if anything else is missing."""
     closing: list[str] = []
     quoted = escaped = False

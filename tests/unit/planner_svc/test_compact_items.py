@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from planner_svc.backends.compact.encodings import Encodings
 from planner_svc.backends.compact.inputs import FEATURES, WORD, arrange, token_stems
 from planner_svc.backends.compact.items import MAX_HEAD, SHAPES, Kind, encode, items_of, matches, shape_of
-from planner_svc.reading.kept import MOST_CHARACTERS_EACH, Kept
+from planner_svc.reading.api_cache import MOST_CHARACTERS_EACH, ApiCache
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
 from services.encoder import Encoder, TokenEncoding, Vectors, load_encoder
@@ -145,23 +145,23 @@ def test_an_api_too_large_to_be_kept_is_read_for_each_request() -> None:
 def test_what_is_kept_of_apis_is_bounded_by_what_they_weigh() -> None:
     one = api("small", "Get things.")
     size = len(one.model_dump_json())
-    kept: Kept[int] = Kept(100, most_characters=3 * size, most_characters_each=size)
+    cache: ApiCache[int] = ApiCache(100, most_characters=3 * size, most_characters_each=size)
     for number in range(5):
-        kept.put(str(number), number, one)
-        kept.put(str(number), number, one)  # again: it weighs as much as before
-        assert kept.get("0") in (0, None)
-    kept.put("large", 7, one.model_copy(update={"summary": one.summary + "x"}))
-    assert [kept.get(key) for key in ("0", "1", "2", "3", "4", "large")] == [0, None, None, 3, 4, None]
-    few: Kept[int] = Kept(10)
+        cache.put(str(number), number, one)
+        cache.put(str(number), number, one)  # again: it weighs as much as before
+        assert cache.get("0") in (0, None)
+    cache.put("large", 7, one.model_copy(update={"summary": one.summary + "x"}))
+    assert [cache.get(key) for key in ("0", "1", "2", "3", "4", "large")] == [0, None, None, 3, 4, None]
+    small: ApiCache[int] = ApiCache(10)
     for number in range(5):
-        few.put(str(number), number, one, count=4)
-    assert [few.get(str(number)) for number in range(5)] == [None, None, None, 3, 4]
+        small.put(str(number), number, one, count=4)
+    assert [small.get(str(number)) for number in range(5)] == [None, None, None, 3, 4]
 
 
 def test_an_ordinary_catalogue_is_kept_whole() -> None:
     one = api("small", "Get things.")
     one = one.model_copy(update={"description": "x" * (4_990 - len(one.model_dump_json()))})
-    kept: Kept[int] = Kept(80_000)
+    cache: ApiCache[int] = ApiCache(80_000)
     for number in range(4_000):
-        kept.put(str(number), number, one, count=20)
-    assert len(kept) == 4_000
+        cache.put(str(number), number, one, count=20)
+    assert len(cache) == 4_000

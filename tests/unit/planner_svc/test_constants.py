@@ -3,9 +3,9 @@
 from typing import Any
 
 from planner_svc.backends.served.signatures import BRIEF, signature
-from planner_svc.proving.leftovers import questions_about, with_answers
+from planner_svc.proving.unused_values import questions_about, with_answers
 from planner_svc.reading.profile import read_profile
-from planner_svc.reading.stated import stated, with_stated, without_settled
+from planner_svc.reading.stated import stated, with_stated, without_constants
 from services.contracts.api import Api, Location
 from services.contracts.context import Context
 from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, prove, record, step
@@ -47,7 +47,7 @@ def test_nothing_is_called_to_find_them() -> None:
 def test_no_backend_has_a_place_for_them_and_who_names_one_is_heard() -> None:
     profile = read_profile(CREATE)
     assert [slot.name for slot in profile.slots] == ["title", "weight"]
-    assert [slot.name for slot in profile.settled] == ["account_id", "Wiki-Version"]
+    assert [slot.name for slot in profile.constant_slots] == ["account_id", "Wiki-Version"]
     assert said("List the 5 pages") == {}
     assert said("List the pages of account id 7") == {"account_id": 7}
     assert said('List the pages, wiki version "2021-01-01"') == {"Wiki-Version": "2021-01-01"}
@@ -57,11 +57,11 @@ def test_no_backend_has_a_place_for_them_and_who_names_one_is_heard() -> None:
 
 def test_backends_are_not_told_values_that_they_have_no_place_for() -> None:
     query = 'List the 7 pages of account id 7, wiki version "2021-01-01"'
-    left = without_settled(query, [*APIS.values()])
+    left = without_constants(query, [*APIS.values()])
     assert (len(left), left.split()) == (len(query), ["List", "the", "7", "pages", "of", ","])
     other = api("other", param("account_id", WHOLE, required=True))
-    assert without_settled(query, [other]) == query
-    assert "account id 7" in without_settled(query, [LIST, other])
+    assert without_constants(query, [other]) == query
+    assert "account id 7" in without_constants(query, [LIST, other])
 
 
 def test_what_the_application_says_comes_first() -> None:

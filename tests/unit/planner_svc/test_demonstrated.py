@@ -10,8 +10,8 @@ from planner_svc.backends.demonstrated import DemonstratedBackend
 from planner_svc.backends.demonstrated.backend import LIKE, SAME
 from planner_svc.backends.demonstrated.wording import Run, Wording
 from planner_svc.metrics import PlannerMetrics
-from planner_svc.proving.choosing import with_matches
-from planner_svc.reading.profile import Library
+from planner_svc.proving.item_matches import with_matches
+from planner_svc.reading.profile import ProfileCache
 from planner_svc.service import PlannerService
 from services.compute import ComputePool
 from services.contracts.demo import Demo
@@ -233,7 +233,7 @@ def test_a_search_for_values_ends_at_its_budget(backend: DemonstratedBackend, mo
         raise DeadlineExceeded("It takes more than 3 s of processor time.")
 
     demo = of_many(3, "Hotels in acities")
-    monkeypatch.setattr("planner_svc.backends.demonstrated.said.checkpoint", used_up)
+    monkeypatch.setattr("planner_svc.backends.demonstrated.mentions.checkpoint", used_up)
     with pytest.raises(DeadlineExceeded):
         backend.draft(asking("Hotels in Bern", demo))
 
@@ -254,7 +254,7 @@ async def test_a_change_waits_for_an_approval_as_ever(backend: DemonstratedBacke
 
 
 def test_what_is_remembered_of_apis_is_bounded() -> None:
-    library = Library(max_profiles=3)
+    cache = ProfileCache(max_profiles=3)
     for number in range(12):
-        library.profile(GET_WEATHER.model_copy(update={"content_hash": str(number)}))
-    assert len(library._kept) == 3
+        cache.profile(GET_WEATHER.model_copy(update={"content_hash": str(number)}))
+    assert len(cache._cache) == 3

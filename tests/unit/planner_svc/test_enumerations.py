@@ -2,13 +2,13 @@
 
 import pytest
 
-from planner_svc.reading.enumerations import whole
+from planner_svc.reading.enumerations import complete_enumeration
 
 
 def members(text: str, *known: str) -> list[str]:
     """What a list has that was given these members, each where it stands first."""
     places = [(at := text.index(one), at + len(one)) for one in known]
-    return [text[start:end] for start, end in whole(text, places)]
+    return [text[start:end] for start, end in complete_enumeration(text, places)]
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_what_is_no_enumeration_stays_as_it_was(text: str, known: list[str]) -> 
 
 def test_hostile_texts_take_no_time() -> None:
     for text in ("1, " * 3_000, "1" * 10_000, " , and" * 2_000, "1,111" * 2_000, "- " * 5_000):
-        assert whole(text, [(0, 1), (len(text) - 1, len(text))])
+        assert complete_enumeration(text, [(0, 1), (len(text) - 1, len(text))])

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from planner_svc.backends import load_backends
 from planner_svc.backends.base import PlannerBackend
 from planner_svc.backends.served.prompt import EVIDENCE_INSTRUCTION, render
-from planner_svc.evidence import Tried
+from planner_svc.evidence import TriedCalls
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
 from planner_svc.service import PlannerService
@@ -50,7 +50,7 @@ def request(*attempts: Attempt) -> PlanRequest:
     ],
 )
 def test_a_call_is_known_again(outcome: str, arguments: dict[str, str], excluded: bool) -> None:
-    tried = Tried([EMPTY.model_copy(update={"outcome": outcome})])
+    tried = TriedCalls([EMPTY.model_copy(update={"outcome": outcome})])
     assert (tried.call(COUNTRY.id, arguments) is not None) is excluded
     assert tried.call(CITY.id, arguments) is None
 
@@ -62,10 +62,10 @@ def test_a_call_is_known_by_what_feeds_it_whatever_the_steps_are_called() -> Non
     )
     attempt = Attempt(api=HOLIDAYS.id, arguments=written_calls(first)["b"], outcome="not_found")
     assert attempt.arguments == {"place": 't.findCountry(name="Lisbon").code'}
-    tried = Tried([attempt])
+    tried = TriedCalls([attempt])
     assert [one.id for one, _ in tried.steps(same)] == ["y"]
     assert tried.steps(of("findCity")) == []
-    assert tried.culprits(same) == {COUNTRY.id}
+    assert tried.apis_to_avoid(same) == {COUNTRY.id}
 
 
 def test_long_values_stay_short_and_apart() -> None:

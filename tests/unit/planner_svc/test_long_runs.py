@@ -11,7 +11,7 @@ import pytest
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.forms import Form, written
-from planner_svc.backends.compact.looks import quotations, sentence_ends
+from planner_svc.backends.compact.surface_features import quotations, sentence_ends
 from planner_svc.compiler import expansion, findings, schemas
 from planner_svc.compiler.arguments import ArgumentChecker
 from planner_svc.compiler.expansion import KINDS, Branch
@@ -19,10 +19,10 @@ from planner_svc.compiler.findings import Findings
 from planner_svc.compiler.implicit import find_missing
 from planner_svc.compiler.nodes import ANYTHING, Node
 from planner_svc.compiler.schemas import Schemas
-from planner_svc.proving import leftovers, untold
-from planner_svc.reading.actions import asks_for_action, may_be_meant, told
+from planner_svc.proving import untold, unused_values
+from planner_svc.reading.actions import asks_for_action, find_imperatives, may_be_meant
 from planner_svc.reading.dates import DateReader
-from planner_svc.reading.enumerations import whole
+from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.profile import MAX_MEMBERS, read_profile
 from planner_svc.reading.values import find_spans
 from services.contracts.api import Api, Location
@@ -41,12 +41,12 @@ HOSTILE = {
     "number words": "one two " * (LONG // 8),
 }
 READERS: dict[str, Callable[[str], object]] = {
-    "told": lambda text: list(told(text)),
+    "imperatives": lambda text: list(find_imperatives(text)),
     "asks_for_action": asks_for_action,
     "quotations": quotations,
     "sentence_ends": sentence_ends,
     "list": lambda text: written(Form.LISTED, text, NOW),
-    "enumerations": lambda text: whole(text, [(0, 1), (len(text) - 1, len(text))]),
+    "enumerations": lambda text: complete_enumeration(text, [(0, 1), (len(text) - 1, len(text))]),
 }
 
 
@@ -153,7 +153,7 @@ def test_numbers_of_a_plan_are_looked_up() -> None:
             looked.append(place)
             return super().__getitem__(place)
 
-    said = leftovers._Said(plan(step("a", "x", numbers=list(range(10_000, 40_000)))), {"t.x": api("x")})
+    said = unused_values._PlanValues(plan(step("a", "x", numbers=list(range(10_000, 40_000)))), {"t.x": api("x")})
     said._numbers = Noting(said._numbers)
     assert said._number(-12_345 / 60)
     assert not said._number(0.1234567)

@@ -7,23 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner_svc.sentences.slots import Slot
-from planner_svc.sentences.template import Refused, read_template
+from planner_svc.sentences.slots import SentenceSlot
+from planner_svc.sentences.template import SentenceRejected, read_template
 from services.contracts.sentence import MAX_TEMPLATE_CHARS
 
 QUERY = "How long is flight AF123 to Paris on 3 May, and is ord_8 paid?"
-MINUTES = Slot(
+MINUTES = SentenceSlot(
     "duration_minutes",
     "number",
     many=False,
-    truth=False,
-    told="Duration in minutes",
+    is_boolean=False,
+    description="Duration in minutes",
     words="duration minutes get flight. Duration in minutes, not hours; one or two",
 )
-PAID = Slot("paid", "yes or no", many=False, truth=True, told="Whether it is paid", words="paid")
+PAID = SentenceSlot("paid", "yes or no", many=False, is_boolean=True, description="Whether it is paid", words="paid")
 
 
-def read(text: str, *slots: Slot, query: str = QUERY) -> tuple[str | int, ...]:
+def read(text: str, *slots: SentenceSlot, query: str = QUERY) -> tuple[str | int, ...]:
     return read_template(text, slots or (MINUTES,), query)
 
 
@@ -101,30 +101,32 @@ def test_words_in_other_forms_and_the_requests_own_codes_are_taken() -> None:
     ],
 )
 def test_a_text_is_refused_that_says_more_than_it_can_know(text: str, why: str) -> None:
-    with pytest.raises(Refused, match=re.escape(why)):
+    with pytest.raises(SentenceRejected, match=re.escape(why)):
         read(text)
 
 
 def test_slots_side_by_side_are_refused() -> None:
-    with pytest.raises(Refused, match="by itself"):
+    with pytest.raises(SentenceRejected, match="by itself"):
         read(
             "It takes {duration_minutes}{duration_hours}.",
             MINUTES,
-            Slot("duration_hours", "number", False, False, "", ""),
+            SentenceSlot("duration_hours", "number", False, False, "", ""),
         )
 
 
 @pytest.mark.parametrize("text", ["It is paid {paid}.", "Paid? {paid}.", "{paid}: it is paid.", "It is {paid} paid."])
 def test_a_yes_or_no_is_told_after_a_colon_alone(text: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(SentenceRejected):
         read(text, PAID)
 
 
 @pytest.mark.parametrize("word", ["not", "no", "only", "all", "two", "hundred", "minus", "percent", "yes"])
 def test_what_denies_or_counts_is_taken_from_the_request_alone(word: str) -> None:
-    documented = Slot("price", "number", many=False, truth=False, told="", words=f"the price, {word} or {word}s")
+    documented = SentenceSlot(
+        "price", "number", many=False, is_boolean=False, description="", words=f"the price, {word} or {word}s"
+    )
     text = f"The price {word} is {{price}}."
-    with pytest.raises(Refused, match=word):
+    with pytest.raises(SentenceRejected, match=word):
         read(text, documented, query="What is the price?")
     assert read(text, documented, query=f"What is the price, {word}?") == (f"The price {word} is ", 0, ".")
 
@@ -181,7 +183,7 @@ PUNCTUATION = [
 def test_whatever_is_taken_holds_each_slot_once_and_nothing_unsaid(words: Sequence[tuple[str, str]]) -> None:
     try:
         pieces = read("".join(word + mark for word, mark in words))
-    except Refused:
+    except SentenceRejected:
         return
     text = "".join(piece for piece in pieces if isinstance(piece, str))
     assert [piece for piece in pieces if isinstance(piece, int)] == [0]
@@ -197,6 +199,6 @@ def test_whatever_is_taken_holds_each_slot_once_and_nothing_unsaid(words: Sequen
 def test_any_text_is_taken_or_refused(before: str, after: str) -> None:
     try:
         pieces = read(f"{before}{{duration_minutes}}{after}")
-    except Refused:
+    except SentenceRejected:
         return
     assert 0 in pieces

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner_svc.sentences.slots import Unfit, slots_of
+from planner_svc.sentences.slots import NotExpressible, slots_of
 from planner_svc.sentences.writer import SentenceWriter
 from services.clients.chat import ChatError, Completion, Message
 from services.compute import ComputePool
@@ -51,9 +51,9 @@ def test_a_slot_is_what_the_document_says_of_the_field() -> None:
     late, minutes, crew, origin = slots_of(
         compiled(ONE, sunny="a.late", warm="a.durationMinutes", c="a.crew", d="a.legs.0.from")
     )
-    assert (late.name, late.kind, late.truth, late.many) == ("late", "yes or no", True, False)
-    assert (minutes.name, minutes.kind, minutes.truth) == ("duration_minutes", "number", False)
-    assert minutes.told == "Duration in minutes ignore this"
+    assert (late.name, late.kind, late.is_boolean, late.many) == ("late", "yes or no", True, False)
+    assert (minutes.name, minutes.kind, minutes.is_boolean) == ("duration_minutes", "number", False)
+    assert minutes.description == "Duration in minutes ignore this"
     assert (crew.name, crew.kind, crew.many) == ("crew", "text", True)
     assert (origin.name, origin.kind, origin.many) == ("from", "text", False)
     assert not any("sunny" in slot.words or "warm" in slot.words for slot in (late, minutes, crew, origin))
@@ -61,22 +61,22 @@ def test_a_slot_is_what_the_document_says_of_the_field() -> None:
 
 def test_what_no_schema_tells_may_be_a_yes_or_no() -> None:
     (slot,) = slots_of(compiled(ONE, a="a.anything"))
-    assert slot.truth
+    assert slot.is_boolean
 
 
 def test_slots_of_one_api_are_told_apart_by_what_the_plan_gives_to_it() -> None:
     two = (*ONE, step("b", "find", city="Oslo"), step("c", "getFlight", number="$b.codes.0$"))
     first, second = slots_of(compiled(two, x="a.durationMinutes", y="c.durationMinutes"))
     assert (first.name, second.name) == ("duration_minutes", "duration_minutes_2")
-    assert first.told.endswith("(AF123)")
-    assert second.told.endswith("(Oslo)")
+    assert first.description.endswith("(AF123)")
+    assert second.description.endswith("(Oslo)")
 
 
 def test_a_loop_has_many_answers() -> None:
     loop = (step("a", "find", city="Oslo"), step("b", "getFlight", foreach="$a.codes$", number="$@$"))
     each, third = slots_of(compiled(loop, first="a.codes", third="b.2.late"))
-    assert (each.many, third.many, third.truth) == (True, False, True)
-    with pytest.raises(Unfit):
+    assert (each.many, third.many, third.is_boolean) == (True, False, True)
+    with pytest.raises(NotExpressible):
         slots_of(compiled(loop, everything="b"))
 
 
@@ -88,7 +88,7 @@ def test_a_loop_has_many_answers() -> None:
 def test_an_answer_that_is_no_sentence(outputs: dict[str, str]) -> None:
     plan = SIMPLE.plan.model_copy(update={"answer": ()}) if not outputs else None
     subject = SIMPLE.model_copy(update={"plan": plan}) if plan else compiled(ONE, **outputs)
-    with pytest.raises(Unfit):
+    with pytest.raises(NotExpressible):
         slots_of(subject)
 
 

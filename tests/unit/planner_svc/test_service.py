@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from planner_svc.cascade import CascadePolicy
 from planner_svc.main import create_app
 from planner_svc.metrics import PlannerMetrics
-from planner_svc.models import Lazily, MissingValue, PlanDraft
+from planner_svc.models import LazyPlans, MissingValue, PlanDraft
 from planner_svc.service import PlannerService
 from planner_svc.settings import PlannerSettings
 from services.clients.base import open_http
@@ -113,9 +113,9 @@ async def test_alternatives_are_made_only_where_they_are_needed(pool: ComputePoo
         made.append(threading.current_thread().name)
         yield GOOD
 
-    first = await service(pool, PlanDraft(GOOD, alternatives=Lazily(make))).plan(REQUEST)
+    first = await service(pool, PlanDraft(GOOD, alternatives=LazyPlans(make))).plan(REQUEST)
     assert (first.status, made) == ("planned", [])
-    mended = await service(pool, PlanDraft(WRONG, alternatives=Lazily(make))).plan(REQUEST)
+    mended = await service(pool, PlanDraft(WRONG, alternatives=LazyPlans(make))).plan(REQUEST)
     assert (mended.status, mended.plan) == ("planned", first.plan)
     assert len(made) == 1
     assert made != [threading.main_thread().name]  # where all computing is done

@@ -1,4 +1,4 @@
-"""The trained planner's word and its judge: how likely it is right, and what is too unlikely to be answered with."""
+"""The trained planner's answer and its judge: how likely it is right, and what is too unlikely to be answered with."""
 
 import dataclasses
 import math
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from planner_svc.backends.compact.judging import Judge, JudgeError
-from planner_svc.cascade import CascadePolicy, Word
-from planner_svc.judging.judge import JUDGE, Weigh, WordJudge
+from planner_svc.backends.compact.second_stage import Judge, JudgeError
+from planner_svc.cascade import BackendAnswer, CascadePolicy
+from planner_svc.judging.judge import JUDGE, AnswerJudge, Weigh
 from planner_svc.judging.signs import SIGNS, signs_of
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import Fault, PlanDraft
@@ -60,7 +60,7 @@ class Scripted:
 
 def holding(likely: float) -> Weigh:
     """A judge of a fixed opinion."""
-    return lambda _, word: likely
+    return lambda _, answer: likely
 
 
 def service(
@@ -211,26 +211,26 @@ async def test_apis_are_read_for_the_tenant_they_are_of(pool: ComputePool, monke
 
 
 async def test_without_a_judge_a_planner_is_taken_at_its_word(pool: ComputePool, tmp_path: Path) -> None:
-    assert WordJudge.load(tmp_path) is None
+    assert AnswerJudge.load(tmp_path) is None
     response = await service(pool, PlanDraft(GOOD, 0.6)).plan(REQUEST)
     assert (response.plan, response.confidence) == (GOOD, 0.6)
     assert response.asked[0].judged is None
 
 
-def _word(proposed: Plan | None, sure: float = 0.5) -> Word:
+def _answer(proposed: Plan | None, sure: float = 0.5) -> BackendAnswer:
     """As the service makes it, but for the proof."""
     response = PlanResponse(status="no_plan", backend="compact", confidence=sure)
-    return Word(response, "no_plan" if proposed is None else "planned", plan=proposed, sure=sure)
+    return BackendAnswer(response, "no_plan" if proposed is None else "planned", plan=proposed, own_confidence=sure)
 
 
-def told(word: Word, request: PlanRequest = REQUEST) -> dict[str, float]:
-    return dict(zip(SIGNS, signs_of(request, word), strict=True))
+def named_signs(answer: BackendAnswer, request: PlanRequest = REQUEST) -> dict[str, float]:
+    return dict(zip(SIGNS, signs_of(request, answer), strict=True))
 
 
 def test_words_that_nothing_accounts_for_speak_against_a_plan() -> None:
     unaccounted, changed = "words unaccounted for", "calls that change something"
-    assert told(_word(GOOD))[unaccounted] < told(_word(OTHER))[unaccounted]
-    assert (told(_word(GOOD))[changed], told(_word(CHANGE))[changed]) == (0, 1)
+    assert named_signs(_answer(GOOD))[unaccounted] < named_signs(_answer(OTHER))[unaccounted]
+    assert (named_signs(_answer(GOOD))[changed], named_signs(_answer(CHANGE))[changed]) == (0, 1)
 
 
 ALLERGIES = {"type": "array", "items": record(substance={"type": "string", "description": "What to avoid."})}
@@ -250,7 +250,7 @@ def test_answers_account_for_words(query: str, share: float) -> None:
     patient = api("get_one", param("id"), path="/charts/{id}", returns=record(allergies=ALLERGIES))
     candidates = (Candidate(api=patient, score=1),)
     request = REQUEST.model_copy(update={"query": query, "candidates": candidates})
-    signs = told(_word(plan(step("p", "get_one", id="12"))), request)
+    signs = named_signs(_answer(plan(step("p", "get_one", id="12"))), request)
     assert signs["words unaccounted for"] == share
 
 
@@ -260,9 +260,9 @@ def test_what_is_said_and_left_out_speaks_against_a_plan() -> None:
     candidates = (Candidate(api=tickets, score=1),)
     request = REQUEST.model_copy(update={"query": "open tickets, assignee Ada", "candidates": candidates})
     named, option, unaccounted = SIGNS[-3:]
-    whole = told(_word(plan(step("t", "list_tickets", state="open", assignee="Ada"))), request)
+    whole = named_signs(_answer(plan(step("t", "list_tickets", state="open", assignee="Ada"))), request)
     assert (whole[named], whole[option], whole[unaccounted]) == (0, 0, 0)
-    every = told(_word(plan(step("t", "list_tickets"))), request)
+    every = named_signs(_answer(plan(step("t", "list_tickets"))), request)
     assert every[named] == every[option] == pytest.approx(math.log(2))
     assert (every["words unaccounted for"], every[unaccounted]) == (0.5, 0.75)
 
@@ -271,8 +271,8 @@ def test_what_is_said_and_left_out_speaks_against_a_plan() -> None:
 def test_signs_of_any_text_are_numbers(query: str) -> None:
     request = REQUEST.model_copy(update={"query": query})
     odd = plan(step("a", "find", name={"a": [query, None, True, 1e300]}), step("b", "nobody_knows"))
-    for word in (_word(odd, 0.0), _word(None, 1.0), _word(odd)):
-        assert all(abs(sign) < 1e6 for sign in told(word, request).values())
+    for answer in (_answer(odd, 0.0), _answer(None, 1.0), _answer(odd)):
+        assert all(abs(sign) < 1e6 for sign in named_signs(answer, request).values())
 
 
 def leaning(sign: str, *, low: float, high: float) -> Judge:
@@ -288,15 +288,15 @@ def leaning(sign: str, *, low: float, high: float) -> Judge:
     return Judge(SIGNS, trees)
 
 
-KEPT = WordJudge(leaning("calls that change something", low=2, high=0))
+KEPT = AnswerJudge(leaning("calls that change something", low=2, high=0))
 
 
 def test_a_judge_is_kept_beside_the_model(tmp_path: Path) -> None:
     KEPT.save(tmp_path)
-    kept = WordJudge.load(tmp_path)
+    kept = AnswerJudge.load(tmp_path)
     assert kept is not None
-    assert kept.weigh(REQUEST, _word(GOOD)) == pytest.approx(0.881, abs=1e-3)
-    assert kept.weigh(REQUEST, _word(CHANGE)) == pytest.approx(0.5, abs=1e-3)
+    assert kept.weigh(REQUEST, _answer(GOOD)) == pytest.approx(0.881, abs=1e-3)
+    assert kept.weigh(REQUEST, _answer(CHANGE)) == pytest.approx(0.5, abs=1e-3)
 
 
 @pytest.mark.parametrize("damage", ["text", "cut", "signs", "tree"])
@@ -317,7 +317,7 @@ def test_a_damaged_judge_is_refused(tmp_path: Path, damage: str) -> None:
             far = dataclasses.replace(judge.trees, feature=judge.trees.feature + 1_000)
             dataclasses.replace(judge, trees=far).save(file)
     with pytest.raises(JudgeError, match=file.name):
-        WordJudge.load(tmp_path)
+        AnswerJudge.load(tmp_path)
 
 
 @pytest.mark.parametrize(("said", "meant"), [(math.nan, 0.0), (7.0, 1.0), (-1.0, 0.0)])

@@ -6,8 +6,8 @@ from prometheus_client import CollectorRegistry
 from planner_svc.cascade import CascadePolicy
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
-from planner_svc.proving.near_misses import Vocabulary
-from planner_svc.proving.untold import unnamed, untold
+from planner_svc.proving.untold import missing_from_plan, untold
+from planner_svc.proving.wrong_target import Vocabulary
 from planner_svc.service import PlannerService
 from services.compute import ComputePool
 from services.contracts.api import Api
@@ -175,7 +175,7 @@ async def test_the_planner_says_so_with_its_plan_or_instead_of_it(pool: ComputeP
 async def test_what_only_another_api_may_tell_makes_the_plan_unsure(pool: ComputePool) -> None:
     parcel = api("getParcel", param("id"), path="/parcels/{id}", returns=record(weight=WHOLE))
     query = "how heavy is order 4471?"
-    assert unnamed(query, PLAN, {ORDER.id: ORDER}) == ("how heavy it is",)
+    assert missing_from_plan(query, PLAN, {ORDER.id: ORDER}) == ("how heavy it is",)
     request = PlanRequest(
         query=query,
         candidates=(Candidate(api=ORDER, score=0.9), Candidate(api=parcel, score=0.2)),

@@ -11,11 +11,11 @@ from rich.progress import Progress
 pytest.importorskip("sklearn", reason="needs requirements/train.txt")
 
 from planner_svc.backends.compact.decode import Decoder
-from planner_svc.backends.compact.judging import Judges
+from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.spans import SPAN_SIGNS
 from planner_svc.backends.compact.task import Task
 from tests.unit.planner_svc.building import api
-from tests.unit.planner_svc.test_compact_judging import CLAIM, POLICY, judge, task, values
+from tests.unit.planner_svc.test_compact_second_stage import CLAIM, POLICY, judge, task, values
 from training.planner import judges
 from training.planner.calibration import with_few
 from training.planner.examples import Example, LabelledCall, Span

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 import services
 from planner_svc.backends.compact.decode import Decoder
-from planner_svc.backends.compact.drafted import Fed
+from planner_svc.backends.compact.draft_calls import ReferenceArgument
 from planner_svc.backends.compact.forms import Form
 from planner_svc.backends.compact.inputs import FEATURES, Origin, arrange
 from planner_svc.backends.compact.items import Encoded, items_of
@@ -63,7 +63,7 @@ def decoded(example: Example, tokenizer: Tokenizer) -> Counter[tuple[str, str, s
     calls = made.calls([number for number, sure in enumerate(made.called) if sure > 0.5])
     return Counter(
         (example.candidates[call.api].id, name, feed(example.candidates[one.api].id, one.field.path))
-        if isinstance(one, Fed)
+        if isinstance(one, ReferenceArgument)
         else (example.candidates[call.api].id, name, str(one.value))
         for call in calls
         for name, one in call.arguments.items()

@@ -12,7 +12,7 @@ pytest.importorskip("sklearn", reason="needs requirements/train.txt")
 
 from deploy.cli import app
 from evals.data import DataError
-from planner_svc.judging.judge import JUDGE, WordJudge
+from planner_svc.judging.judge import JUDGE, AnswerJudge
 from planner_svc.judging.signs import SIGNS
 from training.planner.words import fit_judge
 
@@ -42,7 +42,7 @@ def test_the_judge_learns_which_words_are_right(tmp_path: Path) -> None:
     first, last = found.kept[0], found.kept[-1]
     assert (first.plans, first.right) == (400, found.right)
     assert last.right / last.plans > first.right / first.plans + 0.15
-    judge = WordJudge.load(tmp_path)
+    judge = AnswerJudge.load(tmp_path)
     assert judge is not None
     rows = [json.loads(line)["signs"] for line in file.read_text().splitlines()]
     matrix = np.array([[row[sign] for sign in SIGNS] for row in rows], np.float32)

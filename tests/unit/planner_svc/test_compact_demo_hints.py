@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
+from planner_svc.backends.compact.demo_hints import hints_from
 from planner_svc.backends.compact.forms import Form
-from planner_svc.backends.compact.shown import shown_by
 from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import Plan
 from tests.unit.planner_svc.building import plan, step
@@ -17,33 +17,33 @@ def demo(similarity: float, solved: Plan = CHAIN, query: str = "book what is ver
 
 
 def test_a_like_request_speaks_for_its_calls_and_what_feeds_what() -> None:
-    shown = shown_by([demo(0.9)], {"t.find", "t.book", "t.other"}, NOW)
-    assert shown.calls == {"t.find": 0.9, "t.book": 0.9}
-    assert shown.feeds == {("t.find", "t.book")}
+    hints = hints_from([demo(0.9)], {"t.find", "t.book", "t.other"}, NOW)
+    assert hints.calls == {"t.find": 0.9, "t.book": 0.9}
+    assert hints.feeds == {("t.find", "t.book")}
 
 
 def test_how_values_are_written() -> None:
-    shown = shown_by([demo(0.2)], {"t.find", "t.book"}, NOW)
-    assert shown.forms == {("t.find", "city"): Form.CAPITAL, ("t.find", "mood"): Form.CAPITAL}
+    hints = hints_from([demo(0.2)], {"t.find", "t.book"}, NOW)
+    assert hints.forms == {("t.find", "city"): Form.CAPITAL, ("t.find", "mood"): Form.CAPITAL}
 
 
 def test_an_unlike_request_does_not_speak_for_calls() -> None:
-    assert shown_by([demo(0.5)], {"t.find", "t.book"}, NOW).calls == {}
+    assert hints_from([demo(0.5)], {"t.find", "t.book"}, NOW).calls == {}
 
 
 def test_what_is_no_candidate_is_not_shown() -> None:
-    shown = shown_by([demo(0.99)], {"t.book"}, NOW)
-    assert shown.calls == {}
-    assert shown.feeds == set()
-    assert shown.forms == {}
+    hints = hints_from([demo(0.99)], {"t.book"}, NOW)
+    assert hints.calls == {}
+    assert hints.feeds == set()
+    assert hints.forms == {}
 
 
 def test_what_arguments_have_been_given() -> None:
     numbers = plan(step("a", "set", price=300.0, rate=0.05, pieces=12, on=True, note="x" * 500), answer="$a$")
-    shown = shown_by([demo(0.2), demo(0.2, numbers, "300 at 5%, 12 pieces")], {"t.find", "t.set"}, NOW)
-    assert shown.values == {
+    hints = hints_from([demo(0.2), demo(0.2, numbers, "300 at 5%, 12 pieces")], {"t.find", "t.set"}, NOW)
+    assert hints.values == {
         ("t.find", "city"): ("Oslo",), ("t.find", "mood"): ("Very sunny",),
         ("t.set", "price"): ("300.0",), ("t.set", "rate"): ("0.05",), ("t.set", "pieces"): ("12",),
     }  # fmt: skip
-    forms = {name: shown.forms[("t.set", name)] for name in ("price", "rate", "pieces")}
+    forms = {name: hints.forms[("t.set", name)] for name in ("price", "rate", "pieces")}
     assert forms == {"price": Form.DECIMAL, "rate": Form.SHARE, "pieces": Form.COPY}

@@ -68,7 +68,7 @@ _ALTERS: Final = stem_set("change edit modify patch rename update")
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class _OpenArgument:
     """An argument that the plan does not fill, of a step that changes something."""
 
     step: Step
@@ -98,17 +98,19 @@ def questions_about(query: str, context: Context, plan: Plan, apis: Mapping[str,
         for span in _unused(query, context, plan, apis)
         if span.kind != "code" or not known.issuperset(_stems(span))
     ]
-    free = [gap for step in changing for gap in _open(step, profiles[step.api], context)]
+    free = [argument for step in changing for argument in _open_arguments(step, profiles[step.api], context)]
     found: dict[tuple[str, str], Question] = {}
     for span in left:
-        takers = [gap for gap in free if _takes(gap, span)]
-        takers.sort(key=lambda gap: -_nearness(gap.slot, span))
+        takers = [argument for argument in free if _may_take(argument, span)]
+        takers.sort(key=lambda argument: -_nearness(argument.slot, span))
         best = next(iter(takers), None)
         if best is not None and best.slot.name not in context.values:
             found.setdefault((best.step.id, best.slot.name), _question(best, span, takers))
     for step in changing:
         if not any(question.step == step.id for question in found.values()):
-            found |= _empty(query, context, step, profiles[step.api], [gap for gap in free if gap.step is step])
+            found |= _body_question(
+                query, context, step, profiles[step.api], [argument for argument in free if argument.step is step]
+            )
     return tuple(found.values())[:MAX_QUESTIONS]
 
 
@@ -126,7 +128,7 @@ def _with_answers(step: Step, context: Context, api: Api | None) -> Step:
     if api is None:
         return step
     profile, arguments = flat(read_profile(api), _MAX_LEAVES), step.arguments
-    for slot in (*profile.slots, *profile.settled):
+    for slot in (*profile.slots, *profile.constant_slots):
         takes = slot.path or slot.required or slot.parameter.constant is not None
         value = context.values.get(slot.name) if takes else None
         allowed = value is not None and profile.schemas.problem(slot.node, value) is None
@@ -141,8 +143,8 @@ def _unused(query: str, context: Context, plan: Plan, apis: Mapping[str, Api]) -
     spans = [span for span in find_spans(query, read_clock(context)) if span.kind in _KINDS]
     if not spans:
         return []
-    said = _Said(plan, apis)
-    return [span for span in spans if _is_meant(query, span) and not said.says(span)]
+    used = _PlanValues(plan, apis)
+    return [span for span in spans if _is_meant(query, span) and not used.contains(span)]
 
 
 def _is_meant(query: str, span: Span) -> bool:
@@ -156,7 +158,7 @@ def _is_meant(query: str, span: Span) -> bool:
     return _PAST.search(query[max(span.start - _BEFORE, 0) : span.start]) is None
 
 
-class _Said:
+class _PlanValues:
     """The values of a plan: all its literals and its APIs' constants."""
 
     def __init__(self, plan: Plan, apis: Mapping[str, Api]) -> None:
@@ -172,7 +174,7 @@ class _Said:
         self._numbers = sorted({*numbers, *map(float, counts.values())})
         self._dates = any(re.search(r"\d{4}|\d:\d\d", text) for text in self._texts) or any(n > 1e9 for n in numbers)
 
-    def says(self, span: Span) -> bool:
+    def contains(self, span: Span) -> bool:
         """Whether the plan has the value, in this or another form."""
         if span.kind == "moment":
             return self._dates or self._text(span.text)
@@ -219,23 +221,23 @@ def literals(plan: Plan) -> Iterator[str | int | float]:
             yield value
 
 
-def _open(step: Step, profile: Profile, context: Context) -> Iterator[_Open]:
+def _open_arguments(step: Step, profile: Profile, context: Context) -> Iterator[_OpenArgument]:
     """The arguments that the step lacks, also inside objects, and those that were asked about already."""
     for slot in profile.slots:
         if slot.name in context.values or not (slot.paging or has(step.arguments, slot.path or (slot.name,))):
-            yield _Open(step, profile, slot)
+            yield _OpenArgument(step, profile, slot)
 
 
-def _empty(
-    query: str, context: Context, step: Step, profile: Profile, free: Sequence[_Open]
+def _body_question(
+    query: str, context: Context, step: Step, profile: Profile, free: Sequence[_OpenArgument]
 ) -> dict[tuple[str, str], Question]:
     """The question for a step without a body: what the request names, or for an update, what to change."""
-    body = [gap for gap in free if gap.slot.parameter.location is Location.BODY]
+    body = [argument for argument in free if argument.slot.parameter.location is Location.BODY]
     sent = [profile.api.parameter(name) for name in step.arguments]
     if not body or any(one is not None and one.location is not Location.PATH for one in sent):
         return {}
     named = {word.stem for word in words_of(query)} - profile.title
-    said = [gap for gap in body if gap.slot.words and named.issuperset(gap.slot.words)]
+    said = [argument for argument in body if argument.slot.words and named.issuperset(argument.slot.words)]
     alters = profile.api.method == "PATCH" or (profile.api.method == "PUT" and bool(profile.title & _ALTERS))
     best = next(iter(said or (body if alters else [])), None)
     if best is None or best.slot.name in context.values:
@@ -245,9 +247,9 @@ def _empty(
     return {(step.id, best.slot.name): _asked(best, text)}
 
 
-def _takes(gap: _Open, span: Span) -> bool:
+def _may_take(argument: _OpenArgument, span: Span) -> bool:
     """Whether the value could be meant for the argument."""
-    slot = gap.slot
+    slot = argument.slot
     if slot.choices or slot.kinds == {"boolean"}:
         return False
     if span.kind == "moment":
@@ -255,15 +257,17 @@ def _takes(gap: _Open, span: Span) -> bool:
     if slot.temporal:
         return False
     if span.kind == "number":
-        return bool(slot.kinds & {"integer", "number"}) and _allows(gap, span.value)
+        return bool(slot.kinds & {"integer", "number"}) and _allows(argument, span.value)
     if span.kind != "quoted" and not slot.specific and not _NAMED[span.kind] & {*slot.words}:
         return False
     text = str(span.value)
-    return ("string" in slot.kinds and _allows(gap, text)) or (slot.kinds == {"array"} and _allows(gap, [text]))
+    return ("string" in slot.kinds and _allows(argument, text)) or (
+        slot.kinds == {"array"} and _allows(argument, [text])
+    )
 
 
-def _allows(gap: _Open, value: object) -> bool:
-    return gap.profile.schemas.problem(gap.slot.node, value) is None  # type: ignore[arg-type]
+def _allows(argument: _OpenArgument, value: object) -> bool:
+    return argument.profile.schemas.problem(argument.slot.node, value) is None  # type: ignore[arg-type]
 
 
 def _nearness(slot: Slot, span: Span) -> float:
@@ -276,7 +280,7 @@ def _nearness(slot: Slot, span: Span) -> float:
     return named + body + text + called + _REQUIRED * slot.required
 
 
-def _question(best: _Open, span: Span, takers: Iterable[_Open]) -> Question:
+def _question(best: _OpenArgument, span: Span, takers: Iterable[_OpenArgument]) -> Question:
     said = span.text if span.kind == "number" else f"“{span.text[:100]}”"
     listed = _listed([best, *takers])
     text = f"The request says {said}, and “{_purpose(best)}” would be called without it. What is it for? "
@@ -284,22 +288,22 @@ def _question(best: _Open, span: Span, takers: Iterable[_Open]) -> Question:
     return _asked(best, text)
 
 
-def _asked(gap: _Open, text: str) -> Question:
+def _asked(argument: _OpenArgument, text: str) -> Question:
     return Question(
-        step=gap.step.id,
-        api=gap.profile.api.id,
-        argument=gap.slot.name,
+        step=argument.step.id,
+        api=argument.profile.api.id,
+        argument=argument.slot.name,
         text=text,
-        json_schema=gap.slot.parameter.json_schema,
+        json_schema=argument.slot.parameter.json_schema,
     )
 
 
-def _purpose(gap: _Open) -> str:
-    return (gap.profile.api.summary or gap.profile.api.name)[:200].rstrip(".")
+def _purpose(argument: _OpenArgument) -> str:
+    return (argument.profile.api.summary or argument.profile.api.name)[:200].rstrip(".")
 
 
-def _listed(gaps: Iterable[_Open]) -> str:
-    names = list(dict.fromkeys(gap.slot.name for gap in gaps))
+def _listed(arguments: Iterable[_OpenArgument]) -> str:
+    names = list(dict.fromkeys(argument.slot.name for argument in arguments))
     return ", ".join(names[:_MAX_LISTED]) + (", ..." if len(names) > _MAX_LISTED else "")
 
 

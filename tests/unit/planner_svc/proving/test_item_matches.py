@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from planner_svc.proving.choosing import with_matches
+from planner_svc.proving.item_matches import with_matches
 from services.contracts.plan import AnswerOutput, ListValue, Match, Plan, Reference
 from tests.unit.planner_svc.building import plan, step, value
 

@@ -27,7 +27,7 @@ _NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)?%?")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DemoHints:
     """What demos show.
 
     Attributes:
@@ -43,7 +43,7 @@ class Shown:
     values: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
 
 
-def shown_by(demos: Sequence[SelectedDemo], candidates: Set[str], now: datetime) -> Shown:
+def hints_from(demos: Sequence[SelectedDemo], candidates: Set[str], now: datetime) -> DemoHints:
     """What these demos show of these candidates.
 
     Args:
@@ -51,22 +51,22 @@ def shown_by(demos: Sequence[SelectedDemo], candidates: Set[str], now: datetime)
         candidates: ids of APIs.
         now: the clock that relative dates refer to. A demo's own clock is not known.
     """
-    shown = Shown()
+    hints = DemoHints()
     for selected in demos:
         demo = selected.demo
         if selected.similarity >= SIMILAR and set(demo.apis) <= candidates:
             for api in demo.apis:
-                shown.calls[api] = max(shown.calls.get(api, 0.0), selected.similarity)
-        shown.feeds.update(pair for pair in _feeds(demo) if candidates >= {*pair})
+                hints.calls[api] = max(hints.calls.get(api, 0.0), selected.similarity)
+        hints.feeds.update(pair for pair in _feeds(demo) if candidates >= {*pair})
         for place, value in islice(_literals(demo), _MAX_LITERALS):
             if place[0] not in candidates:
                 continue
             form = _form(demo.query[:_MAX_CHARS], value, now)
             if form is not None:
-                shown.forms.setdefault(place, form)
+                hints.forms.setdefault(place, form)
             if value and len(str(value)) <= _MAX_VALUE:
-                shown.values[place] = (*shown.values.get(place, ()), str(value))
-    return shown
+                hints.values[place] = (*hints.values.get(place, ()), str(value))
+    return hints
 
 
 def _feeds(demo: Demo) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ _SILENT: Final = STOP - word_set("call find get gets give help know knows look s
 """Words that ask for nothing."""
 
 
-def alone(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
+def keep_single_change(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
     """The plan with only the change that the request asks for, and the steps that it needs.
 
     A request asks for one change only if all its words are the operation's name or summary, or names and values of its

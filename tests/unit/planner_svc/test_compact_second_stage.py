@@ -17,16 +17,16 @@ from tokenizers import Tokenizer
 import services
 from planner_svc.backends.compact.calls import CALL_SIGNS, call_evidence
 from planner_svc.backends.compact.decode import Decoder
-from planner_svc.backends.compact.drafted import Fed, Said
+from planner_svc.backends.compact.demo_hints import DemoHints
+from planner_svc.backends.compact.draft_calls import LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.forms import Form
 from planner_svc.backends.compact.inputs import FEATURES, Origin, arrange
 from planner_svc.backends.compact.items import Encoded, Kind, items_of
-from planner_svc.backends.compact.judging import Judge, JudgeError, Judges
 from planner_svc.backends.compact.links import LINK_SIGNS
 from planner_svc.backends.compact.reader import Reading
+from planner_svc.backends.compact.second_stage import Judge, JudgeError, Judges
 from planner_svc.backends.compact.sets import MOST, SET_SIGNS, set_evidence
-from planner_svc.backends.compact.shown import Shown
-from planner_svc.backends.compact.spans import SPAN_SIGNS, Spans, Wish
+from planner_svc.backends.compact.spans import SPAN_SIGNS, ParameterTarget, Spans
 from planner_svc.backends.compact.task import Task
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
@@ -97,21 +97,21 @@ def unread(items: int) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
 
 def texts(of: Task, name: str) -> list[str]:
     """The spans that are looked at for a parameter, likeliest first."""
-    spans, wish = looked(of, name)
-    found = spans.candidates(wish)
+    spans, target = looked(of, name)
+    found = spans.candidates(target)
     return [of.query[of.reading.offsets[first][0] : of.reading.offsets[last][1]] for first, last in found]
 
 
-def looked(of: Task, name: str) -> tuple[Spans, Wish]:
+def looked(of: Task, name: str) -> tuple[Spans, ParameterTarget]:
     filler = Decoder(of).filler
-    return filler.spans, next(one for n in range(len(of.apis)) for one in filler.wishes(n) if one.slot.name == name)
+    return filler.spans, next(one for n in range(len(of.apis)) for one in filler.targets(n) if one.slot.name == name)
 
 
 def signs(of: Task, name: str) -> dict[str, dict[str, float]]:
     """What speaks for each span, by its text."""
-    spans, wish = looked(of, name)
-    found = spans.candidates(wish)
-    rows = spans.evidence(wish, found)
+    spans, target = looked(of, name)
+    found = spans.candidates(target)
+    rows = spans.evidence(target, found)
     said = [of.query[of.reading.offsets[a][0] : of.reading.offsets[b][1]] for a, b in found]
     return {text: dict(zip(SPAN_SIGNS, row, strict=True)) for text, row in zip(said, rows.tolist(), strict=True)}
 
@@ -119,7 +119,9 @@ def signs(of: Task, name: str) -> dict[str, dict[str, float]]:
 def values(of: Task, judges: Judges) -> dict[str, Any]:
     """The decoded arguments by name."""
     calls = Decoder(of, judges).calls(list(range(len(of.apis))))
-    return {name: one.value if isinstance(one, Said) else one for c in calls for name, one in c.arguments.items()}
+    return {
+        name: one.value if isinstance(one, LiteralArgument) else one for c in calls for name, one in c.arguments.items()
+    }
 
 
 def test_looked_at_is_what_the_network_points_at_and_whatever_looks_like_a_value() -> None:
@@ -131,8 +133,8 @@ def test_looked_at_is_what_the_network_points_at_and_whatever_looks_like_a_value
 
 def test_of_several_calls_spans_that_lie_apart_are_looked_at() -> None:
     of = task("one might say any of all these many words here and also others besides", (POLICY,), {})
-    spans, wish = looked(of, "holder")
-    one, several = set(spans.candidates(wish)), set(spans.candidates(wish, 2))
+    spans, target = looked(of, "holder")
+    one, several = set(spans.candidates(target)), set(spans.candidates(target, 2))
     assert one < several
     apart = sorted(several - one)
     assert all(before[1] < after[0] for before, after in pairwise(apart))
@@ -167,8 +169,8 @@ def test_values_of_demos_are_examples() -> None:
     of = task(query, (POLICY,), {"policy_type": "new dental insurance", "holder": "Ada"})
     judges = Judges(spans=judge(SPAN_SIGNS, "example"))
     assert "policy_type" not in values(of, judges)
-    shown = Shown(values={(POLICY.id, "policy_type"): ("Dental",)})
-    assert values(replace(of, shown=shown), judges)["policy_type"] == "Dental"
+    hints = DemoHints(values={(POLICY.id, "policy_type"): ("Dental",)})
+    assert values(replace(of, hints=hints), judges)["policy_type"] == "Dental"
 
 
 def test_the_judge_of_calls_decides_what_is_called() -> None:
@@ -209,11 +211,11 @@ def called_signs(of: Task) -> list[dict[str, float]]:
 
 def test_a_chain_speaks_for_both_of_its_calls() -> None:
     of = task("Create a health policy for Ada, and file a claim.", (POLICY, CLAIM), {})
-    (wish,) = Decoder(of).filler.wishes(1)
+    (target,) = Decoder(of).filler.targets(1)
     policy, claim = called_signs(of)
     assert policy["feeds"] == pytest.approx(claim["fed"])
     assert policy["feeds"] < 0.1
-    of.reading.logits["source"][wish.place, Origin.REFERENCE] = 9.0
+    of.reading.logits["source"][target.place, Origin.REFERENCE] = 9.0
     policy, claim = called_signs(of)
     assert policy["feeds"] > 0.95 < claim["fed"]
     assert claim["feeds"] < 0.1 > policy["fed"]
@@ -224,7 +226,7 @@ def test_a_chain_speaks_for_both_of_its_calls() -> None:
 
 def test_what_is_required_and_not_said_speaks_against_a_call() -> None:
     of = task("Create a health policy for Ada.", (POLICY, CLAIM), {})
-    of.reading.logits["source"][Decoder(of).filler.wishes(1)[0].place, Origin.ABSENT] = 9.0
+    of.reading.logits["source"][Decoder(of).filler.targets(1)[0].place, Origin.ABSENT] = 9.0
     policy, claim = called_signs(of)
     assert (policy["required"], claim["required"]) == (2, 1)
     assert policy["most_unsaid"] < policy["unsaid"] < 0.1
@@ -251,8 +253,8 @@ def test_the_judge_of_sets_decides_how_many_are_called() -> None:
     assert Decoder(of, Judges(sets=judge(SET_SIGNS, "last", split=0.7))).chosen() == []  # none is surest to be needed
     sure = Decoder(of, Judges(sets=judge(SET_SIGNS, "size", low=-4, high=4)))
     assert sure.chosen() == [0]
-    assert sure.together == pytest.approx(1 / (1 + np.exp(-4)))
-    assert Decoder(of).together == pytest.approx(1 / (1 + np.exp(0.5)))
+    assert sure.probability_of_set == pytest.approx(1 / (1 + np.exp(-4)))
+    assert Decoder(of).probability_of_set == pytest.approx(1 / (1 + np.exp(0.5)))
     assert Decoder(of, Judges(sets=judge(SET_SIGNS, "next", low=4, high=-4))).chosen() == [0, 1]
 
 
@@ -280,10 +282,10 @@ def test_an_api_is_called_for_what_surely_comes_from_another_call() -> None:
     of = task("File a claim.", (POLICY, CLAIM), {}, Origin.ABSENT)
     of.reading.logits["call"][of.reading.inputs.first[0]] = -3.0
     filler = Decoder(of).filler
-    (wish,) = filler.wishes(1)
-    assert filler.offers(wish, [1]) == []
-    of.reading.logits["source"][wish.place, Origin.REFERENCE] = 9.0
-    assert [one.output.path for one in Decoder(of).filler.offers(wish, [1])] == [("policy_id",)]
+    (target,) = filler.targets(1)
+    assert filler.link_candidates(target, [1]) == []
+    of.reading.logits["source"][target.place, Origin.REFERENCE] = 9.0
+    assert [one.output.path for one in Decoder(of).filler.link_candidates(target, [1])] == [("policy_id",)]
 
 
 PRICED = api("setPrice", param("price", {"type": "number"}, required=True), param("pieces", WHOLE, required=True))
@@ -304,7 +306,7 @@ def test_the_judge_of_links_decides_whether_another_call_answers() -> None:
     of = task(query, (POLICY, CLAIM), {"policy_type": "health", "holder": "Ada", "policy_id": "12"})
     assert values(of, Judges(links=judge(LINK_SIGNS, "namesake", high=-4)))["policy_id"] == "12"
     fed = values(of, Judges(spans=judge(SPAN_SIGNS, "example"), links=judge(LINK_SIGNS, "namesake")))["policy_id"]
-    assert isinstance(fed, Fed)
+    assert isinstance(fed, ReferenceArgument)
     assert fed.field.path == ("policy_id",)
 
 
@@ -316,13 +318,13 @@ def test_evidence_is_finite_whatever_is_asked(query: str, seed: int) -> None:
         of.reading.logits[name][:] = rng.normal(0, 4, of.reading.logits[name].shape)
     filler = Decoder(of).filler
     for number in range(2):
-        for wish in filler.wishes(number):
-            found = filler.spans.candidates(wish, 1 + seed % 2)
-            rows = filler.spans.evidence(wish, found)
+        for target in filler.targets(number):
+            found = filler.spans.candidates(target, 1 + seed % 2)
+            rows = filler.spans.evidence(target, found)
             assert rows.shape == (len(found), len(SPAN_SIGNS))
-            offers = filler.offers(wish, [0, 1])
-            links = filler.link_evidence(wish, 1, offers)
-            assert links.shape == (len(offers), len(LINK_SIGNS))
+            candidates = filler.link_candidates(target, [0, 1])
+            links = filler.link_evidence(target, 1, candidates)
+            assert links.shape == (len(candidates), len(LINK_SIGNS))
             assert np.isfinite(rows).all()
             assert np.isfinite(links).all()
             assert all(of.reading.offsets[a][1] > of.reading.offsets[a][0] for span in found for a in span)
@@ -365,5 +367,5 @@ def test_a_single_value_is_taken_from_a_list_of_values_and_a_list_as_a_whole() -
     all_of = api("getAll", param("accounts", names, required=True))
     of = task("What do they owe?", (listing, one, all_of), {}, Origin.REFERENCE)
     filler = Decoder(of).filler
-    found = [filler.offers(filler.wishes(number)[0], [0])[0].output.path for number in (1, 2)]
+    found = [filler.link_candidates(filler.targets(number)[0], [0])[0].output.path for number in (1, 2)]
     assert found == [("accounts", 0), ("accounts",)]

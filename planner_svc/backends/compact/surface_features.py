@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-LOOKS: Final = 9
-"""Features of a token: capital, all capitals, digit, code, quoted, first word of a sentence, first and last token of a
-quotation, inside a word."""
+SURFACE_FEATURES: Final = 9
+"""How many features a token has: capital, all capitals, digit, code, quoted, first word of a sentence, first and last
+token of a quotation, inside a word."""
 
 _QUOTED: Final = re.compile(
     r"\"(?P<a>[^\"]+)\"|\u201c(?P<b>[^\u201d]+)\u201d|`(?P<c>[^`]+)`"
@@ -63,14 +63,14 @@ def sentence_ends(query: str) -> list[int]:
     return [m.start() for m in _SENTENCE.finditer(query) if not any(s <= m.start() < e for s, e in quoted)]
 
 
-def looks_of(query: str, offsets: Sequence[tuple[int, int]]) -> NDArray[np.float32]:
-    """(t, LOOKS): 1 for each feature that a token has, see :data:`LOOKS`; all 0 for special tokens."""
+def surface_features_of(query: str, offsets: Sequence[tuple[int, int]]) -> NDArray[np.float32]:
+    """(t, SURFACE_FEATURES): 1 for each feature that a token has; all 0 for special tokens."""
     chunks = {at: chunk for chunk in _CHUNK.finditer(query) for at in range(chunk.start(), chunk.end())}
     quoted = quotations(query)
     inside = {at for start, end in quoted for at in range(start, end)}
     firsts, lasts = {start for start, _ in quoted}, {end for _, end in quoted}
     openings = {_next_word(query, at) for at in (0, *sentence_ends(query))}
-    found = np.zeros((len(offsets), LOOKS), np.float32)
+    found = np.zeros((len(offsets), SURFACE_FEATURES), np.float32)
     for row, (start, end) in zip(found, offsets, strict=True):
         if end > start:
             chunk = chunks.get(start)

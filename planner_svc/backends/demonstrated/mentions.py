@@ -45,7 +45,7 @@ _FORMS: Final = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Said:
+class Mention:
     """Words that say a literal.
 
     Attributes:
@@ -59,7 +59,7 @@ class Said:
     kind: str
 
 
-class Finder:
+class MentionFinder:
     """Finds the words that say literals.
 
     It is unknown when a demonstration was made. Relative dates are read at the clocks that explain most of the plan's
@@ -117,19 +117,19 @@ class Finder:
                 if way.written(moment, clock.tzinfo) == value
             )
 
-    def said(self, leaf: Leaf) -> list[Said]:
+    def mentions(self, leaf: Leaf) -> list[Mention]:
         """The words that say a literal: several if it is said several times, none if it is not said."""
         if isinstance(leaf.value, list):
             return self._listed(leaf, leaf.value)
         return self._scalar(leaf, leaf.value)
 
-    def _scalar(self, leaf: Leaf, value: JsonValue) -> list[Said]:
+    def _scalar(self, leaf: Leaf, value: JsonValue) -> list[Mention]:
         checkpoint()
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return []
         if leaf.slot is not None and leaf.slot.paging and value in (0, 1):
             return []  # the first page is a constant; a 0 or 1 in the request is something else
-        finders: list[Callable[[Leaf, str | int | float], Iterator[Said]]]
+        finders: list[Callable[[Leaf, str | int | float], Iterator[Mention]]]
         if isinstance(value, str):
             finders = [self._choices, self._moments, self._numbers, self._texts, self._formed]
         else:
@@ -138,7 +138,7 @@ class Finder:
             return []
         return next((found for find in finders if (found := list(find(leaf, value)))), [])
 
-    def _listed(self, leaf: Leaf, values: Sequence[JsonValue]) -> list[Said]:
+    def _listed(self, leaf: Leaf, values: Sequence[JsonValue]) -> list[Mention]:
         """A list that is said as one phrase, in order: "3, 7 and 19"."""
         items = [self._scalar(leaf, value) for value in values]
         if not items or not all(items):
@@ -150,7 +150,7 @@ class Finder:
         for chain in chains:
             run = chain[0].run[0], chain[-1].run[1]
             readers = tuple(ListReader(reader) for reader in chain[0].readers)
-            found.append(Said(run, readers, "list"))
+            found.append(Mention(run, readers, "list"))
         return found
 
     def _are_joined(self, left: Run, right: Run) -> bool:
@@ -161,34 +161,34 @@ class Finder:
         between = self._demo.text[tokens[left[1] - 1].end : tokens[last].start]
         return JOINT.fullmatch(between) is not None
 
-    def _choices(self, leaf: Leaf, value: str | int | float) -> Iterator[Said]:
+    def _choices(self, leaf: Leaf, value: str | int | float) -> Iterator[Mention]:
         if leaf.slot is not None and leaf.slot.choices:
             for run, named in self._demo.choices(leaf.slot).items():
                 if named == value:
-                    yield Said(run, (ChoiceReader(leaf.slot),), "choice")
+                    yield Mention(run, (ChoiceReader(leaf.slot),), "choice")
 
-    def _moments(self, leaf: Leaf, value: str | int | float) -> Iterator[Said]:
+    def _moments(self, leaf: Leaf, value: str | int | float) -> Iterator[Mention]:
         if isinstance(value, float):
             return
         ways = writings(value)
         if not ways:
             return
-        found: list[Said] = []
+        found: list[Mention] = []
         for run in self._demo.moments(month_first=True):
             if run in self.relative:
                 continue
             readers = [MomentReader(way, month_first) for way in ways for month_first in (False, True)]
             readers = [reader for reader in readers if reader(self._demo, run) == value]
             if readers:
-                found.append(Said(run, tuple(readers), "moment"))
+                found.append(Mention(run, tuple(readers), "moment"))
         if not found:
             for run, clock in product(sorted(self.relative), self._clocks):
                 readers = list(self._relative_readers(value, run, clock))
                 if readers:
-                    found.append(Said(run, tuple(readers), "moment"))
+                    found.append(Mention(run, tuple(readers), "moment"))
         yield from found
 
-    def _numbers(self, leaf: Leaf, value: str | int | float) -> Iterator[Said]:
+    def _numbers(self, leaf: Leaf, value: str | int | float) -> Iterator[Mention]:
         if isinstance(value, str) and not (value.isdecimal() and value == str(int(value))):
             return  # "007" is not a number
         tokens = self._demo.tokens
@@ -197,9 +197,9 @@ class Finder:
             readers = [NumberReader(value, share) for share in ((False, True) if percent else (False,))]
             readers = [reader for reader in readers if reader(self._demo, run) == value]
             if readers:
-                yield Said(run, tuple(readers), "number")
+                yield Mention(run, tuple(readers), "number")
 
-    def _texts(self, leaf: Leaf, value: str | int | float) -> Iterator[Said]:
+    def _texts(self, leaf: Leaf, value: str | int | float) -> Iterator[Mention]:
         """Places of the text itself, ignoring case."""
         if not isinstance(value, str) or not value.strip():
             return
@@ -210,7 +210,7 @@ class Finder:
                 if said is not None:
                     yield said
 
-    def _formed(self, leaf: Leaf, value: str | int | float) -> Iterator[Said]:
+    def _formed(self, leaf: Leaf, value: str | int | float) -> Iterator[Mention]:
         """Places of the text in another form: in the plural, or with blanks and signs."""
         if not isinstance(value, str):
             return
@@ -237,14 +237,14 @@ class Finder:
                         found[made].append((first, after))
         return found
 
-    def _text(self, leaf: Leaf, run: Run, value: str) -> Said | None:
+    def _text(self, leaf: Leaf, run: Run, value: str) -> Mention | None:
         text = self._demo.said(run)
         forms: list[Form | None] = [form for form in _FORMS if written(form, text, self._demo.now) == value]
         if not forms and len(value) > 5 and any(map(str.isdigit, value)) and formed(None, text, self._demo) == value:
             forms.append(None)
         if not forms:
             return None
-        return Said(run, (TextReader(leaf, tuple(forms), text, run[1] - run[0]),), "text")
+        return Mention(run, (TextReader(leaf, tuple(forms), text, run[1] - run[0]),), "text")
 
 
 def relative(wording: Wording) -> Iterator[Run]:

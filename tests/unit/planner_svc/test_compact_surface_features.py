@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from planner_svc.backends.compact.boundaries import ACROSS, plausible
-from planner_svc.backends.compact.looks import LOOKS, codes, looks_of, quotations, sentence_ends
+from planner_svc.backends.compact.surface_features import (
+    SURFACE_FEATURES,
+    codes,
+    quotations,
+    sentence_ends,
+    surface_features_of,
+)
 
 NAMES = ("capital", "capitals", "digit", "code", "quoted", "opens", "first", "last", "within")
 
@@ -12,8 +18,8 @@ NAMES = ("capital", "capitals", "digit", "code", "quoted", "opens", "first", "la
 def told(query: str, word: str) -> set[str]:
     """What is said of one word, read as one token."""
     start = query.index(word)
-    (row,) = looks_of(query, [(start, start + len(word))])
-    assert len(row) == LOOKS == len(NAMES)
+    (row,) = surface_features_of(query, [(start, start + len(word))])
+    assert len(row) == SURFACE_FEATURES == len(NAMES)
     return {name for name, value in zip(NAMES, row, strict=True) if value}
 
 
@@ -31,14 +37,14 @@ def test_words_are_told_by_their_look() -> None:
 
 
 def test_a_part_of_a_word_knows_the_whole_word() -> None:
-    whole, part = looks_of("use iPhone now", [(4, 6), (6, 10)])
+    whole, part = surface_features_of("use iPhone now", [(4, 6), (6, 10)])
     assert whole[NAMES.index("code")] == part[NAMES.index("code")] == 1
     assert (whole[NAMES.index("within")], part[NAMES.index("within")]) == (0, 1)
 
 
 def test_special_tokens_look_like_nothing() -> None:
-    assert not looks_of("Find it", [(0, 0), (7, 7)]).any()
-    assert looks_of("", [(0, 0)]).shape == (1, LOOKS)
+    assert not surface_features_of("Find it", [(0, 0), (7, 7)]).any()
+    assert surface_features_of("", [(0, 0)]).shape == (1, SURFACE_FEATURES)
 
 
 def test_quotations_and_sentences() -> None:
@@ -74,4 +80,4 @@ def test_a_part_of_a_code_is_hardly_a_value() -> None:
 
 def test_any_characters_can_be_looked_at() -> None:
     query = "\u200b'\"`\u2028 ß😀 '' \x00" * 30
-    assert np.isfinite(looks_of(query, [(at, at + 1) for at in range(len(query))])).all()
+    assert np.isfinite(surface_features_of(query, [(at, at + 1) for at in range(len(query))])).all()

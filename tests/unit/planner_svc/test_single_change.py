@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner_svc.reading.alone import alone
+from planner_svc.reading.single_change import keep_single_change
 from services.contracts.api import Location
 from services.contracts.plan import Plan
 from tests.unit.planner_svc.building import TEXT, api, param, plan, record, step
@@ -29,7 +29,7 @@ DRAFT = plan(
 
 
 def called(subject: Plan, query: str) -> list[str]:
-    found = alone(subject, query, APIS)
+    found = keep_single_change(subject, query, APIS)
     assert {one.value.step for one in found.answer} <= {one.id for one in found.steps}
     assert all(set(one.after) <= {other.id for other in found.steps} for one in found.steps)
     return [one.api.removeprefix("t.") for one in found.steps]
@@ -57,11 +57,11 @@ def test_what_nothing_is_said_for_is_not_called_and_what_the_change_needs_is() -
     ],
 )
 def test_any_other_word_keeps_the_plan(query: str) -> None:
-    assert alone(DRAFT, query, APIS) is DRAFT
+    assert keep_single_change(DRAFT, query, APIS) is DRAFT
 
 
 def test_it_is_kept_where_two_changes_are_meant() -> None:
     both = plan(step("a", "drop_item", name="x"), step("b", "drop_item", name="y"))
-    assert alone(both, 'Drop item: name "x"', APIS) is both
+    assert keep_single_change(both, 'Drop item: name "x"', APIS) is both
     reads = plan(step("a", "find_shop", query="x"), step("b", "list_items", name="y"))
-    assert alone(reads, 'Find shop: query "x"', APIS) is reads
+    assert keep_single_change(reads, 'Find shop: query "x"', APIS) is reads

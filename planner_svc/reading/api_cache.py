@@ -13,7 +13,7 @@ MOST_CHARACTERS_EACH: Final = 1_000_000
 """Most characters of JSON of one cached API. A larger one is read again for each request."""
 
 
-class Kept(Generic[T]):
+class ApiCache(Generic[T]):
     """An LRU cache of a value for each API. It is safe to use from several threads.
 
     Args:

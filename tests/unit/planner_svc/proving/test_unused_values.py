@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from planner_svc.proving.leftovers import questions_about, with_answers
+from planner_svc.proving.unused_values import questions_about, with_answers
 from planner_svc.reading.leaves import flat, nested
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api, Location

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner_svc.proving.near_misses import Vocabulary, other_than_asked
+from planner_svc.proving.wrong_target import Vocabulary, wrong_removal_reason
 from services.contracts.api import Location
 from tests.unit.planner_svc.building import api, param, plan, step
 
@@ -25,7 +25,7 @@ CANCEL = api("cancel_order", param("id", required=True, at=Location.PATH), metho
     ],
 )
 def test_another_thing_is_not_removed(query: str, refused: bool) -> None:
-    assert bool(other_than_asked(query, plan(step("a", "cancel_order", id="77")), {CANCEL.id: CANCEL})) is refused
+    assert bool(wrong_removal_reason(query, plan(step("a", "cancel_order", id="77")), {CANCEL.id: CANCEL})) is refused
 
 
 def alike(one: str, other: str) -> bool:

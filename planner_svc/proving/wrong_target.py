@@ -11,8 +11,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from planner_svc.proving.leftovers import literals
-from planner_svc.reading.actions import asks_for_change, told
+from planner_svc.proving.unused_values import literals
+from planner_svc.reading.actions import asks_for_change, find_imperatives
 from planner_svc.reading.asked import ANYTHING
 from planner_svc.reading.profile import Profile, read_profile
 from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stem_set, stems, word_set
@@ -47,7 +47,7 @@ _LEAST: Final = 4
 _MAX_LETTERS: Final = 40
 
 
-def other_than_asked(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
+def wrong_removal_reason(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     """Why the plan does not do what is asked, in a sentence for the user; empty if it may.
 
     The plan is rejected if the request asks to remove something and no changing call of the plan has any of its names,
@@ -59,7 +59,7 @@ def other_than_asked(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
         apis: its APIs by id.
     """
     query = query[:MAX_CHARS]
-    said = [(verb, rest) for verb, rest in told(query) if asks_for_change(verb)]
+    said = [(verb, rest) for verb, rest in find_imperatives(query) if asks_for_change(verb)]
     removing = [(verb, rest) for verb, rest in said if verb in _REMOVING]
     changing = {step.api: apis[step.api] for step in plan.steps if apis[step.api].mutating}
     if not removing or not changing:
