@@ -17,7 +17,7 @@ PATIENCE_S = 60
 
 
 def find_chromium() -> str | None:
-    """Return the browser that NESTOR_TEST_CHROMIUM names or that is installed; None where there is none."""
+    """Return the browser that NESTOR_TEST_CHROMIUM names or that is installed; None if there is none."""
     return os.environ.get("NESTOR_TEST_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 
 
