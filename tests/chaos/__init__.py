@@ -1,6 +1,7 @@
-"""``python -m tests.chaos``: executors, databases and connections are broken at random; then the effects are counted.
+"""``python -m tests.chaos``: breaks executors, databases and connections at random, then checks the effects.
 
-An upstream that survives everything notes each request (``upstream``). Random plans (``plans``) are driven through
-executor processes that are killed all the time (``house``, ``zygote``, ``stores``, ``driver``). Afterwards ``judge``
-compares what the runs claim with what the upstream saw. ``campaigns`` says what is broken and how.
+An upstream that is never broken records each request (``upstream``). Random plans (``plans``) run through executor
+processes that are killed repeatedly (``house``, ``zygote``, ``stores``, ``driver``). Then ``judge`` compares the runs'
+records with the upstream's. ``campaigns`` runs the rounds, ``fires`` injects the faults, ``setups`` lists the
+campaigns.
 """

@@ -1,4 +1,4 @@
-"""``python -m tests.chaos``: make the campaigns, print a table, and exit with 1 where a promise was broken."""
+"""``python -m tests.chaos``: run the campaigns, print a table, and exit with 1 if a guarantee was broken."""
 
 import argparse
 import random
@@ -25,11 +25,11 @@ _LOG_WIDTH = 180
 
 
 async def make(setups: Sequence[Setup], seconds: float, seed: int, log: Log, console: Console) -> bool:
-    """Make the campaigns, one after the other, and show what came of them; whether all promises were kept."""
+    """Run the campaigns one after the other and print the results. Returns whether all guarantees held."""
     reports, shares, ends = list[Report](), sum(setup.share for setup in setups), time.monotonic() + seconds
     async with open_zygote(log) as zygote:
         for setup in setups:
-            # What a campaign leaves of its time, or takes of others', is shared by those that follow.
+            # The remaining time is divided among the remaining campaigns by their shares.
             share, shares = setup.share / shares, shares - setup.share
             async with open_campaign(setup, zygote, random.Random(f"{seed} {setup.name}")) as campaign:
                 reports.append(await campaign.run(max(1.0, (ends - time.monotonic()) * share)))
@@ -56,7 +56,7 @@ def _table(reports: Sequence[Report], seed: int) -> Table:
 
 
 def main() -> int:
-    """Read the command line and make the campaigns; returns 1 where a promise was broken."""
+    """Read the command line and run the campaigns; returns 1 if a guarantee was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0, help="for all campaigns together; 600 make full ones")
     parser.add_argument("--seed", type=int, help="of the plans and the moments; how processes interleave stays chance")

@@ -1,4 +1,4 @@
-"""What a run's calls must be made with, by the outputs that the run itself records."""
+"""Computes the inputs that a run's calls must have, from the outputs that the run records."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +11,7 @@ from tests.chaos.plans import Case, Source, Task
 
 @dataclass
 class Bindings:
-    """A case, and how it ended."""
+    """A case and its ending."""
 
     case: Case
     ending: ExecutionFinished | None
@@ -22,7 +22,7 @@ class Bindings:
         return {record.step: record for record in self.ending.records} if self.ending else {}
 
     def items(self, task: Task) -> list[str] | None:
-        """What a task is to be made for; one empty item where it is not mapped. None where nobody can know yet."""
+        """The items that a task maps over; one empty item if it is not mapped. None if they are not known yet."""
         if task.each is None:
             return [""]
         output = self.output(task.each)
@@ -33,12 +33,12 @@ class Bindings:
             return None
 
     def inputs(self, task: Task) -> tuple[str, ...] | None:
-        """What a task is to send along. None where nobody can know yet."""
+        """The values that a task must send. None if they are not known yet."""
         values = tuple(self._value(source) for source in task.sources)
         return None if None in values else tuple(filter(None, values))
 
     def output(self, task_id: str) -> Any:
-        """A task's output; None where it has none."""
+        """A task's output; None if it has none."""
         record = self.records.get(task_id)
         return record.outcome.value if record and isinstance(record.outcome, Succeeded) else None
 
@@ -46,6 +46,6 @@ class Bindings:
         output = self.output(source.task)
         try:
             value: str = (output if source.item is None else output[source.item])["value"]
-        except (TypeError, LookupError):  # no output, or not one of this form: that is for the judge to see
+        except (TypeError, LookupError):  # no output, or one of another form; the judge reports it
             return None
         return value

@@ -1,4 +1,4 @@
-"""A campaign: rounds of runs under fire, and a look at what came of them each time the fire is out."""
+"""A campaign: rounds of runs while a fire breaks things, and a check of the runs after each round."""
 
 import asyncio
 import itertools
@@ -23,13 +23,13 @@ _DEADLINE_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a campaign did and found.
+    """The figures and findings of a campaign.
 
     Attributes:
-        strikes: how often something was broken; ``wanted`` times make a full campaign.
+        strikes: how often something was broken; a full campaign has ``wanted`` strikes.
         calls: requests that the upstream saw.
         listed: calls that were ever listed in doubt.
-        takeovers: how often a run went to another process.
+        takeovers: how often another process took over a run.
     """
 
     name: str
@@ -43,17 +43,17 @@ class Report:
     seconds: float
 
     def count(self, kind: Kind) -> int:
-        """How many findings there are of this kind."""
+        """The number of findings of this kind."""
         return sum(finding.kind == kind for finding in self.findings)
 
 
 @dataclass
 class Campaign:
-    """One kind of fire at one scene.
+    """One kind of fire (a fault injector) on one scene.
 
     Attributes:
-        origin: where the upstream is reached.
-        step_deadline_s: set where what is broken excuses calls that fail, so that they fail soon.
+        origin: the upstream's URL.
+        step_deadline_s: set if the faults may make calls fail; short, so that they fail soon.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Campaign:
         self._driver = Driver(self.scene.house, self.upstream)
 
     async def run(self, seconds: float) -> Report:
-        """Rounds until the time is up or enough was broken; then quiet ones until no doubt is left."""
+        """Run rounds until the time is up or the strikes suffice, then rounds without faults until no doubt is left."""
         began, log = time.monotonic(), self.scene.house.log
         taken_over = log.takeovers
         while self.scene.burning and (left := began + seconds - time.monotonic()) > 0:
@@ -98,10 +98,10 @@ class Campaign:
         return [run for run in self._runs if run.in_doubt]
 
     async def _round(self, seconds: float) -> None:
-        """Settle doubts and make runs under fire for so long; put it out; wait until all have ended; look.
+        """Settle doubts and make runs under faults for this time; stop the faults; wait for all runs; check them.
 
-        Those who survived the fire must come to an end with what they were doing. Then all executors are replaced, and
-        each run is asked for once more: none is left to act on what it was told under fire.
+        The surviving executors must first finish their work. Then all executors are replaced, and each run that is not
+        complete is requested once more. So no executor is left that acts on a request from the time of the faults.
         """
         if seconds:
             async with self._executors():
@@ -118,7 +118,7 @@ class Campaign:
         await self._judge(self._doubtful())
 
     async def _drain(self) -> bool:
-        """Wait until all runs have ended, with their large values; False where that takes too long."""
+        """Wait until all runs have ended, with their large values; False if that takes too long."""
         unfinished = [run for run in self._runs if run.in_doubt or not run.whole]
         try:
             async with asyncio.timeout(_DRAIN_S):
@@ -129,7 +129,7 @@ class Campaign:
 
     @asynccontextmanager
     async def _executors(self) -> AsyncIterator[None]:
-        """Executors that serve; killed at the end, and what they sent has arrived then."""
+        """Start the executors. At the end kill them and wait until their requests have arrived."""
         self.scene.house.start()
         try:
             await self.scene.house.ready()
@@ -151,7 +151,7 @@ class Campaign:
                 raise ended
 
     async def _work(self, doubtful: list[Driven]) -> None:
-        """Settle, or make runs, until cancelled."""
+        """Settle doubts or make runs until cancelled."""
         while True:
             if doubtful and self.scene.rng.random() < 0.6:
                 await self._driver.settle(doubtful.pop())

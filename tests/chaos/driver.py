@@ -1,4 +1,4 @@
-"""Drives runs to their ends through whatever happens, and settles their doubts as a person would."""
+"""Requests runs until they end, despite all faults, and settles calls in doubt as a person would."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -16,21 +16,21 @@ from tests.chaos.plans import Case, site
 from tests.chaos.upstream import Upstream
 
 PATIENCE_S = 5.0
-"""After so long without an end a run is asked for again, from another executor."""
+"""If a run has not ended after this time, it is requested again from another executor."""
 _EXCUSED = (ServiceUnavailable, DeadlineExceeded, Overloaded, NotReady, TimeoutError)
 
 
 @dataclass
 class Driven:
-    """A run on its way.
+    """The state of a run.
 
     Attributes:
-        accepted: whether the executor said anything of it.
-        ending: its last word so far.
+        accepted: whether an executor sent any event of it.
+        ending: its last final event so far.
         doubts: every call that was ever listed in doubt, by step and item.
-        refusals: answers for which nothing that was broken is an excuse.
-        broken: how often following it was cut short.
-        whole: whether the large values are in its last word.
+        refusals: errors that the faults do not explain.
+        broken: how often a request for it was interrupted.
+        whole: whether ``ending`` contains the large values.
     """
 
     case: Case
@@ -43,23 +43,23 @@ class Driven:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether it waits for its calls to be settled."""
+        """Whether the run waits until its calls in doubt are settled."""
         return self.ending is not None and self.ending.status == "in_doubt"
 
     @property
     def open_doubts(self) -> tuple[DoubtfulCall, ...]:
-        """The calls to be settled."""
+        """The calls in doubt."""
         return doubts_of(self.ending.records) if self.ending else ()
 
 
 class Driver:
-    """Asks the executors of a house for runs."""
+    """Requests runs from the executors of a house."""
 
     def __init__(self, house: House, upstream: Upstream) -> None:
         self._house, self._upstream = house, upstream
 
     async def finish(self, run: Driven) -> None:
-        """Ask for a run, again and again, until its last word is heard."""
+        """Request a run repeatedly until its final event arrives."""
         run.ending, run.whole = None, False
         while run.ending is None:
             try:
@@ -77,10 +77,10 @@ class Driver:
         run.doubts |= {(doubt.step, doubt.item) for doubt in run.open_doubts}
 
     async def settle(self, run: Driven) -> None:
-        """Settle each doubt with the truth, and follow the run further.
+        """Settle each call in doubt with the truth, then follow the run to its end.
 
-        Each is said once: had the first word got through without our hearing of it, the truth might be another one by
-        the time of a second. What did not get through is in doubt still when everything is quiet again.
+        There is no retry. A first request may take effect although its response is lost, and the truth may have changed
+        by the time of a second one. If the request is lost, the call is still in doubt after the round.
         """
         for doubt in run.open_doubts:
             try:
@@ -93,7 +93,7 @@ class Driver:
         await self.finish(run)
 
     def _truth(self, run: Driven, doubt: DoubtfulCall) -> ResolveRequest:
-        """What a person would find out by looking at the upstream. Only true while nothing is under way."""
+        """The resolution that a person would find at the upstream. Only correct while no request is in flight."""
         items = Bindings(run.case, run.ending).items(run.case.task(doubt.step))
         assert items is not None, "a call in doubt was made, so its items are known"
         answer = self._upstream.answer_to(site(run.case.run_id, doubt.step), items[doubt.item or 0])
@@ -102,7 +102,7 @@ class Driver:
         return ResolveRequest(outcome="succeeded", value=answer, item=doubt.item)
 
     async def complete(self, run: Driven) -> None:
-        """Hear a run's last word anew, and put its large values back into it."""
+        """Request a run's final event once more and insert its large values."""
         await self.finish(run)
         assert run.ending is not None
         try:
@@ -129,7 +129,7 @@ class Driver:
         return AnswerValue(name=answer.name, value=await self._value(answer.stored), step=answer.step, path=answer.path)
 
     async def _value(self, stored: StoredValue) -> JsonValue:
-        """A large value in full. Raises NotFound, which would be a loss."""
+        """A large value in full. Raises NotFound if it was lost."""
         while True:
             try:
                 return await self._house.any().value(stored.id)

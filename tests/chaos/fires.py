@@ -1,4 +1,4 @@
-"""What is broken. Each fire breaks things at random, counts its strikes, and mends what it broke when it is put out."""
+"""Fault injectors ("fires"). Each breaks things at random and counts its strikes. On cancellation it repairs them."""
 
 import asyncio
 import random
@@ -18,9 +18,9 @@ from tests.chaos.stores import Store
 
 @dataclass
 class Scene:
-    """Where it burns. ``strikes`` counts what was broken; a fire ends when there are ``wanted``.
+    """What a fire acts on. ``strikes`` counts the faults; a fire ends after ``wanted`` strikes.
 
-    ``proxies``: those that all connections of one hop pass.
+    ``proxies``: the proxies through which all connections of one hop go.
     """
 
     house: House
@@ -32,11 +32,11 @@ class Scene:
 
     @property
     def burning(self) -> bool:
-        """Whether there were fewer strikes than wanted."""
+        """Whether there are fewer strikes than wanted."""
         return self.strikes < self.wanted
 
     async def wait(self, least_s: float, most_s: float) -> None:
-        """Wait a random while."""
+        """Wait for a random time between the limits."""
         await asyncio.sleep(self.rng.uniform(least_s, most_s))
 
 
@@ -44,7 +44,7 @@ Fire = Callable[[Scene], Coroutine[Any, Any, None]]
 
 
 async def kill_executors(scene: Scene) -> None:
-    """``kill -9`` of one executor, now and then of all at once."""
+    """``kill -9`` one executor, sometimes all at once."""
     while scene.burning:
         await scene.wait(0.02, 0.35)
         everyone = scene.rng.random() < 0.05
@@ -53,7 +53,7 @@ async def kill_executors(scene: Scene) -> None:
 
 
 async def pause_executors(scene: Scene) -> None:
-    """``SIGSTOP`` until others believe the process dead, or nearly; then ``SIGCONT``: it was only slow."""
+    """``SIGSTOP`` an executor for about as long as others take to consider it dead, then ``SIGCONT``."""
     while scene.burning:
         slot = scene.rng.choice(scene.house.slots)
         try:
@@ -65,7 +65,7 @@ async def pause_executors(scene: Scene) -> None:
 
 
 async def kill_postgres(scene: Scene) -> None:
-    """``kill -9`` of the database server, or of one process of it, which makes it start over."""
+    """``kill -9`` the database server, or one of its processes, which makes it restart."""
     server = scene.store.server
     assert server is not None
     try:
@@ -80,7 +80,7 @@ async def kill_postgres(scene: Scene) -> None:
 
 
 async def fill_disk(scene: Scene) -> None:
-    """No file can grow, save by a few bytes, pages or transactions; after a while there is room again."""
+    """Limit files to at most a few more bytes, pages or transactions; remove the limit after a while."""
     database = Path(make_url(scene.store.url).database or "")
     try:
         while scene.burning:
@@ -96,7 +96,7 @@ async def fill_disk(scene: Scene) -> None:
 
 
 async def break_connections(scene: Scene) -> None:
-    """Each fault in turn for a while, on all connections of a hop."""
+    """Set each fault in turn for a while on all connections of a hop."""
     try:
         while scene.burning:
             await scene.wait(0.1, 0.4)

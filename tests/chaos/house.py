@@ -1,4 +1,4 @@
-"""Executor processes on one store: started, killed, stopped and continued."""
+"""Executor processes on one store that can be started, killed, stopped and continued."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ _PAUSE_BEFORE_RESTART_S = 0.1
 
 
 class Zygote:
-    """The process that forks executors; see :mod:`tests.chaos.zygote`. ``log`` is what they say."""
+    """The process that forks executors; see :mod:`tests.chaos.zygote`. ``log`` holds their log lines."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: "Log") -> None:
         self._process, self.log = process, log
@@ -38,7 +38,7 @@ class Zygote:
 
 @asynccontextmanager
 async def open_zygote(log: "Log") -> AsyncIterator[Zygote]:
-    """A zygote in a process group of its own, which is killed at the end."""
+    """Start a zygote in its own process group, which is killed at the end."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "tests.chaos.zygote"),
@@ -59,15 +59,15 @@ async def open_zygote(log: "Log") -> AsyncIterator[Zygote]:
 
 @dataclass
 class Log:
-    """What the executors log: the last lines, and every line that tells of a bug (an exception nobody expected).
+    """The executors' log: the last lines, and a count of every bug (an unexpected exception).
 
-    It comes through a pipe: the limit on the size of files that stands for a full disk does not concern it.
+    It comes through a pipe, so the limit on file sizes that simulates a full disk does not apply to it.
     """
 
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=5_000))
     bugs: Counter[str] = field(default_factory=Counter)
     takeovers: int = 0
-    """How often a run went to another process."""
+    """How often another process took over a run."""
 
     async def read(self, process: asyncio.subprocess.Process) -> None:
         """Read to the end."""
@@ -80,7 +80,7 @@ class Log:
 
 
 def _what(line: str) -> str:
-    """What a bug's line is about: the last line of its traceback. Lines of two processes may have got mixed up."""
+    """The last line of a bug's traceback, or the whole line if lines of two processes are mixed up."""
     try:
         return str(json.loads(line)["exception"]).strip().rpartition("\n")[2]
     except (ValueError, KeyError):
@@ -88,7 +88,7 @@ def _what(line: str) -> str:
 
 
 async def _line(stream: asyncio.StreamReader) -> bytes:
-    """The next line; of an overlong one the rest is dropped."""
+    """The next line. A line that is too long is dropped in part."""
     while True:
         try:
             return await stream.readline()
@@ -97,27 +97,27 @@ async def _line(stream: asyncio.StreamReader) -> bytes:
 
 
 class Slot:
-    """One executor: a port that outlives its processes, and a client for it, or for the proxy in ``front`` of it.
+    """One executor: a port that its processes share over time, and a client for the port ``front`` (it or its proxy).
 
-    A process that ends, however it ends, is followed by another, as a supervisor would see to.
+    When a process ends, another one is started, as a supervisor would do.
     """
 
     def __init__(self, zygote: Zygote, settings: dict[str, Any], port: int, front: int) -> None:
         self._zygote, self._settings, self._port = zygote, settings, port
         self._pid = 0
-        self._pidfd = -1  # unlike a process id it never comes to mean another process
+        self._pidfd = -1  # unlike a process id, it is never reused for another process
         self._stopping = self._killed = False
         self._keeper: asyncio.Task[None] | None = None
         self._http = open_http(f"http://127.0.0.1:{front}")
         self.client = ExecutorClient(self._http)
 
     def start(self) -> None:
-        """Have a process run from now on."""
+        """Start a process, and restart it whenever it ends."""
         self._stopping = False
         self._keeper = asyncio.create_task(self._keep_running())
 
     async def stop(self) -> None:
-        """Kill the process and start no other."""
+        """Kill the process and do not restart it."""
         self._stopping = True
         self.signal(signal.SIGKILL)
         if self._keeper is not None:
@@ -129,7 +129,7 @@ class Slot:
         await self._http.aclose()
 
     def signal(self, number: int) -> bool:
-        """Send a signal to the process; False where there is none just now."""
+        """Send a signal to the process; False if there is no process at the moment."""
         if self._pidfd < 0:
             return False
         self._killed |= number == signal.SIGKILL
@@ -139,7 +139,7 @@ class Slot:
         return False
 
     def limit_files(self, size: int) -> None:
-        """Let no file grow beyond so many bytes, as if the disk were full; ``resource.RLIM_INFINITY`` ends that."""
+        """Limit the size of files in bytes, as if the disk were full; ``resource.RLIM_INFINITY`` removes the limit."""
         with contextlib.suppress(ProcessLookupError):
             resource.prlimit(self._pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
@@ -164,7 +164,7 @@ class Slot:
 
 
 async def _readable(descriptor: int) -> None:
-    """Wait until a descriptor can be read; a pidfd can when its process has ended."""
+    """Wait until a descriptor is readable. A pidfd is readable when its process has ended."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     loop.add_reader(descriptor, ended.set)
@@ -176,14 +176,14 @@ async def _readable(descriptor: int) -> None:
 
 @dataclass
 class House:
-    """Executors that share a store, and what they log."""
+    """Executors that share a store, and their log."""
 
     slots: tuple[Slot, ...]
     log: Log
     rng: random.Random
 
     def any(self) -> ExecutorClient:
-        """One of the executors; whether it lives is for the caller to find out."""
+        """A client of a random executor, which may be dead."""
         return self.rng.choice(self.slots).client
 
     def start(self) -> None:
@@ -203,7 +203,7 @@ class House:
                 await asyncio.sleep(0.02)
 
     async def stop(self) -> None:
-        """Kill all executors. What they have sent may still be under way."""
+        """Kill all executors. Their requests may still be in flight."""
         await asyncio.gather(*(slot.stop() for slot in self.slots))
 
 
@@ -211,9 +211,9 @@ class House:
 async def open_house(
     zygote: Zygote, url: str, ports: Mapping[int, int], rng: random.Random, **settings: Any
 ) -> AsyncIterator[House]:
-    """Executors that believe each other dead soon; not started yet, killed at the end.
+    """Executors with a short lease. They are not started yet; they are killed at the end.
 
-    ``ports``: for each executor its own port, and the one that callers use.
+    ``ports``: the port that callers use, by the executor's own port.
     """
     given: dict[str, Any] = {
         "database_url": url,
@@ -221,7 +221,7 @@ async def open_house(
         "lease_s": 0.5,
         "max_inline_bytes": 1_024,
         "retry_base_s": 0.02,
-        "circuit_failures": 1_000_000,  # a host that is left alone would see no calls that could go wrong
+        "circuit_failures": 1_000_000,  # an open circuit breaker would keep calls from failing
     }
     house = House(tuple(Slot(zygote, given | settings, *pair) for pair in ports.items()), zygote.log, rng)
     try:

@@ -1,7 +1,7 @@
-"""The judge: compares what a run claims with what the upstream saw and what the ledger holds.
+"""The judge: compares a run's records with the upstream's requests and with the ledger.
 
-It knows the plan in its own terms and asks the executor nothing. The upstream gave every call a value of its own, so an
-output is where it belongs if, and only if, the upstream gave it to that call for the very inputs that the run records.
+It has its own form of the plan and does not ask the executor. The upstream gives every call a unique value. So an
+output is correct if and only if the upstream gave it to that call for exactly the inputs that the run records.
 """
 
 from collections import defaultdict
@@ -23,11 +23,11 @@ Kind = Literal["lost", "stuck", "duplicate", "misbound", "unlisted", "failed", "
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken promise.
+    """One broken guarantee.
 
-    ``stuck``: the run ended only after the executors were started anew, though nothing was broken any more.
-    ``failed``: a step that could be run was not, or failed without an excuse. ``refused``: the executor gave an answer
-    for which nothing that was broken is an excuse.
+    ``stuck``: the faults had stopped, but the run ended only after a restart of the executors. ``failed``: a step that
+    could run did not run, or failed without a fault that explains it. ``refused``: the executor gave an error that no
+    fault explains.
     """
 
     kind: Kind
@@ -37,15 +37,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of a run when everything is quiet.
+    """What is known about a run after the faults have stopped.
 
     Attributes:
-        case: what was asked for.
-        accepted: whether the executor said anything of it.
-        ending: its last word, large values put back; None where there was none.
+        case: the requested run.
+        accepted: whether an executor sent any event of it.
+        ending: its final event with large values inserted; None if there was none.
         stored: its row in the ledger.
-        seen: all its requests as the upstream saw them.
-        may_fail: whether what was broken excuses failed calls (an upstream that cannot be reached, say).
+        seen: all its requests at the upstream.
+        may_fail: whether the faults explain failed calls (for example, an upstream that cannot be reached).
     """
 
     case: Case
@@ -57,7 +57,7 @@ class Evidence:
 
 
 def judge(evidence: Evidence) -> list[Finding]:
-    """Everything that is wrong with a run; nothing if all promises were kept."""
+    """The findings for a run; empty if all guarantees held."""
     trial = _Trial(evidence)
     checks: tuple[tuple[Kind, Iterable[str]], ...] = (
         ("lost", trial.losses()),
@@ -72,7 +72,7 @@ def judge(evidence: Evidence) -> list[Finding]:
 
 @dataclass
 class _Trial:
-    """One run before the judge. Each check yields what is wrong, in words."""
+    """Checks one run. Each check yields descriptions of what is wrong."""
 
     evidence: Evidence
 
@@ -93,7 +93,7 @@ class _Trial:
         return found
 
     def losses(self) -> Iterator[str]:
-        """An accepted run has an ending, and the ledger holds the same."""
+        """An accepted run has an ending, and the ledger holds the same status."""
         ending, stored, case = self.evidence.ending, self.evidence.stored, self.evidence.case
         if ending is None:
             if self.evidence.accepted or stored is not None:
@@ -109,12 +109,12 @@ class _Trial:
             yield f"no records of {sorted(missing)}"
 
     def refusals(self) -> Iterator[str]:
-        """Once all was quiet, the run was taken."""
+        """Without faults, the run was accepted."""
         if self.evidence.ending is None and not self.evidence.accepted and self.evidence.stored is None:
             yield "never begun, though nothing was broken any more"
 
     def duplicates(self) -> Iterator[str]:
-        """A call has one effect, and one idempotency key that no other call has."""
+        """A call has at most one effect, and one idempotency key that no other call has."""
         calls_of_key: dict[str, set[tuple[str, str]]] = defaultdict(set)
         for (task, item), requests in self.seen.items():
             effects = sum(request.effect for request in requests)
@@ -130,7 +130,7 @@ class _Trial:
                 yield f"{sorted(calls)} share a key"
 
     def misbindings(self) -> Iterator[str]:
-        """Every output was given to its call, for inputs that are the outputs recorded for its sources."""
+        """The upstream gave every output to its call, for inputs that equal the recorded outputs of its sources."""
         for task in self.evidence.case.tasks:
             record = self.records.get(task.id)
             if record is not None and isinstance(record.outcome, Succeeded):
@@ -152,7 +152,7 @@ class _Trial:
                 yield f"{_call(task.id, item)} was made with {given[0].inputs}, but its sources gave {inputs}"
 
     def _wrong_requests(self) -> Iterator[str]:
-        """What took effect was sent with what is recorded for its sources; a task that must not be run sent nothing."""
+        """Requests with effects carried the outputs recorded for their sources; tasks that must not run sent none."""
         if self.evidence.ending is None:
             return
         tasks = {task.id: task for task in self.evidence.case.tasks}
@@ -176,7 +176,7 @@ class _Trial:
                 yield f"the answer {answer.name} is not the output of {answer.step}"
 
     def unlisted(self) -> Iterator[str]:
-        """Every effect is known to the run, or listed in doubt; so is every call that the ledger has no outcome of."""
+        """The run records every effect or lists it in doubt. It also lists every call without outcome in the ledger."""
         if self.evidence.ending is None:
             return
         for (name, item), requests in self.seen.items():
@@ -196,7 +196,7 @@ class _Trial:
             yield f"the run is {self.evidence.ending.status} with {len(listed)} calls listed in doubt"
 
     def failures(self) -> Iterator[str]:
-        """Each step that could be run was run, and none failed unless there is an excuse."""
+        """Each step that could run did run, and none failed unless a fault explains it."""
         states: dict[str, str] = {}
         for task in self.evidence.case.tasks:
             record = self.records.get(task.id)
@@ -212,7 +212,7 @@ class _Trial:
                 yield f"{task.id} is {kind}, but should have been skipped ({expected})"
 
     def _expected(self, task: Task, states: Mapping[str, str]) -> str:
-        """What must become of a task after what became of those before it."""
+        """The expected state of a task, from the states of the tasks before it."""
         held_up = any(states[need] != "succeeded" for need in task.needs)
         if held_up or any(states[before] not in ("succeeded", "condition") for before in task.after):
             return "blocked"
@@ -224,7 +224,7 @@ class _Trial:
         )
 
     def _outcome(self, name: str, item: str) -> StepOutcome | None:
-        """What the run says of a call."""
+        """The outcome that the run records for a call."""
         record = self.records.get(name)
         if record is None or not record.items:
             return record.outcome if record else None
@@ -237,5 +237,5 @@ def _call(task: str, item: str) -> str:
 
 
 def _admits_success(outcome: StepOutcome | None) -> bool:
-    """A call whose answer could not be read counts as failed, but its record says that it was a success."""
+    """Whether a failed call had a success status. A call whose response cannot be read counts as failed."""
     return isinstance(outcome, Failed) and outcome.status is not None and 200 <= outcome.status < 300

@@ -1,4 +1,4 @@
-"""Random plans, in terms of their own that the judge can follow without asking the executor."""
+"""Random plans in a form of their own, which the judge can evaluate without the executor."""
 
 import random
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from services.contracts.planning import CompiledPlan
 from tests.support.executing import api, compiled, item, literal, parameter, ref, step
 
 BLOB_WIDTH = 40
-"""A call of this width answers with more than the executor keeps inline."""
+"""The response to a call of this width is larger than what the executor keeps inline."""
 
 
 class Operation(StrEnum):
-    """What a call does at the upstream; also its path there."""
+    """What a call does at the upstream; the value is also its path there."""
 
     READ = "read"
     POST = "post"
@@ -28,7 +28,7 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A value that an earlier task got; of a mapped one, that of this item."""
+    """A value from an earlier task; for a mapped task, the value of this item."""
 
     task: str
     item: int | None = None
@@ -36,7 +36,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Holds where the width of that task's output is below the bound."""
+    """Holds if the width of the source's output is below the bound."""
 
     source: Source
     below: int
@@ -48,10 +48,10 @@ class Task:
 
     Attributes:
         sources: the values it sends along.
-        width: how many further values its answer holds for others to map over; the answer's ``n``.
-        each: the task over whose values it is mapped.
-        keep: of those only the ones whose ``n`` is below this.
-        count: how many calls that makes; None where it is not mapped.
+        width: how many values its answer holds for others to map over; the answer's ``n``.
+        each: the task whose values it maps over.
+        keep: if set, it maps only over values whose ``n`` is below this.
+        count: the number of calls; None if it is not mapped.
     """
 
     id: str
@@ -67,14 +67,14 @@ class Task:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The tasks whose values it cannot do without."""
+        """The tasks whose values it needs."""
         conditions = (self.condition.source,) if self.condition else ()
         return frozenset(source.task for source in self.sources + conditions) | ({self.each} if self.each else set())
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A run to be made: its tasks, in order, and the request that asks for it."""
+    """A run to make: its tasks in order, and the request for it."""
 
     run_id: str
     tasks: tuple[Task, ...]
@@ -82,7 +82,7 @@ class Case:
 
     @property
     def durable(self) -> bool:
-        """Whether it may change something."""
+        """Whether it has mutating calls."""
         return any(task.operation is not Operation.READ for task in self.tasks)
 
     def task(self, task_id: str) -> Task:
@@ -91,7 +91,7 @@ class Case:
 
 
 def site(run_id: str, task_id: str) -> str:
-    """How the upstream knows which step a request belongs to."""
+    """The text by which the upstream knows which step a request belongs to."""
     return f"{run_id}/{task_id}"
 
 
@@ -108,7 +108,7 @@ def random_case(rng: random.Random, run_id: str, origin: str, *, deadline_s: flo
 def _task(rng: random.Random, task_id: str, earlier: Mapping[str, Task], reading: bool) -> Task:
     weights = (1, 0, 0, 0, 0) if reading else (35, 30, 15, 12, 8)
     operation = rng.choices(tuple(Operation), weights)[0]
-    # Recent tasks are likelier sources, which makes chains; that all others are possible makes fans.
+    # Preferring recent tasks as sources makes chains; allowing all earlier tasks makes fans.
     recent = list(earlier)[-rng.choice((1, 3, 30)) :]
     sources = tuple(_source(rng, earlier[name]) for name in rng.sample(recent, min(len(recent), rng.randint(0, 3))))
     width = BLOB_WIDTH if rng.random() < 0.05 else rng.randint(1, 6)
@@ -140,7 +140,7 @@ def _mapping(rng: random.Random, earlier: Mapping[str, Task]) -> tuple[str | Non
 def case(
     run_id: str, tasks: tuple[Task, ...], origin: str, *, deadline_s: float = 60, step_deadline_s: float = 30
 ) -> Case:
-    """The case of these tasks; the last of them answer."""
+    """The case of these tasks; the last two give the answer."""
     apis = {operation: _api(origin, operation) for operation in Operation}
     by_id = {task.id: task for task in tasks}
     steps = [_step(run_id, task, by_id, apis[task.operation]) for task in tasks]
@@ -187,7 +187,7 @@ def _step(run_id: str, task: Task, tasks: Mapping[str, Task], called: Api) -> St
 
 
 def _when(task: Task) -> When | None:
-    """A step has one condition: over the whole step, or over its items."""
+    """The step's condition: for each item or for the whole step. A step has at most one."""
     if task.keep is not None:
         return When(left=item("n"), op="lt", right=literal(task.keep))
     if task.condition is None:

@@ -1,4 +1,4 @@
-"""A TCP proxy that does to connections what networks, middle boxes and broken peers do to them."""
+"""A TCP proxy that injects the faults of networks, middleboxes and broken peers."""
 
 import asyncio
 import random
@@ -12,24 +12,24 @@ _DRIP_S = 0.02
 
 
 class Fault(StrEnum):
-    """What becomes of connections while it lasts; also of those that were open before."""
+    """What happens to connections during the fault, including those that were open before."""
 
     REFUSE = "refuse"
-    """Nobody listens, and what is open is closed."""
+    """New connections are refused and open ones are closed."""
     RESET = "reset"
-    """Reset instead of passing on the request, or instead of passing on the answer."""
+    """The connection is reset instead of forwarding the request, or instead of forwarding the response."""
     BLACK_HOLE = "black hole"
-    """Nothing arrives any more, in either direction, and nobody says so; not even when the fault is over."""
+    """All data is dropped silently in both directions, for these connections also after the fault ends."""
     DRIP = "slow drip"
-    """Answers arrive byte by byte."""
+    """Responses arrive byte by byte."""
     TRUNCATE = "truncate"
-    """Answers end early, in order."""
+    """Responses end early, with an orderly close."""
     GARBAGE = "garbage"
-    """Answers are other bytes than were sent."""
+    """Responses are replaced by random bytes."""
 
 
 class FaultProxy:
-    """Passes connections on to ``host:port``; ``fault`` says what is done to them at present."""
+    """Forwards connections to ``host:port``; ``fault`` is the current fault."""
 
     def __init__(self, host: str, port: int, rng: random.Random) -> None:
         self._host, self._port, self._rng = host, port, rng
@@ -39,12 +39,12 @@ class FaultProxy:
         self.port = 0
 
     async def listen(self) -> None:
-        """Listen, on the same port as ever."""
+        """Listen, always on the same port."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=512)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def set(self, fault: Fault | None) -> None:
-        """From now on this fault, or none."""
+        """Set the fault; None ends it."""
         self.fault = fault
         if fault is Fault.REFUSE:
             await self.close()
@@ -52,7 +52,7 @@ class FaultProxy:
             await self.listen()
 
     async def close(self) -> None:
-        """Listen no more, and close what is open."""
+        """Stop listening and close open connections."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -61,8 +61,8 @@ class FaultProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def quiet(self) -> None:
-        """Wait until everything is passed on that came from peers that are gone by now."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)  # accepted after all that wait to be
+        """Wait until all data from dead peers is forwarded."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)  # accepted after all waiting connections
         writer.write_eof()
         await reader.read()
         writer.close()
@@ -76,14 +76,14 @@ class FaultProxy:
         try:
             await _Connection(self, self._rng, reader, writer).pass_on(self._host, self._port)
         except (OSError, asyncio.CancelledError):
-            pass  # the peer is away, or the proxy is closed
+            pass  # the peer is gone, or the proxy is closed
         finally:
             self._tasks.discard(task)
             writer.close()
 
 
 class _Connection:
-    """One connection. A black hole swallows it for good."""
+    """One connection. Once a black hole has affected it, it stays silent."""
 
     def __init__(
         self, proxy: FaultProxy, rng: random.Random, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -92,7 +92,7 @@ class _Connection:
         self._swallowed = False
 
     async def pass_on(self, host: str, port: int) -> None:
-        """Pass on in both directions until either end closes or the fault ends it."""
+        """Forward in both directions until either end closes or the fault ends the connection."""
         reader, writer = await asyncio.open_connection(host, port)
         asking = asyncio.create_task(self._ask(writer))
         answering = asyncio.create_task(self._answer(reader))
@@ -139,7 +139,7 @@ class _Connection:
         await self._writer.drain()
 
     def _reset(self) -> None:
-        linger = struct.pack("ii", 1, 0)  # close with a reset, not in order
+        linger = struct.pack("ii", 1, 0)  # close with a reset
         self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self._writer.close()
 

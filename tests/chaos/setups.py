@@ -1,4 +1,4 @@
-"""The campaigns there are: which fire, on which store, on which hop."""
+"""The list of campaigns: which fire, on which store, on which hop."""
 
 import random
 from collections.abc import AsyncIterator
@@ -30,15 +30,15 @@ from tests.chaos.upstream import serve_upstream
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """A campaign to be made.
+    """The settings of a campaign.
 
     Attributes:
         processes: how many executors share the store.
-        wanted: how many strikes make the full campaign.
-        share: of the time.
-        hop: whose connections pass proxies.
+        wanted: the number of strikes of a full campaign.
+        share: its share of the whole time.
+        hop: the hop whose connections go through proxies.
         step_deadline_s: see :class:`Campaign`.
-        max_takeovers: after how many a run is given up.
+        max_takeovers: after this number of takeovers the executor gives a run up.
     """
 
     name: str
@@ -67,7 +67,7 @@ SETUPS = (
 
 @asynccontextmanager
 async def open_campaign(setup: Setup, zygote: Zygote, rng: random.Random) -> AsyncIterator[Campaign]:
-    """Everything a campaign needs, closed at the end."""
+    """Open everything that a campaign needs; close it at the end."""
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(_open_store(setup.store))
         upstream = await stack.enter_async_context(serve_upstream(rng))

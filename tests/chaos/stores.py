@@ -22,7 +22,7 @@ from services.storage.engine import create_engine, read
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What the ledger holds of a run: its status, and the keys of calls that have no outcome."""
+    """The ledger's record of a run: its status, and the keys of calls that have no outcome."""
 
     status: str
     open_calls: frozenset[str]
@@ -30,13 +30,13 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A database for executors; ``url`` is SQLAlchemy's. ``server`` where it is PostgreSQL."""
+    """A database for executors; ``url`` is SQLAlchemy's. ``server`` is set for PostgreSQL."""
 
     url: str
     server: "Postgres | None" = None
 
     async def stored(self, run_ids: Collection[str]) -> dict[str, Stored]:
-        """What the ledger holds of these runs, read in plain SQL."""
+        """The ledger's records of these runs, read in plain SQL."""
         engine = create_engine(self.url)
         wanted: sa.BindParameter[str] = sa.bindparam("runs", type_=sa.String, expanding=True)
         runs = sa.text("SELECT id, status FROM executions WHERE id IN :runs").bindparams(wanted)
@@ -53,7 +53,7 @@ class Store:
 
 
 class Postgres:
-    """A PostgreSQL server of our own, which can be killed and started again."""
+    """A PostgreSQL server that can be killed and started again."""
 
     def __init__(self, installed: PostgresServer) -> None:
         self._installed = installed
@@ -68,10 +68,10 @@ class Postgres:
         return Store(f"postgresql+asyncpg://postgres@127.0.0.1:{self._port}/{name}", self)
 
     async def start(self) -> None:
-        """Start it if it does not run, and wait until it takes connections."""
+        """Start it if it does not run, and wait until it accepts connections."""
         if self._process is None or self._process.poll() is not None:
             arguments = ("-D", self._installed.pgdata, "-h", "127.0.0.1", "-p", str(self._port))
-            self._process = subprocess.Popen(  # noqa: ASYNC220 - uvloop starts none as another user
+            self._process = subprocess.Popen(  # noqa: ASYNC220 - uvloop cannot start a process as another user
                 (self._installed.bin_path / "postgres", *arguments, "-c", "unix_socket_directories="),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -86,7 +86,7 @@ class Postgres:
         await connection.close()
 
     async def kill(self, rng: random.Random) -> None:
-        """``kill -9`` of all its processes, or of a random one, after which it ends the others and recovers."""
+        """``kill -9`` all its processes, or a random one, after which PostgreSQL ends the others and recovers."""
         assert self._process is not None
         children = psutil.Process(self._process.pid).children()
         if children and rng.random() < 0.5:
@@ -95,7 +95,7 @@ class Postgres:
             await self.end()
 
     async def end(self) -> None:
-        """``kill -9`` of all its processes."""
+        """``kill -9`` all its processes."""
         if self._process is None or self._process.poll() is not None:
             return
         children = psutil.Process(self._process.pid).children()
@@ -115,7 +115,7 @@ def _kill(process: psutil.Process) -> None:
 
 
 def _lives(process: psutil.Process) -> bool:
-    """Orphans stay zombies until somebody reaps them, which is not for us to wait for."""
+    """Whether a process still runs. Zombies do not count: orphans stay zombies until another process reaps them."""
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -124,7 +124,7 @@ def _lives(process: psutil.Process) -> bool:
 
 @asynccontextmanager
 async def open_postgres() -> AsyncIterator[Postgres]:
-    """A server on a free port of the loopback interface, its data in a folder that is removed at the end."""
+    """Start a server on a free port of the loopback interface. Its data folder is removed at the end."""
     folder = Path(tempfile.mkdtemp(prefix="pg"))
     (folder / "data").mkdir()
     installed = PostgresServer(folder / "data", cleanup_mode=None)

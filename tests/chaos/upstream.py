@@ -1,4 +1,4 @@
-"""Somebody else's service: it survives everything, and notes each request and each effect."""
+"""A third party's service that is never broken. It records each request and each effect."""
 
 import asyncio
 import itertools
@@ -21,14 +21,14 @@ _LOSSES = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A request as it arrived, and what came of it.
+    """A received request and its result.
 
     Attributes:
-        site: the step that sent it, as the request says.
+        site: the step that sent it, as stated in the request.
         item: the item of a mapped step; empty for others.
         key: its Idempotency-Key.
-        effect: whether something changed that had not changed before.
-        answer: None where it was refused.
+        effect: whether the request took effect; a repetition does not.
+        answer: the response's value; None if the request was refused.
     """
 
     operation: Operation
@@ -42,15 +42,15 @@ class Seen:
 
 @dataclass
 class Upstream:
-    """The service. Every answer holds a value that no other answer holds, unless it repeats an effect's answer.
+    """The service. Every answer holds a unique value, unless it repeats the answer of an earlier effect.
 
-    It takes up to 15 ms before the effect and after it, and loses at most one answer to each call.
+    It waits up to 15 ms before the effect and after it, and loses at most one answer to each call.
     """
 
     rng: random.Random
     origin: str = ""
     seen: dict[str, list[Seen]] = field(default_factory=lambda: defaultdict(list))
-    """All requests by the run they belong to."""
+    """All requests by run."""
     _in_flight: int = 0
     _server: web.Server | None = None
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -59,19 +59,19 @@ class Upstream:
     _lost: set[tuple[str, str]] = field(default_factory=set)
 
     def answer_to(self, site: str, item: str) -> JsonValue:
-        """What a call that took effect was answered; None where it never took effect. What a person would look up."""
+        """The answer to a call that took effect, as a person would look it up; None if it never took effect."""
         made = self._made.get((site, item))
         return made.answer if made else None
 
     async def quiet(self) -> None:
-        """Wait until everything has arrived that was sent by processes that are dead by now."""
+        """Wait until all requests of dead processes have arrived."""
         host, port = URL(self.origin).host, URL(self.origin).port
-        reader, writer = await asyncio.open_connection(host, port)  # accepted after all that wait to be
+        reader, writer = await asyncio.open_connection(host, port)  # accepted after all waiting connections
         writer.write(b"GET / HTTP/1.0\r\n\r\n")
         await reader.read()
         writer.close()
         assert self._server is not None
-        while self._in_flight or self._server.connections:  # noqa: ASYNC110 - it rings no bell when one ends
+        while self._in_flight or self._server.connections:  # noqa: ASYNC110 - no event exists for this
             await asyncio.sleep(0.005)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -112,7 +112,7 @@ class Upstream:
         before = self._by_key.get(key) if operation is Operation.KEYED else self._made.get((site, item))
         if operation is not Operation.POST and before is not None:
             same = (before.operation, before.site, before.item, before.inputs) == (operation, site, item, inputs)
-            # What is deleted is gone; whoever asks again hears that, not what the first one heard.
+            # A repeated DELETE is told that the resource is gone; it does not get the first answer again.
             repeated = same and operation is not Operation.DELETE
             put_anew = operation is Operation.PUT and not same
             if not put_anew:
@@ -129,7 +129,7 @@ class Upstream:
 
 @asynccontextmanager
 async def serve_upstream(rng: random.Random) -> AsyncIterator[Upstream]:
-    """An upstream on a free port of the loopback interface. What was asked for is done even if the caller vanishes."""
+    """Start an upstream on a free port of the loopback interface. It completes requests if the caller disconnects."""
     upstream = Upstream(rng)
     upstream._server = web.Server(upstream._handle, access_log=None, handler_cancellation=False)
     runner = web.ServerRunner(upstream._server, shutdown_timeout=0.1)

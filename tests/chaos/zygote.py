@@ -1,7 +1,7 @@
-"""``python -m tests.chaos.zygote``: forks executor processes, so that a new one costs milliseconds, not seconds.
+"""``python -m tests.chaos.zygote``: forks executor processes, so that a new one takes milliseconds, not seconds.
 
-Orders come as JSON lines, `{"port": ..., "settings": {...}}`; the answer to each is the process id. Everything is
-imported before the first fork and no thread is started. When the orders end, all processes do.
+Orders come as JSON lines, `{"port": ..., "settings": {...}}`; the answer to each is the process id. All modules are
+imported before the first fork, and no thread is started. When the input ends, all processes end.
 """
 
 import gc
@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import Any
 
-import aiosqlite  # noqa: F401 - imported for the processes to come
+import aiosqlite  # noqa: F401 - imported for the forked processes
 import asyncpg  # noqa: F401
 import uvicorn
 import uvicorn.loops.uvloop
@@ -25,9 +25,9 @@ from services.telemetry import configure_logging
 
 
 def serve(port: int, settings: dict[str, Any]) -> None:
-    """Be an executor until killed."""
+    """Run an executor until it is killed."""
     configure_logging(level="WARNING", json=True)
-    engine.PATIENCE_S = 3.0  # a campaign has no half minute for each silence
+    engine.PATIENCE_S = 3.0  # the default of half a minute is too long for a campaign
     app = create_app(ExecutorSettings(**settings))
     config = uvicorn.Config(app, loop="uvloop", http="httptools", access_log=False, log_config=None)
     uvicorn.Server(config).run(sockets=[listen("127.0.0.1", port)])
@@ -35,7 +35,7 @@ def serve(port: int, settings: dict[str, Any]) -> None:
 
 def main() -> None:
     """Fork one process for each order."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps; who waits for a process watches its pidfd
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps children; the parent watches pidfds
     gc.collect()
     gc.freeze()
     for line in sys.stdin:

@@ -1,8 +1,8 @@
-"""The deployment as a whole, in real containers: build, start, solve, lose a service, recover, take everything down.
+"""Tests the whole deployment in real containers: build, start, solve, lose a service, recover, take everything down.
 
-Run by ``make compose-test``. A plain script on the standard library: one road with an order, printed step by step with
-its timings; it ends with exit status 0 only if every step held. Its passwords, port, project and image tag are its own,
-so a stack that is already running here is left alone.
+Run by ``make compose-test``. It is a plain script on the standard library. It runs its steps in a fixed order and
+prints each with its time. The exit status is 0 only if every step passed. It uses its own passwords, port, project and
+image tag, so it does not affect a stack that is already running here.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ SINGLE = "Convert 26.2 miles to kilometers."
 SECURED = "Has order ord_17 been shipped yet?"
 DEMOS = "demo_svc/data/sandbox_demos.jsonl"
 READ_DOCUMENT = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/openapi.json').read().decode())"
-# A variable named like a secret whose value does not come from the environment, and a password written into a URL.
+# Matches a variable named like a secret whose value does not come from the environment, and a password in a URL.
 WRITTEN_SECRET = re.compile(
     r"^\s*\w*(?:PASSWORD|SECRET|TOKEN|KEY|AUTH):[ \t]*(?![ \t]|\$\{|#|$).+|://[^\s/@$]*:[^$\s/@]+@", re.MULTILINE
 )
-# Which of these addresses a container can open connections to.
+# Prints the addresses that a container can connect to.
 REACHED = """import socket, sys
 for name in sys.argv[1:]:
     host, port = name.split(":")
@@ -74,7 +74,7 @@ python -c 'import training' 2>&1 | tail -n 1"""
 
 @contextmanager
 def step(title: str) -> Iterator[None]:
-    """Print a step's name before it and its seconds after it."""
+    """Print a step's name before it and its duration in seconds after it."""
     print(f"--> {title}", flush=True)
     started = time.monotonic()
     yield
@@ -82,7 +82,7 @@ def step(title: str) -> Iterator[None]:
 
 
 def check_containers(stack: Stack, services: tuple[str, ...], others: tuple[str, ...] = ()) -> None:
-    """Nothing is root or can write to its root file system; no image carries training, torch, a compiler or a test."""
+    """No process is root or can write to its root file system. No image has training, torch, a compiler or tests."""
     for service in (*services, *others):
         container = stack.container(service)
         users = {line.split()[0] for line in shell("docker", "top", container, "-eo", "uid,pid").splitlines()[1:]}
@@ -99,7 +99,7 @@ def check_containers(stack: Stack, services: tuple[str, ...], others: tuple[str,
 
 
 def check_apart(stack: Stack) -> None:
-    """The sandbox reaches no service and no database, and whoever reaches a service has to know its token."""
+    """The sandbox reaches no service and no database. Services reject requests without their token."""
     addresses = [f"{name}:8000" for name in ("gateway", *INTERNAL)] + ["postgres:5432", "redis:6379"]
     from_sandbox = stack.compose("exec", "-T", "sandbox", "python", "-c", REACHED, *addresses, capture=True)
     expect(not from_sandbox.strip(), "the sandbox must reach no service and no database", from_sandbox)
@@ -113,7 +113,7 @@ def check_apart(stack: Stack) -> None:
 
 
 def check_no_secrets(stack: Stack) -> None:
-    """No secret in the compose file, in an image's layers or settings, in the logs or in what runs keep."""
+    """No secret is in the compose file, in an image's layers or settings, in the logs or in stored runs."""
     text = COMPOSE_FILE.read_text(encoding="utf-8")
     expect(not WRITTEN_SECRET.search(text), "the compose file must hold no secret", WRITTEN_SECRET.findall(text))
     places = {
@@ -130,7 +130,7 @@ def check_no_secrets(stack: Stack) -> None:
 
 
 def import_sandbox(stack: Stack) -> None:
-    """Read the sandbox's OpenAPI document, as its operator would, and import it and the demos through the gateway."""
+    """Read the sandbox's OpenAPI document inside its container, and import it and the demos through the gateway."""
     document = stack.compose("exec", "-T", "sandbox", "python", "-c", READ_DOCUMENT, capture=True)
     answer = stack.call("POST", "/apis:import", {"document": document, "provider": "sandbox"})
     expect(answer.status == 200, "the import must be accepted", answer)
@@ -143,7 +143,7 @@ def import_sandbox(stack: Stack) -> None:
 
 
 def check_command_line(stack: Stack) -> None:
-    """The documented commands work; what they import is there already."""
+    """The documented commands work. What they import is imported already."""
     apis = _cli(stack, "apis", "import", "http://sandbox:8000/openapi.json", "--provider", "sandbox")
     expect("0 added, 0 updated" in apis and "0 removed" in apis, "nothing new in the same document", apis)
     demos = _cli(stack, "demos", "import", DEMOS)
@@ -157,7 +157,7 @@ def _cli(stack: Stack, *arguments: str) -> str:
 
 
 def solved(stack: Stack, question: str, value: str, *, calls: int = 1) -> dict[str, Any]:
-    """The run that answered a question through the published port, with this in its values."""
+    """Solve a question through the published port and return the run. Its values must contain this one."""
     answer = stack.call("POST", "/solve", {"query": question})
     expect(answer.status == 200 and answer.body["status"] == "succeeded", "the question must be solved", answer)
     run: dict[str, Any] = answer.body
@@ -169,7 +169,7 @@ def solved(stack: Stack, question: str, value: str, *, calls: int = 1) -> dict[s
 
 
 def check_credential(stack: Stack) -> None:
-    """A call behind a credential is made with it, and the record of the request does not show it."""
+    """A call that needs a credential is made with it, and the recorded request does not show the credential."""
     run = solved(stack, SECURED, "shipped")
     expect(bool(run["proof"]["credentials"]), "the proof must name the credential", run["proof"])
     headers = run["steps"][-1]["requests"][0]["headers"]
@@ -186,7 +186,7 @@ def runs(stack: Stack) -> list[dict[str, Any]]:
 
 
 def check_outage(stack: Stack) -> None:
-    """With one service killed, /solve and /readyz say 503 and which one, and liveness stays true."""
+    """With one service killed, /solve and /readyz return 503 and name the service, and liveness stays true."""
     stack.compose("kill", VICTIM)
     solve = stack.call("POST", "/solve", {"query": SINGLE})
     expect(_is_503(solve) and solve.body["service"] == VICTIM, f"/solve must be a 503 that names {VICTIM}", solve)
@@ -202,14 +202,14 @@ def _is_503(answer: Answer) -> bool:
 
 
 def check_recovery(stack: Stack) -> None:
-    """The service comes back, and the same gateway process uses it."""
+    """The service restarts, and the same gateway process uses it."""
     stack.compose("start", VICTIM)
     wait_for("/readyz after the restart", stack.ready)
     solved(stack, SINGLE, "42.16")
 
 
 def check_no_cache(stack: Stack) -> None:
-    """Without Redis requests are answered all the same, and nothing is taken out of service for it."""
+    """Without Redis requests are still answered, and every service stays ready."""
     stack.compose("kill", "redis")
     solved(stack, NESTED, "2027-04-25", calls=2)
     ready = stack.call("GET", "/readyz")
@@ -219,7 +219,7 @@ def check_no_cache(stack: Stack) -> None:
 
 
 def check_kept(stack: Stack, run: dict[str, Any]) -> None:
-    """A run from before the gateway's restart is still there, all of it: PostgreSQL kept it."""
+    """A run from before the gateway's restart is still complete, because PostgreSQL keeps it."""
     stack.compose("restart", "gateway")
     wait_for("/readyz after the gateway's restart", stack.ready)
     expect(run["id"] in {kept["id"] for kept in runs(stack)}, f"GET /runs must list {run['id']}", runs(stack))
@@ -228,7 +228,7 @@ def check_kept(stack: Stack, run: dict[str, Any]) -> None:
 
 
 def road(stack: Stack) -> None:
-    """The steps in their order."""
+    """Run all steps in order."""
     with step("build the images"):
         stack.compose("build", "--quiet")
     with step("start everything, in order of health, until /readyz"):
@@ -270,7 +270,7 @@ def road(stack: Stack) -> None:
 
 
 def check_model(stack: Stack) -> None:
-    """As docs/containers.md says: choose the model, bring the stack up again. It plans, and for its key alone."""
+    """Choose the model and restart the stack as in docs/containers.md. The model plans, and requires its key."""
     choose_model(stack, "llm")
     stack.compose("build", "--quiet", "llm")
     stack.compose("up", "--detach", "--no-build", "llm", "planner_svc")
@@ -295,7 +295,7 @@ def _started(stack: Stack) -> str:
 
 
 def main() -> int:
-    """Run the road; exit status 0 if every step held, 1 otherwise."""
+    """Run all steps. Returns the exit status: 0 if every step passed, 1 otherwise."""
     argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""Runs that change something while the executor is killed: what may be repeated is, what may not is asked about."""
+"""Mutating runs while the executor is killed: idempotent calls are repeated, the others are left in doubt."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ OWNER = "SELECT owner FROM executions WHERE id = '{}'"
 
 
 def check_crash(stack: Stack) -> None:
-    """The executor is killed with two calls in flight: the booking has a key and is repeated, the reminder is in doubt.
+    """Kill the executor with two calls in flight: the booking has a key and is repeated, the reminder is in doubt.
 
-    One stream of events is open from the approval on to the doubt, and resumed after it is settled.
+    One event stream is open from the approval until the doubt, and it is resumed after the doubt is settled.
     """
     remind, book, before = waiting(stack, REMIND), waiting(stack, BOOK), reminders(stack)
     with stopped(stack, "sandbox"):
@@ -47,7 +47,7 @@ def check_crash(stack: Stack) -> None:
 
 
 def check_replicas(stack: Stack) -> None:
-    """Of two executors the one is killed that has a run: the other one takes it over, without anybody's doing."""
+    """Kill the one of two executors that owns a run: the other one takes the run over by itself."""
     stack.compose("up", "--detach", "--no-build", "--no-recreate", "--scale", "executor_svc=2", "executor_svc")
     wait_for("two executors", lambda: len(healthy(stack)) == 2)
     run, before = waiting(stack, REMIND), reminders(stack)
@@ -66,14 +66,14 @@ def check_replicas(stack: Stack) -> None:
 
 
 def healthy(stack: Stack) -> list[str]:
-    """The executors that serve."""
+    """The executors that are healthy."""
     containers = stack.compose("ps", "-q", "executor_svc", capture=True).split()
     states = {c: shell("docker", "inspect", "--format", "{{.State.Health.Status}}", c).strip() for c in containers}
     return [container for container, state in states.items() if state == "healthy"]
 
 
 def waiting(stack: Stack, question: str) -> dict[str, Any]:
-    """A run that waits for approval, asked for without waiting and followed to that point."""
+    """Request a run without waiting, and follow it until it waits for approval."""
     answer = stack.call("POST", "/solve", {"query": question, "wait": False})
     expect(answer.status == 202, "the run must be accepted", answer)
     events = list(stack.events(f"/runs/{answer.body['id']}/events"))
@@ -83,18 +83,18 @@ def waiting(stack: Stack, question: str) -> dict[str, Any]:
 
 
 def approved(stack: Stack, run: dict[str, Any]) -> Generator[tuple[int, Any], None, None]:
-    """Approve it without waiting; the stream of its events from then on, as soon as its call is in flight."""
+    """Approve the run without waiting. Returns the stream of its further events as soon as its call is in flight."""
     answer = stack.call("POST", f"/runs/{run['id']}:approve", {"plan_id": run["plan"]["id"], "wait": False})
     expect((answer.status, answer.body["status"]) == (202, "running"), "the approval must be accepted", answer)
     stream = stack.events(f"/runs/{run['id']}/events")
     begun = any(event["kind"] == "step_started" for _, event in stream)
     expect(begun, "its call must be begun", run)
-    time.sleep(0.5)  # the call follows its event within milliseconds
+    time.sleep(0.5)  # the call is sent within milliseconds after its event
     return stream
 
 
 def settle(stack: Stack, run: dict[str, Any], before: list[dict[str, Any]]) -> None:
-    """Look whether the reminder is there, as a person would, and say so; the run succeeds."""
+    """Check whether the reminder exists, as a person would, and settle the call; the run succeeds."""
     kept = stack.call("GET", f"/runs/{run['id']}").body
     expect(len(kept["doubts"]) == 1, "its one call must be listed", kept)
     doubt = kept["doubts"][0]
@@ -106,12 +106,12 @@ def settle(stack: Stack, run: dict[str, Any], before: list[dict[str, Any]]) -> N
 
 
 def reminders(stack: Stack) -> list[dict[str, Any]]:
-    """The reminders that there are."""
+    """The existing reminders."""
     return there(stack, "reminders")
 
 
 def there(stack: Stack, path: str) -> list[dict[str, Any]]:
-    """What the sandbox lists, asked from inside its container."""
+    """List items of the sandbox, from inside its container."""
     listed = json.loads(
         stack.compose("exec", "-T", "sandbox", "python", "-c", LISTED.replace("PATH", path), capture=True)
     )
@@ -121,7 +121,7 @@ def there(stack: Stack, path: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def stopped(stack: Stack, service: str) -> Iterator[None]:
-    """Let a service stand still: it takes connections and requests, and answers when this ends."""
+    """Pause a service: it accepts connections and requests, and answers when the context ends."""
     container = stack.container(service)
     shell("docker", "pause", container)
     try:

@@ -1,4 +1,4 @@
-"""Two gateways of one database: runs outlive the one that took them, keys hold at both, tenants leave others room."""
+"""Two gateways on one database: runs survive their gateway's death, keys work at both, quotas protect other tenants."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.compose.stack import Answer, Stack, expect, shell, wait_for
 GUESTS_PER_S = 2
 LIMITS = f"NESTOR_GATEWAY_TENANT_LIMITS={json.dumps({'guests': {'requests_per_s': GUESTS_PER_S}})}"
 ASKED = 200
-"""Requests in a row: more than a tenant with that limit may send within the time that they take."""
+"""A number of requests that exceeds a tenant's rate limit in the time that they take."""
 
 
 def check_gateways(stack: Stack, question: str, value: str) -> None:
-    """A run begins in a second gateway, which is killed while a call is in flight: the first one answers."""
+    """Start a run in a second gateway and kill that gateway while a call is in flight: the first one answers."""
     with second_gateway(stack) as (second, container):
         check_roles(stack, second)
         check_quotas(stack, second)
@@ -38,7 +38,7 @@ def check_gateways(stack: Stack, question: str, value: str) -> None:
 
 
 def check_roles(stack: Stack, second: Stack) -> None:
-    """Who may ask does not approve or import, who may approve does not ask; so at both gateways."""
+    """A key that may ask may not approve or import; a key that may approve may not ask. Both gateways enforce this."""
     asks, approves = _key(stack, "desk", "ask"), _key(stack, "boss", "approve")
     run = waiting(asks, REMIND)
     path, body = f"/runs/{run['id']}:approve", {"plan_id": run["plan"]["id"]}
@@ -57,7 +57,7 @@ def check_roles(stack: Stack, second: Stack) -> None:
 
 
 def check_quotas(stack: Stack, second: Stack) -> None:
-    """A tenant that sends more than its share is told to wait, in the fields of RateLimit; others are not."""
+    """A tenant that exceeds its rate limit is told to wait, with RateLimit fields; other tenants are not."""
     guests = dataclasses.replace(_key(stack, "kiosk", "ask", tenant="guests"), port=second.port)
     answers = [guests.call("GET", "/runs?limit=1") for _ in range(ASKED)]
     found = Counter(answer.status for answer in answers)
@@ -70,7 +70,7 @@ def check_quotas(stack: Stack, second: Stack) -> None:
 
 @contextmanager
 def second_gateway(stack: Stack) -> Iterator[tuple[Stack, str]]:
-    """Another gateway of the same stack, on a port of its own, and its container."""
+    """Start another gateway of the same stack on its own port. Gives it and its container."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -85,7 +85,7 @@ def second_gateway(stack: Stack) -> Iterator[tuple[Stack, str]]:
 
 
 def _key(stack: Stack, name: str, role: str, *, tenant: str = "default") -> Stack:
-    """The same stack with a new key of that role."""
+    """The same stack, seen with a new key of that role."""
     answer: Answer = stack.call("POST", "/keys", {"name": name, "tenant": tenant, "roles": [role]})
     expect(answer.status in (200, 201), "the key must be made", answer.status)
     return dataclasses.replace(stack, token=str(answer.body["key"]))

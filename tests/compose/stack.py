@@ -1,4 +1,4 @@
-"""A docker-compose project of this repository's compose file, and the engine under it. Standard library only."""
+"""A docker-compose project with this repository's compose file, and its engine. Uses only the standard library."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ MAKE_ENV = ROOT / "deploy" / "compose" / "make_env.py"
 BASE_IMAGES = ("python:3.11-slim-bookworm", "postgres:17-bookworm", "redis:7-bookworm")
 STAND_IN = ROOT / "../shared/tools/stand-in-images"
 TAG = "compose-test"
-"""Of the images: a stack that runs from `local` ones keeps them. They stay, as the next build's cache."""
+"""The images' tag, so that a stack with `local` images keeps them. The images stay as the next build's cache."""
 _OWN_VARIABLES = ("NESTOR_", "POSTGRES_", "REDIS_", "COMPOSE_")
 _RANDOM_CHARS = 32
 
 
 class Broken(Exception):
-    """A step did not hold; the message says what was expected and what was seen."""
+    """A step failed. The message tells what was expected and what was seen."""
 
 
 def expect(condition: bool, message: str, seen: object) -> None:
-    """Raise :class:`Broken` with what was seen (its first 2,000 characters) unless the condition holds."""
+    """Raise :class:`Broken` unless the condition holds. The message has the first 2,000 characters of what was seen."""
     if not condition:
         raise Broken(f"{message}\n  seen: {str(seen)[:2000]}")
 
 
 def wait_for(what: str, check: Callable[[], object], timeout_s: float = 90) -> None:
-    """Ask again every half second until the check is true; Broken with the last thing seen after the timeout."""
+    """Repeat the check every half second until it is true. Raises Broken with its last result after the timeout."""
     deadline, seen = time.monotonic() + timeout_s, "nothing"
     while time.monotonic() < deadline:
         try:
@@ -54,7 +54,7 @@ def wait_for(what: str, check: Callable[[], object], timeout_s: float = 90) -> N
 
 @dataclass(frozen=True)
 class Answer:
-    """One HTTP answer: status, content type, decoded JSON (or the text where it is none), fields by lower-case name."""
+    """One HTTP response: status, content type, decoded JSON (otherwise the text), headers by lower-case name."""
 
     status: int
     kind: str
@@ -64,7 +64,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Stack:
-    """One docker-compose project, as who presents this token sees it; the operator's, where none is given."""
+    """One docker-compose project, called with this token, by default the operator's."""
 
     command: tuple[str, ...]
     project: str
@@ -78,7 +78,7 @@ class Stack:
         return shell(*self._line(), *arguments, env=self.environ, capture=capture)
 
     def call(self, method: str, path: str, body: object = None, timeout_s: float = 60) -> Answer:
-        """Send one request through the published port. Raises OSError where nothing answers."""
+        """Send one request through the published port. Raises OSError if nothing answers."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
         try:
             payload = None if body is None else json.dumps(body)
@@ -93,7 +93,7 @@ class Stack:
         return Answer(response.status, kind, json.loads(text) if kind.endswith(("/json", "+json")) else text, fields)
 
     def events(self, path: str, after: int = 0) -> Generator[tuple[int, Any], None, None]:
-        """Server-sent events with a higher number than this, each with its number, until the stream ends."""
+        """Server-sent events after this number, each with its number, until the stream ends."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request("GET", path, headers=self._headers() | {"last-event-id": str(after)})
@@ -111,7 +111,7 @@ class Stack:
             connection.close()
 
     def ready(self) -> bool:
-        """Whether the gateway and everything it needs can work."""
+        """Whether the gateway and everything it needs is ready."""
         return self.call("GET", "/readyz").status == 200
 
     def container(self, service: str) -> str:
@@ -124,7 +124,7 @@ class Stack:
         return [value for _, _, value in (line.partition("=") for line in lines) if len(value) >= _RANDOM_CHARS]
 
     def take_down(self, failed: bool) -> None:
-        """Remove containers, networks and volumes, whatever happened; after a failure the last log lines come first."""
+        """Remove containers, networks and volumes. After a failure, print the last log lines first."""
         if failed:
             for arguments in (["ps"], ["logs", "--no-color", "--tail=40"]):
                 subprocess.run([*self._line(), *arguments], cwd=ROOT, env=self.environ, check=False)
@@ -136,13 +136,13 @@ class Stack:
         return {"authorization": f"Bearer {self.token or env['NESTOR_GATEWAY_TOKEN']}"}
 
     def _line(self) -> tuple[str, ...]:
-        # The file is named: an override of the user's own is not what is tested here.
+        # The file is named explicitly, so that a user's override file is not used.
         files = ("--file", str(COMPOSE_FILE), "--env-file", str(self.env_file))
         return (*self.command, "--project-name", self.project, *files)
 
 
 def shell(*line: str, env: dict[str, str] | None = None, capture: bool = True) -> str:
-    """Run a command at the repository's root and return what it printed. Raises Broken where it fails."""
+    """Run a command at the repository's root and return its output. Raises Broken if it fails."""
     done = subprocess.run(line, cwd=ROOT, env=env, text=True, check=False, stdout=subprocess.PIPE if capture else None)
     if done.returncode:
         raise Broken(f"`{' '.join(line)}` ended with status {done.returncode}\n{done.stdout or ''}")
@@ -150,27 +150,27 @@ def shell(*line: str, env: dict[str, str] | None = None, capture: bool = True) -
 
 
 def new_stack(folder: Path) -> Stack:
-    """A project with a free port, and with passwords of its own in a folder that is thrown away."""
+    """A project with a free port and its own passwords, which are kept in a temporary folder."""
     env_file, secrets_file = folder / "env", folder / "executor.json"
     shell(sys.executable, str(MAKE_ENV), "--env-file", str(env_file), "--secrets-file", str(secrets_file))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    # What the user's shell says of another stack would win over the env file.
+    # Variables of another stack in the user's shell would override the env file.
     environ = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
     environ |= {"NESTOR_PORT": str(port), "NESTOR_SECRETS_FILE": str(secrets_file), "NESTOR_TAG": TAG}
     return Stack(_compose_command(), f"nestor-test-{os.getpid()}", env_file, port, environ)
 
 
 def choose_model(stack: Stack, profile: str) -> None:
-    """Let the stack serve a language model: ``llm`` or ``gpu``."""
+    """Configure the stack to serve a language model with this profile: ``llm`` or ``gpu``."""
     secrets_file = stack.environ["NESTOR_SECRETS_FILE"]
     options = ("--env-file", str(stack.env_file), "--secrets-file", secrets_file, "--model", profile)
     shell(sys.executable, str(MAKE_ENV), *options)
 
 
 def ensure_engine() -> None:
-    """See to a running engine and the base images; where no registry answers, the stand-in script makes both."""
+    """Ensure a running engine and the base images. If no registry answers, the stand-in script provides both."""
     stand_in = Path(os.environ.get("STAND_IN_IMAGES", STAND_IN))
     if not _succeeds("docker", "info"):
         missing = list(BASE_IMAGES)
@@ -195,7 +195,7 @@ def _compose_command() -> tuple[str, ...]:
 
 
 def _succeeds(*line: str) -> bool:
-    """Whether the command exists and ends with status 0; its output is dropped."""
+    """Whether the command exists and ends with status 0. Its output is discarded."""
     if shutil.which(line[0]) is None:
         return False
     return subprocess.run(line, capture_output=True, check=False, timeout=900).returncode == 0

@@ -1,4 +1,4 @@
-"""Nestor built three ways: of fakes, in one process, and of services that speak HTTP over sockets."""
+"""Nestor assembled in three ways: from fakes, in one process, and from services that speak HTTP over sockets."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -55,21 +55,21 @@ SERVICES = ("gateway", *PEERS)
 
 @dataclass
 class Script:
-    """What scenarios tell the houses: plans by query, how slow planning is, and what the upstream's APIs answer."""
+    """The script for all houses: plans by query, the delay of planning, and the answers of the upstream's APIs."""
 
     plans: dict[str, Plan] = field(default_factory=dict)
     delay_s: float = 0.0
     outcomes: dict[str, StepOutcome] = field(default_factory=dict)
-    """For the fake executor only: what the real one gets from the upstream."""
+    """For the fake executor only. The real one gets the answers from the upstream."""
 
     name = "scripted"
 
     async def read(self, apis: Sequence[Api]) -> int:
-        """There is nothing to get ready."""
+        """Do nothing; a script needs no preparation."""
         return 0
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
-        """The script as a backend of the real planner."""
+        """Return the scripted plan, as a backend of the real planner."""
         await asyncio.sleep(self.delay_s)
         plan = self.plans.get(request.query)
         return PlanDraft(plan, confidence=1.0, reason="" if plan else "Nothing in the catalogue fits this request.")
@@ -80,7 +80,7 @@ Without = Callable[[str], Any]
 
 @dataclass
 class House:
-    """One Nestor. ``raw`` reaches the services below their typed clients; fakes have none but the gateway's."""
+    """One assembled Nestor. ``raw`` are HTTP clients of the services; with fakes there is only the gateway's."""
 
     name: str
     retriever: Retriever
@@ -94,17 +94,17 @@ class House:
     """An async context manager: the gateway's raw client while that peer is down."""
     set_delay: Callable[[float], None]
     seen: list[tuple[str, str]] = field(default_factory=list)
-    """Service and request id of every request that arrived."""
+    """The service and the request id of every received request."""
 
     @property
     def real(self) -> bool:
-        """Whether this house is built of the real services."""
+        """Whether this house consists of the real services."""
         return self.name != "fakes"
 
 
 @dataclass
 class Listener:
-    """Notes the request id of every request, on its way into a service."""
+    """ASGI middleware that records the request id of every request to a service."""
 
     app: ASGIApp
     service: str
@@ -147,7 +147,7 @@ async def open_fakes(folder: Path, script: Script) -> AsyncIterator[House]:
 
 @asynccontextmanager
 async def open_onebox(folder: Path, script: Script, encoder: Encoder, upstream: str) -> AsyncIterator[House]:
-    """All real services in this process and this event loop, with in-process transports between them."""
+    """All real services in this process and event loop, connected by in-process transports."""
     seen: list[tuple[str, str]] = []
     async with AsyncExitStack() as stack:
         pool = ComputePool(1, 16)
@@ -174,7 +174,7 @@ async def open_onebox(folder: Path, script: Script, encoder: Encoder, upstream: 
 
 @asynccontextmanager
 async def open_sockets(folder: Path, script: Script, encoder: Encoder, upstream: str) -> AsyncIterator[House]:
-    """All real services on sockets, each in a thread and an event loop of its own."""
+    """All real services on sockets, each in its own thread and event loop."""
     seen: list[tuple[str, str]] = []
     async with AsyncExitStack() as stack:
         pool = ComputePool(1, 16)

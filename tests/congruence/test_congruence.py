@@ -1,4 +1,4 @@
-"""Fakes, one process and sockets: the same scenarios, the same answers, the same problems."""
+"""The same scenarios with fakes, in one process and over sockets must give the same answers and problems."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @dataclass(frozen=True)
 class Street:
-    """The three houses, and the upstream they all call."""
+    """The three houses and the upstream that they all call."""
 
     fakes: House
     onebox: House

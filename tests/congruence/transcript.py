@@ -1,4 +1,4 @@
-"""What a scenario saw, without what differs from run to run: times, signatures, ids of runs, lengths of deadlines."""
+"""Records a scenario's results without what varies between runs: times, signatures, run ids, deadline lengths."""
 
 import re
 from collections.abc import AsyncIterator, Awaitable
@@ -30,20 +30,20 @@ _SECONDS = re.compile(r"within [0-9.]+ s")
 
 
 class Transcript:
-    """Notes of one run of a scenario; ``shared`` ones hold for fakes too, the others for real services only."""
+    """The results of one run of a scenario. ``shared`` ones apply to fakes too; ``all`` ones to real services only."""
 
     def __init__(self) -> None:
         self.shared: list[Any] = []
         self.all: list[Any] = []
 
     def note(self, what: Any, *, real: Any = None) -> None:
-        """Write down ``what``, and beside it ``real``, which fakes do not know."""
+        """Record ``what``, and ``real`` for real services only."""
         self.shared.append(clean(what))
         self.all.append((clean(what), clean(real)))
 
 
 def clean(value: Any) -> Any:
-    """The value as plain data, without what varies."""
+    """The value as plain data, without the parts that vary."""
     if isinstance(value, BaseModel):
         return clean(value.model_dump(mode="json"))
     if isinstance(value, dict):
@@ -56,7 +56,7 @@ def clean(value: Any) -> Any:
 
 
 async def problem(call: Awaitable[Any]) -> ServiceError:
-    """The error that a call raises."""
+    """Await a call that must fail and return its error."""
     try:
         result = await call
     except ServiceError as error:
@@ -65,12 +65,12 @@ async def problem(call: Awaitable[Any]) -> ServiceError:
 
 
 def shown(error: ServiceError) -> dict[str, Any]:
-    """An error as data, with everything a caller can see."""
+    """An error as data, with everything that a caller can see."""
     return {"type": type(error).__name__, "detail": error.detail, **error.extensions}
 
 
 def answered(response: httpx2.Response) -> dict[str, Any]:
-    """A raw answer as data: what HTTP says and what the body holds."""
+    """A raw HTTP response as data: status, headers and body."""
     names = ("content-type", "allow", "retry-after", "www-authenticate", "cache-control")
     headers = {name: response.headers[name] for name in names if name in response.headers}
     return {"status": response.status_code, "headers": headers, "body": response.json() if response.content else None}

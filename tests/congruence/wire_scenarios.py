@@ -1,4 +1,4 @@
-"""Scenarios below the typed clients, for the houses that are built of real services."""
+"""Scenarios with raw HTTP, for the houses of real services."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ from tests.support.upstream import Upstream
 
 
 async def one_request_id_through_all_services(house: House, log: Transcript, upstream: str) -> None:
-    """What the app sends is in every call made for it, in the answer, and in the problem."""
+    """The app's request id is in every call made for it, in the response, and in the problem."""
     await learn(house, upstream, "rid")
     for number, query in enumerate((HOLIDAYS_ASKED, "x" * 10_001)):
         headers = {REQUEST_ID_HEADER: f"app-{house.name}-{number}"}
@@ -36,7 +36,7 @@ async def one_request_id_through_all_services(house: House, log: Transcript, ups
 
 
 async def addresses_that_are_not_there(house: House, log: Transcript, upstream: str) -> None:
-    """Unknown routes, wrong methods, a slash too many: problems from every service."""
+    """Unknown routes, wrong methods and trailing slashes give problems from every service."""
     for service in SERVICES:
         for method, path in (
             ("GET", "/nowhere"),
@@ -86,7 +86,7 @@ POSTS = {
 
 
 async def bodies_that_are_not_requests(house: House, log: Transcript, upstream: str) -> None:
-    """Every service, every route with a body, everything that can be wrong with one."""
+    """Invalid bodies of every kind, for every service and every route with a body."""
     for service, paths in POSTS.items():
         for path in paths:
             for body in BODIES:
@@ -100,7 +100,7 @@ async def bodies_that_are_not_requests(house: House, log: Transcript, upstream: 
 
 
 async def documents_that_are_hostile(house: House, log: Transcript, upstream: str) -> None:
-    """Refused or imported in part, with the same words either way, and nothing fetched."""
+    """Hostile documents are refused or imported in part, with the same messages, and nothing is fetched."""
     bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n"
     for this, last in zip("bcdefghi", "abcdefgh", strict=True):
         bomb += f"{this}: &{this} [{', '.join(['*' + last] * 9)}]\n"
@@ -118,7 +118,7 @@ async def documents_that_are_hostile(house: House, log: Transcript, upstream: st
 
 
 async def hanging_up_stops_the_run(house: House, log: Transcript, upstream: str) -> None:
-    """Whoever reads the executor's stream and goes away takes the open calls along."""
+    """When the reader of the executor's stream disconnects, the open calls are cancelled."""
     await collected(
         house.retriever.import_document(ImportRequest(document=document(upstream, hang="/hang"), provider="hup"))
     )
@@ -135,13 +135,13 @@ async def hanging_up_stops_the_run(house: House, log: Transcript, upstream: str)
 
 
 class Hanging:
-    """An upstream's answer that never comes; tells when it was asked for and when the caller gave up."""
+    """An upstream that never answers. It signals when a request arrives and when the caller disconnects."""
 
     def __init__(self) -> None:
         self.arrived, self.dropped = asyncio.Event(), asyncio.Event()
 
     def install(self, upstream: Upstream) -> None:
-        """Hang on ``/hang``."""
+        """Never answer ``/hang``."""
 
         @upstream.on("/hang")
         async def hang(_: Any) -> Any:
@@ -156,7 +156,7 @@ HANGING = Hanging()
 
 
 async def the_planner_that_ships(house: House, log: Transcript, upstream: str) -> None:
-    """Nothing scripted: retrieval, the trained planner, the compiler and the executor."""
+    """No script: retrieval, the trained planner, the compiler and the executor."""
     await learn(house, upstream, "ships")
     run = await house.gateway.solve(ask("Which holidays does the country Portugal have?", backend="compact"))
     log.note(run)

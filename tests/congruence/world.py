@@ -1,4 +1,4 @@
-"""What the scenarios are played with: an upstream's APIs, the plans for them, and requests in words."""
+"""The data of the scenarios: an upstream's APIs, plans for them, and queries."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ BROKEN_ASKED = "Ask the broken one"
 
 
 def document(upstream: str, **more: str) -> str:
-    """An OpenAPI document of the upstream; ``more`` are further paths by operation."""
+    """An OpenAPI document of the upstream; ``more`` adds paths by operation."""
 
     def operation(name: str, summary: str, *parameters: str) -> dict[str, Any]:
         declared = [{"name": p, "in": "query", "required": True, "schema": {"type": "string"}} for p in parameters]
@@ -73,7 +73,7 @@ def broken(provider: str) -> Plan:
 
 
 async def learn(house: House, upstream: str, provider: str) -> None:
-    """Import the upstream under this name, and tell the fakes what it answers."""
+    """Import the upstream as this provider, and give the fakes its answers."""
     await collected(house.retriever.import_document(ImportRequest(document=document(upstream), provider=provider)))
     house.script.plans |= {HOLIDAYS_ASKED: nested(provider), ROOM_ASKED: booking(provider)}
     house.script.plans |= {BROKEN_ASKED: broken(provider)}

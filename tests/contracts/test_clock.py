@@ -1,4 +1,4 @@
-"""The clock of a request lies where days and years can be counted from it."""
+"""The clock of a request must be far enough from the calendar's ends to count days and years from it."""
 
 import pytest
 from pydantic import ValidationError

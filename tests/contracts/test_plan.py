@@ -1,4 +1,4 @@
-"""The plan as a wire type: what it survives, what its id is bound to, what it refuses."""
+"""The plan as a wire type: round trips, what its id depends on, and what it rejects."""
 
 import json
 from typing import Any

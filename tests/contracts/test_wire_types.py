@@ -1,4 +1,4 @@
-"""What holds for every wire type."""
+"""Rules for all wire types."""
 
 import importlib
 import json

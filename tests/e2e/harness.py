@@ -1,4 +1,4 @@
-"""Asks Nestor the sandbox's questions over real sockets and compares answers, not plans.
+"""Sends the sandbox's questions to Nestor over real sockets and compares answers, not plans.
 
 ``python -m tests.e2e.harness [dev|heldout|all] [-v]`` prints the share solved and each failure.
 """
@@ -24,12 +24,12 @@ from tests.e2e.questions import read_questions
 
 @dataclass(frozen=True)
 class Result:
-    """One question and what became of it."""
+    """One question and its result."""
 
     question: dict[str, Any]
     run: Run | None
     failure: str
-    """Empty where the question was solved."""
+    """Empty if the question was solved."""
 
 
 def questions(part: str) -> list[dict[str, Any]]:
@@ -38,12 +38,12 @@ def questions(part: str) -> list[dict[str, Any]]:
 
 
 def failure_of(question: dict[str, Any], run: Run) -> str:
-    """Why the run does not solve the question, or the empty string."""
+    """The reason why the run does not solve the question; empty if it does."""
     if run.status.value != question["status"]:
         detail = run.reason or (run.diagnostics[0].message if run.diagnostics else "")
         failed = next((r.outcome for r in run.steps if r.outcome.kind == "failed"), None)
         return f"status {run.status.value}: {getattr(failed, 'message', '') or detail}"
-    # A whole response is not an answer: the plan must say which part of it is.
+    # A whole response does not count as an answer: the plan must select a part of it.
     values = [v.value for v in run.answer.values if v.path or not isinstance(v.value, dict)]
     absent = missing(question["expected"], values)
     return f"missing {json.dumps(absent)} in {json.dumps(values)[:300]}" if absent else ""
@@ -60,7 +60,7 @@ async def ask(gateway: GatewayClient, question: dict[str, Any]) -> Result:
 
 
 async def ask_all(gateway_url: str, asked: list[dict[str, Any]]) -> list[Result]:
-    """Solve the questions one after another: some of them change the sandbox's state."""
+    """Solve the questions one after another, because some of them change the sandbox's state."""
     gateway = GatewayClient(open_http(gateway_url))
     try:
         return [await ask(gateway, question) for question in asked]

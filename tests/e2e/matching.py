@@ -1,8 +1,8 @@
-"""When an answer holds what a question expects.
+"""Checks whether an answer contains the values that a question expects.
 
-An expected value appears in an answer where it equals one of the answer's values, or a value inside one of them, such
-as a name in a list of people. Numbers compare with a relative tolerance, texts without
-regard to case, kinds of spaces and Unicode form, lists element by element.
+An answer contains an expected value if it equals one of the answer's values or a value inside one of them, such as a
+name in a list of people. Numbers are compared with a relative tolerance. Texts are compared ignoring case, kinds of
+spaces and Unicode form. Lists are compared element by element.
 """
 
 import unicodedata
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 DEFAULT_TOLERANCE = 1e-6
-"""Largest relative difference between two numbers that count as equal; a question may name another."""
+"""The largest relative difference between two numbers that count as equal; a question may set another one."""
 
 
 def missing(expected: Iterable[dict[str, Any]], values: Iterable[Any]) -> list[Any]:

@@ -1,10 +1,10 @@
 """The sandbox's evaluation questions.
 
-``questions_dev.jsonl`` may be looked at while a planner is being tuned; ``questions_heldout.jsonl`` may not, it is for
-reporting. Both are drawn from the same distribution. Each row holds an id, the question in words, its kind, the values
-an answer must hold (answers, not plans), the status expected, perhaps context and options for the request, and a note
-on how the answer is known. ``solutions.jsonl`` holds plain HTTP calls that lead to each answer: the test that the
-questions are sound reads it, and of the first file's questions ``recorded``, for a planner to learn from.
+``questions_dev.jsonl`` may be read while tuning a planner. ``questions_heldout.jsonl`` may not; it is for reporting.
+Both come from the same distribution. Each row holds an id, the question's text, its kind, the values that an answer
+must contain (answers, not plans), the expected status, optional context and options for the request, and a note that
+explains the answer. ``solutions.jsonl`` holds plain HTTP calls that lead to each answer. The test of the questions'
+soundness uses it. ``recorded`` uses the solutions of the dev questions as training data.
 """
 
 import json
@@ -20,7 +20,7 @@ def read_questions(split: str) -> list[dict[str, Any]]:
 
 
 def read_solutions() -> dict[str, dict[str, Any]]:
-    """For each answerable question's id, the calls that answer it and where in their outputs each answer stands."""
+    """The solutions by question id: the calls, and the paths to the answers in their outputs."""
     return {row["id"]: row for row in _read("solutions.jsonl")}
 
 

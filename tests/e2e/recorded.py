@@ -1,5 +1,5 @@
-"""Writes what may be learnt of the sandbox as a folder to train on: its APIs, the demos that ship with Nestor, and the
-questions that are developed on with their solutions. The questions held out are not among them.
+"""Writes a folder of training data for the sandbox: its APIs, the demos that ship with Nestor, and the dev questions
+with their solutions. The held-out questions are not included.
 
 ``python -m tests.e2e.recorded FOLDER``
 """
@@ -24,19 +24,19 @@ _REFERENCE = re.compile(r"\$(\d+)((?:\.\w+)*)")
 
 
 def sandbox_apis() -> tuple[Api, ...]:
-    """The sandbox's APIs as they are imported."""
+    """The sandbox's APIs after import."""
     document = TestClient(create_app(sandbox_access("127.0.0.1:9000").settings)).get("/openapi.json").text
     return import_document(document, provider="sandbox").apis
 
 
 def rows(apis: tuple[Api, ...]) -> Iterator[Row]:
-    """The demos, then the questions that are developed on; those without a solution call nothing."""
+    """The demos, then the dev questions; those without a solution have no calls."""
     for number, demo in enumerate(shipped_demos()):
         yield instance_row(f"demo-{number}", demo.query, demo.plan)
     solutions = read_solutions()
     for question in read_questions("dev"):
         if question["status"] == "needs_input":
-            continue  # what it would call is written nowhere
+            continue  # it has no solution with calls
         solution = solutions.get(question["id"], {"calls": [], "answers": []})
         calls = [_call(call, apis) | {"label": label(number)} for number, call in enumerate(solution["calls"], 1)]
         answer = [reference(path[0] + 1, tuple(path[1:])) for path in solution["answers"]]
@@ -69,7 +69,7 @@ def _match(api: Api, call: dict[str, Any]) -> re.Match[str] | None:
 
 
 def _typed(value: Any, kind: Any) -> Any:
-    """What stands in a path or a query as text, as its schema has it."""
+    """Convert a text from a path or a query to the type in its schema."""
     if not isinstance(value, str) or value.startswith("$"):
         return value
     if kind == "array":
@@ -78,7 +78,7 @@ def _typed(value: Any, kind: Any) -> Any:
 
 
 def _said(value: Any) -> Any:
-    """With references as they are written in data."""
+    """Replace references by their form in the data."""
     if isinstance(value, list):
         return [_said(item) for item in value]
     found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None

@@ -142,7 +142,7 @@ def test_help_teaches(command: tuple[str, ...]) -> None:
 
 
 def test_tenants_rules_and_approvals_as_the_page_on_them_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example of docs/approvals.md; the sandbox is taught although the gateway wants a token."""
+    """The example of docs/approvals.md. The sandbox is imported although the gateway requires a token."""
     principals = [
         {"name": "desk", "tenant": "office", "token": "desk-token"},
         {"name": "kiosk", "tenant": "guests", "token": "kiosk-token"},

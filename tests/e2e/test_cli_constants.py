@@ -1,4 +1,4 @@
-"""``nestor apis set``: what every call of a vendor needs is asked for once, and then sent, shown and kept."""
+"""``nestor apis set``: a value that all calls of a provider need is set once, and then sent, shown and kept."""
 
 import json
 import threading
@@ -17,7 +17,7 @@ seen: list[tuple[str, str, str | None, bytes]] = []
 
 
 class Wiki(BaseHTTPRequestHandler):
-    """Answers with one page, and remembers what it was asked."""
+    """Answers with one page and records the requests."""
 
     def do_GET(self) -> None:
         """List, or create."""
@@ -36,7 +36,7 @@ class Wiki(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Nothing on the terminal."""
+        """Write nothing to the terminal."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""``nestor runs start``, ``approve --digest`` and ``delete`` against a running Nestor, with a service that counts."""
+"""``nestor runs start``, ``approve --digest`` and ``delete`` against a running Nestor; the service counts calls."""
 
 import json
 from collections.abc import Iterator

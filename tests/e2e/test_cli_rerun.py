@@ -1,4 +1,4 @@
-"""``nestor runs rerun`` and ``compare`` against a running Nestor, with a service that counts what it is sent."""
+"""``nestor runs rerun`` and ``compare`` against a running Nestor, with a service that counts its calls."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ AGENDA = [
 @pytest.fixture
 def failed(directory: Directory, tmp_path: Path) -> str:
     """A run that added a note and then found no agenda."""
-    directory.after_note = True  # they are called at the same time, and nothing begins after a failure
+    directory.after_note = True  # both are called at the same time, and no step starts after a failure
     file = tmp_path / "agenda.json"
     file.write_text(json.dumps(AGENDA))
     done = asked("runs", "start", "--json", "--mutations", "allow", str(file), exit_code=1)

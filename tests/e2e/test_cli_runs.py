@@ -65,7 +65,7 @@ def waiting_for_approval(room: str) -> str:
 
 
 def in_doubt(house: House, *rooms: str) -> str:
-    """A run of which each booking took effect, though the answer does not say so."""
+    """A run in doubt: each booking took effect, but its response was an error."""
     house.dropping.update(rooms)
     query = " and ".join(f'book the meeting room "{room}"' for room in rooms) + "."
     found = asked("solve", "--json", "--mutations", "allow", query.capitalize(), exit_code=1)
@@ -199,7 +199,7 @@ def test_solving_at_a_terminal_asks_for_the_approval_at_once(house: House) -> No
 
 
 def at_a_terminal(arguments: list[str], prompt: str, answer: str) -> str:
-    """What is said at a real terminal, where this answer is typed at the prompt."""
+    """Run a command at a real terminal, type the answer at the prompt, and return the output."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "deploy.cli", *arguments]
     environment = {**os.environ, "COLUMNS": "200", "TERM": "dumb"}
@@ -304,7 +304,7 @@ def test_a_gateway_that_stays_away_is_given_up(house: House, monkeypatch: pytest
 
 
 class Proxy:
-    """Forwards connections; the first answer that is a stream of events is cut off after its first event."""
+    """Forwards connections. It cuts the first event stream off after its first event."""
 
     def __init__(self, listener: socket.socket, target: tuple[str, int]) -> None:
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"

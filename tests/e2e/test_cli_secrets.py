@@ -1,4 +1,4 @@
-"""``nestor secrets`` and ``nestor login`` against a running Nestor, and a bank with an authorization server."""
+"""``nestor secrets`` and ``nestor login`` against a running Nestor and a bank with an authorization server."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ KEY = "api-key-canary"
 
 @pytest.fixture(scope="module")
 def bank() -> Iterator[AuthorizationServer]:
-    """The bank, served by a thread: the command line has loops of its own."""
+    """The bank, served in a thread, because the command line runs its own event loops."""
     up: Future[AuthorizationServer] = Future()
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
@@ -97,7 +97,7 @@ def document(bank: AuthorizationServer) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def imported(url: str, bank: AuthorizationServer, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What importing the bank's document prints."""
+    """Import the bank's document and return the output."""
     file = tmp_path_factory.mktemp("documents") / "bank.json"
     file.write_text(json.dumps(document(bank)))
     os.environ["NESTOR_URL"] = url
@@ -167,7 +167,7 @@ def test_a_login(imported: str, bank: AuthorizationServer, data: Path, monkeypat
     assert f"bank.login is set in {data / 'secrets' / 'executor.json'}, for {bank.host} alone." in shown
     opened[0].join()
     assert "accepted" in run("secrets", "test", "bank.login")
-    bank.valid.clear()  # the executor renews it, and keeps the rotated token
+    bank.valid.clear()  # the executor refreshes the token and keeps the rotated one
     assert "accepted" in run("secrets", "test", "bank.login")
     kept = json.loads((data / "secrets" / "executor.json").read_text())["bank.login"]
     assert bank.refreshes[kept["refresh_token"]]
@@ -179,7 +179,7 @@ def test_a_login(imported: str, bank: AuthorizationServer, data: Path, monkeypat
 def test_a_secret_goes_to_no_unknown_token_endpoint_unasked(imported: str, bank: AuthorizationServer) -> None:
     asked = bank.upstream.count("/token")
     options = ("--yes", "--client-secret", "--client-id", CLIENT, "--host", "api.example")
-    shown = run("login", "bank", *options, exit_code=1, answers="client-s3cret-canary\n")  # and nobody to say yes
+    shown = run("login", "bank", *options, exit_code=1, answers="client-s3cret-canary\n")  # no confirmation
     assert f"tokens come from {bank.host}" in shown
     assert "Are these the right hosts?" in shown
     assert bank.upstream.count("/token") == asked
@@ -213,7 +213,7 @@ def test_a_later_document_does_not_move_a_secret(imported: str, bank: Authorizat
 
 
 def described(bank: AuthorizationServer, schemes: dict[str, Any], tmp_path: Path, provider: str) -> str:
-    """What importing a document prints that has an operation for each scheme."""
+    """Import a document with one operation for each scheme and return the output."""
     ok = {"responses": {"200": {"description": "ok"}}}
     read = {name: {"operationId": f"read{name}", "security": [{name: []}], **ok} for name in schemes}
     root = {
@@ -231,7 +231,7 @@ def described(bank: AuthorizationServer, schemes: dict[str, Any], tmp_path: Path
 def test_a_client_where_the_document_names_no_token_endpoint(
     bank: AuthorizationServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bank, "public", False)  # clients prove who they are
+    monkeypatch.setattr(bank, "public", False)  # clients must authenticate
     flow = {"authorizationUrl": f"{bank.origin}/authorize", "scopes": {}}
     shown = described(bank, {"sso": {"type": "oauth2", "flows": {"implicit": flow}}}, tmp_path, "office")
     assert "nestor secrets set office.sso" in shown
@@ -242,7 +242,7 @@ def test_a_client_where_the_document_names_no_token_endpoint(
     assert "no http or https URL" in run(*client, "--token-url", "bank/token", exit_code=2, answers=SECRET)
     run(*client, "--token-url", f"{bank.origin}/token", answers=SECRET)
     assert "accepted" in run("secrets", "test", "office.sso")
-    run(*client, answers=SECRET)  # the secret alone is new
+    run(*client, answers=SECRET)  # only the secret is new
     assert "accepted" in run("secrets", "test", "office.sso")
 
 
@@ -291,4 +291,4 @@ def test_a_credential_that_the_document_does_not_declare(bank: AuthorizationServ
     run("secrets", "set", "inn.bearer", answers=bank.issue("access"))
     assert "accepted" in run("secrets", "test", "inn.bearer")
     run(*ask)
-    assert "! inn.listRooms" in run(*command, "--yes", exit_code=1)  # without it the credential would be gone
+    assert "! inn.listRooms" in run(*command, "--yes", exit_code=1)  # without the flag the credential would be lost

@@ -1,4 +1,4 @@
-"""``nestor serve`` that cannot start: a line that says why, and no traceback."""
+"""``nestor serve`` that cannot start prints one line with the reason, and no traceback."""
 
 import subprocess
 import sys

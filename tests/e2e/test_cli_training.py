@@ -50,9 +50,9 @@ def test_a_catalogue_and_its_confirmed_runs_become_a_folder_to_train_on(tmp_path
     assert demos < {one.query for one in found.instances}
     (confirmed,) = (one for one in found.instances if one.query not in demos)
     assert (confirmed.query, set(confirmed.apis)) == (CONVERSION, {"sandbox.convertUnits"})
-    assert confirmed.id == runs[1]  # the last that was confirmed
+    assert confirmed.id == runs[1]  # the last confirmed run
     read = next(api for api in found.apis if api.id == served.id)
-    assert embedding_text(read) == embedding_text(served)  # or training would learn another text than serves
+    assert embedding_text(read) == embedding_text(served)  # training must use the same text as serving
     assert "| recorded |" in told
     measured = read_dataset(tmp_path / "data/held-out/recorded").instances
     assert {one.query for one in measured} < {one.query for one in found.instances}

@@ -1,7 +1,7 @@
-"""The console in a real browser: every screen in any size, by keyboard, live, with hostile values.
+"""The console in a real browser: every screen in every size, by keyboard, live, with hostile values.
 
-Needs Chromium (Debian's package `chromium` or `chromium-headless-shell`), and is skipped without it.
-NESTOR_TEST_SCREENSHOTS names a folder for pictures of the screens.
+Needs Chromium (Debian's package `chromium` or `chromium-headless-shell`); skipped without it.
+NESTOR_TEST_SCREENSHOTS names a folder for screenshots.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What a reader changes in the console, in a real browser: reruns, plans, documents. Skipped without Chromium."""
+"""Editing in the console in a real browser: reruns, plans, documents. Skipped without Chromium."""
 
 import json
 from pathlib import Path
@@ -22,13 +22,13 @@ ASK_CHAIN = "Find a country, book a room there and list its holidays"
 
 
 async def _fill(page: Page, name: str, text: str) -> None:
-    """Put a text into a field as a reader does, in place of what stands there."""
+    """Replace a field's text as a user does."""
     await page.evaluate(f"(f => {{ f.focus(); f.select(); }})(document.getElementsByName({name!r})[0])")
     await page.type(text)
 
 
 async def _press(page: Page, text: str) -> None:
-    """Press the button or follow the link with these words, and wait for the page that comes of it."""
+    """Press the button or link with this text and wait for the next page."""
     await page.evaluate("document.documentElement.dataset.old = 1")
     await page.evaluate(
         "[...document.querySelectorAll('main a, main button')]"
@@ -93,7 +93,7 @@ async def test_a_plan_is_edited_checked_and_run_as_it_is_shown(tmp_path: Path) -
         assert "needs 'country'" in said
         assert not await page.evaluate("document.querySelector('main').textContent.includes('Run it')")
         await _fill(page, "arg.var2.country", HOSTILE)
-        await page.press("Enter")  # in a field: checks, and sends nothing
+        await page.press("Enter")  # Enter in a field checks the plan and sends nothing
         await page.until("document.querySelector('main').textContent.includes('Run it')")
         assert len((await gateway.client.runs()).runs) == 1
         await _press(page, "Run it")

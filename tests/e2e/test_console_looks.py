@@ -1,4 +1,4 @@
-"""The console as people use it: accessible in every size and scheme, by keyboard, side by side, over broken streams."""
+"""The console in real browsers: accessibility in every size and colour scheme, keyboard, broken streams."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, FIND, HOLIDAYS, Gatew
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 PARTS = 5
-"""Screens are looked at in so many tests, which run beside each other."""
+"""The number of tests into which the screens are divided; they run in parallel."""
 WATCH_FOCUS = """
 window.every = () => [...document.querySelectorAll(
   'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]'
@@ -29,7 +29,7 @@ NOT_REACHED = "every().filter((one, at) => reached[at] !== true).map((one) => on
 
 
 def _screens(ids: list[str]) -> tuple[str, ...]:
-    """Every screen: what there is to see with these runs (succeeded, waiting, failed)."""
+    """The paths of all screens for these runs (succeeded, waiting, failed)."""
     solved, waiting, failed = ids
     return (
         "runs",
@@ -143,7 +143,7 @@ async def test_a_stream_that_breaks_is_taken_up_again(tmp_path: Path) -> None:
             await page.open(f"{url}/runs/{run.id}")
             await page.until("document.querySelector('#plan')?.textContent.includes('running')")
             await page.evaluate("document.body.dataset.same = 'yes'")
-        gateway.fakes.executor.gate.set()  # what happens now, nobody tells the page
+        gateway.fakes.executor.gate.set()  # the page gets no event of this
         port = int(url.rpartition(":")[2].partition("/")[0])
         async with serving(gateway, port):
             await page.until("document.querySelector('#summary').textContent.includes('Portugal Day')")
@@ -173,7 +173,7 @@ async def test_a_run_of_1000_steps_stays_usable(tmp_path: Path) -> None:
         assert await page.evaluate("performance.getEntriesByType('navigation')[0].decodedBodySize") <= 100_000
         await _click(page, ".pager a")
         there = "location.search.includes('begin=60') && document.querySelector('[data-row]')"
-        await page.until(f"{there} && document.readyState === 'complete'")  # keys before the script are lost
+        await page.until(f"{there} && document.readyState === 'complete'")  # keys before the script has loaded are lost
         await page.press("j")
         await page.press("Enter")
         await page.until("document.querySelector('#detail h2')?.textContent.includes('succeeded')")

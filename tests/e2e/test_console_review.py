@@ -1,4 +1,4 @@
-"""The review and the cancelling of several runs in a browser, by keyboard."""
+"""Reviewing and cancelling several runs in a browser, by keyboard."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ async def test_runs_are_judged_one_after_the_other_by_keyboard(tmp_path: Path) -
         await _shown(page, runs[2])
         await page.press("/")
         await page.type("only days off")
-        await page.press("n")  # a letter of the reason, which judges nothing
+        await page.press("n")  # a letter in the reason's field is not a shortcut
         await page.press("Escape")
         assert await _verdict(gateway, runs[2]) is None
         await page.press("n")
@@ -61,7 +61,7 @@ async def test_several_runs_are_chosen_and_cancelled_by_keyboard(tmp_path: Path)
         solved = (await gateway.client.solve(ask(ASK_HOLIDAYS))).id
         await page.open(f"{url}/runs")
         assert await page.evaluate("document.querySelector('.cancel button').disabled")
-        for key in ("j", "x", "j", "x", "j", "x"):  # the first one has ended, and has no box
+        for key in ("j", "x", "j", "x", "j", "x"):  # the first run has ended and has no checkbox
             await page.press(key)
         await page.until("document.querySelector('.cancel button').textContent === 'Cancel 2 chosen'")
         await page.evaluate("document.querySelector('.cancel button').focus()")

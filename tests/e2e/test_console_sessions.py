@@ -1,4 +1,4 @@
-"""Sessions that end while something is decided, and streams, in a real browser. Skipped without Chromium."""
+"""Sessions that end during a decision or a stream, in a real browser. Skipped without Chromium."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ window.EventSource = class extends EventSource {
 
 @asynccontextmanager
 async def deciding(tmp_path: Path) -> AsyncIterator[tuple[Gateway, str, str, Page]]:
-    """A reader with a session, before a run that waits; the reason for rejecting it is typed."""
+    """A logged-in user on the page of a waiting run, with the reason for rejecting it already typed."""
     async with looking(tmp_path, principals=({"name": "shop", "tenant": "red", "token": TOKEN},)) as (
         gateway,
         url,
@@ -43,7 +43,7 @@ async def deciding(tmp_path: Path) -> AsyncIterator[tuple[Gateway, str, str, Pag
 
 
 async def log_in(page: Page, run_id: str) -> None:
-    """Type the token into the form, which leads back to the run."""
+    """Type the token into the form. The login leads back to the run."""
     await page.type(TOKEN)
     await page.press("Enter")
     await page.until(f"location.pathname.endsWith('{run_id}') && document.readyState === 'complete'")
@@ -55,7 +55,7 @@ async def press(page: Page, text: str) -> None:
 
 async def test_a_decision_after_the_session_is_asked_for_again_with_the_reason_that_was_typed(tmp_path: Path) -> None:
     async with deciding(tmp_path) as (gateway, url, run_id, page):
-        await page.send("Network.clearBrowserCookies")  # as a browser does once a cookie is too old
+        await page.send("Network.clearBrowserCookies")  # as a browser does when a cookie expires
         await press(page, "Reject")
         await page.until("location.pathname.endsWith('/login') && document.readyState === 'complete'")
         said = await page.evaluate("document.querySelector('main').textContent")

@@ -1,4 +1,4 @@
-"""Requests that a shipped demonstration solves, with its values and with others, over real sockets."""
+"""Requests that a shipped demo solves, with the demo's values and with others, over real sockets."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Plans that learn from what comes back, over real sockets: every call is counted where it arrives."""
+"""Replanning from the results of calls, over real sockets. The service counts every call."""
 
 import asyncio
 import copy
@@ -24,11 +24,11 @@ from tests.support.directory import KINDS, Directory, serve_directory
 AGENDA = 'What is the next appointment of "Grace Hopper"?'
 NOTE = 'Find a person named "Grace Hopper" and add a note "likes ships" about that person.'
 ROUNDS = 2
-"""As often as the gateway asks the planner again unless told otherwise."""
+"""The gateway's default for how often it asks the planner again."""
 
 
 def elsewhere(directory: Directory) -> str:
-    """Another host, as far as documents and policies know: it stands for one of somebody else."""
+    """The same service under another host name; for documents and policies it is another host."""
     return directory.host.replace("127.0.0.1", "localhost")
 
 
@@ -36,7 +36,7 @@ def elsewhere(directory: Directory) -> str:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Directory]]:
     with serve_directory() as directory, pytest.MonkeyPatch.context() as patch:
         hosts = (directory.host, elsewhere(directory))
-        for name in ("ABSTAIN_BELOW", "ABSTAIN_CHANGES_BELOW"):  # however unlikely, a plan is to be run
+        for name in ("ABSTAIN_BELOW", "ABSTAIN_CHANGES_BELOW"):  # run every plan, however low its confidence
             patch.setenv(f"NESTOR_PLANNER_{name}", "0")
         settings = OneboxSettings(tmp_path_factory.mktemp("nestor"), None, hosts)
         with serving(create_onebox(settings)) as url:
@@ -54,7 +54,7 @@ def directory(world: tuple[str, Directory], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def solve(world: tuple[str, Directory], query: str, **options: object) -> Run:
-    """Have a request solved."""
+    """Solve a request."""
 
     async def ask() -> Run:
         gateway = GatewayClient(open_http(world[0]))
@@ -67,7 +67,7 @@ def solve(world: tuple[str, Directory], query: str, **options: object) -> Run:
 
 
 def approve(world: tuple[str, Directory], run: Run) -> Run:
-    """Approve the plan that the run waits with."""
+    """Approve the plan of a waiting run."""
     assert run.plan is not None
     plan_id = run.plan.id
 
@@ -82,14 +82,14 @@ def approve(world: tuple[str, Directory], run: Run) -> Run:
 
 
 def refusal(world: tuple[str, Directory], run: Run) -> ServiceError:
-    """The problem with approving it."""
+    """Approve the run and return the error."""
     with pytest.raises(ServiceError) as caught:
         approve(world, run)
     return caught.value
 
 
 def told(world: tuple[str, Directory], run_id: str) -> Run:
-    """The run as it is now."""
+    """Read the run's current state."""
 
     async def ask() -> Run:
         gateway = GatewayClient(open_http(world[0]))
@@ -102,24 +102,24 @@ def told(world: tuple[str, Directory], run_id: str) -> Run:
 
 
 def learn(document: dict[str, Any], directory: Directory) -> None:
-    """Import the document, be it once more."""
+    """Import the document, or import it again."""
     served = document | {"servers": [{"url": f"http://{directory.host}"}]}
     request = ImportRequest(document=json.dumps(served), provider="directory")
     report = asyncio.run(import_document(request, Console(stderr=True)))
-    if not report.applied:  # it moves a host: an administrator accepts that
+    if not report.applied:  # it changes a host, which an administrator has to confirm
         confirmed = request.model_copy(update={"confirm": report.change_hash})
         asyncio.run(import_document(confirmed, Console(stderr=True)))
 
 
 def first_search(world: tuple[str, Directory], query: str) -> str:
-    """The kind of people among whom the planner looks first."""
+    """The kind of people that the planner searches first."""
     run = solve(world, query, dry_run=True)
     assert run.plan is not None
     return run.plan.steps[0].api.removeprefix("directory.find").lower()
 
 
 def known_elsewhere(world: tuple[str, Directory], query: str) -> str:
-    """Make Grace Hopper known, but not where she is looked for first; where she is."""
+    """Add Grace Hopper to one kind that the planner does not search first. Returns that kind."""
     first = first_search(world, query)
     kind = next(kind for kind in KINDS if kind != first)
     world[1].people[kind]["Grace Hopper"] = "per_7"
@@ -128,7 +128,7 @@ def known_elsewhere(world: tuple[str, Directory], query: str) -> str:
 
 
 def known_but_there(world: tuple[str, Directory], query: str) -> str:
-    """Make Grace Hopper known everywhere but where she is looked for first; where that is."""
+    """Add Grace Hopper to all kinds but the one that the planner searches first. Returns that first kind."""
     first, directory = first_search(world, query), world[1]
     directory.agendas["per_7"] = "Monday at nine: compilers"
     for kind in KINDS:
@@ -162,7 +162,7 @@ def test_an_upstream_that_is_always_empty_is_asked_as_often_as_the_budget_says(w
     assert [learnt.outcome for learnt in run.evidence] == ["replanned"] * ROUNDS
     asked = [attempt.api for learnt in run.evidence for attempt in learnt.attempts]
     assert len(set(asked)) == ROUNDS
-    assert world[1].searches() > ROUNDS  # a plan may look in two places at once
+    assert world[1].searches() > ROUNDS  # a plan may make two searches
     assert set(world[1].calls.values()) == {1}
 
 
@@ -212,7 +212,7 @@ def test_an_approval_holds_for_the_person_who_was_shown(world: tuple[str, Direct
 
 @pytest.mark.usefixtures("directory")
 def test_an_approval_does_not_hold_where_a_read_is_of_another_server(world: tuple[str, Directory]) -> None:
-    """What is changed stays where it was: only whom it is about would come from elsewhere."""
+    """The server of the mutating call stays the same. Only the person's id would come from another server."""
     kind = known_elsewhere(world, NOTE)
     waiting = solve(world, NOTE)
     document = copy.deepcopy(world[1].document)
@@ -228,7 +228,7 @@ def test_an_approval_does_not_hold_where_a_read_is_of_another_server(world: tupl
     (read,) = (read for read in again.reads if read.path[-1:] == ("person_id",))
     assert read.value == "per_1"
     assert read.request.startswith(f"GET http://{elsewhere(world[1])}/{kind}s")
-    assert refusal(world, again).status == 409  # it is back where it was, which is another change
+    assert refusal(world, again).status == 409  # the server changed back, which is another change
     assert world[1].notes == []
 
 

@@ -1,6 +1,7 @@
-"""The road of docs/finetuning.md, on the sandbox's catalogue with a tiny budget: data, train, gate, serve, solve.
+"""The steps of docs/finetuning.md on the sandbox's catalogue with a tiny budget: data, train, gate, serve, solve.
 
-Needs the train requirements, llama.cpp, and the package index for the base model, or its file in ``NESTOR_TEST_BASE``.
+Needs the train requirements and llama.cpp. ``NESTOR_TEST_BASE`` names the base model's file; without it the package
+index is needed.
 """
 
 import os
@@ -66,7 +67,7 @@ def test_from_a_catalogue_to_a_request_solved_by_its_own_model(tmp_path: Path) -
     assert current is None or current.base_sha256 == report.base.sha256
 
     run = Run.model_validate_json((place / "solved.json").read_bytes())
-    assert run.status.value in ("succeeded", "needs_input", "no_plan")  # after minutes of training a plan may be wrong
+    assert run.status.value in ("succeeded", "needs_input", "no_plan")  # after so little training a plan may be wrong
     assert run.planners[0].backend == "served"
     attempt = run.traces[0].attempts[0]
     assert attempt.readable, attempt.output

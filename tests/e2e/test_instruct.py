@@ -1,4 +1,4 @@
-"""``nestor train instruct`` against a server that plays the model: killed, resumed, then read by others."""
+"""``nestor train instruct`` against a fake model server: killed, resumed, and its output read by other commands."""
 
 import asyncio
 import json

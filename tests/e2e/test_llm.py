@@ -1,4 +1,4 @@
-"""The language model that ships plans, served by llama.cpp on this machine; `make llm` puts it there."""
+"""The shipped language model plans, served by llama.cpp on this machine; `make llm` installs it."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def nestor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "environ", os.environ.copy())
         patch.setitem(os.environ, "NESTOR_LLM_MODEL", str(MODEL))
-        # The machine is busy with other tests: what is tested is whether it plans, not how fast.
+        # Timeouts are long because other tests run in parallel. The test is about planning, not about speed.
         for name in ("TIMEOUT_S", "FIRST_TOKEN_S", "BETWEEN_TOKENS_S"):
             patch.setitem(os.environ, f"NESTOR_PLANNER_SERVED_{name}", "120")
         patch.setitem(os.environ, "NESTOR_PLANNER_BACKEND_TIMEOUT_S", "120")
@@ -59,7 +59,7 @@ def test_eight_at_once_are_all_answered(nestor: World) -> None:
             await gateway.aclose()
 
     runs = asyncio.run(ask())
-    for run in runs:  # requests that are computed together round differently: two words as likely may change places
+    for run in runs:  # batched requests round differently, so two equally likely words may swap
         assert run.status in (RunStatus.SUCCEEDED, RunStatus.NEEDS_INPUT), run.reason
         assert [one.backend for one in run.planners if one.stood] == ["served"], run.planners
         assert all(attempt.readable for trace in run.traces for attempt in trace.attempts), run.traces

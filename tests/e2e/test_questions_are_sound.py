@@ -1,4 +1,4 @@
-"""The evaluation questions themselves are tested: well formed, without doubles, and with the right answers."""
+"""Tests of the evaluation questions: they are well formed, have no duplicates, and have the right answers."""
 
 import re
 from collections import Counter
@@ -46,7 +46,7 @@ def sandbox() -> Iterator[SandboxServer]:
 
 @pytest.fixture(scope="module")
 def headers(sandbox: SandboxServer) -> dict[str, dict[str, str]]:
-    """For each part of the estate that is protected, the headers that open it."""
+    """The headers that authenticate, for each protected part of the estate."""
     settings = sandbox.settings
     assert settings.api_key
     assert settings.bearer_token
@@ -94,7 +94,7 @@ def test_the_expected_answer_is_right(
 
 
 def resolve(value: Any, outputs: list[Any]) -> Any:
-    """Replace ``$1.items.0.code`` by that part of the second call's output."""
+    """Replace references such as ``$1.items.0.code`` by that part of the second call's output."""
     if isinstance(value, str) and _REFERENCE.match(value):
         return walk(outputs, [int(part) if part.isdigit() else part for part in value[1:].split(".")])
     if isinstance(value, list):

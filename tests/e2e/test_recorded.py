@@ -1,4 +1,4 @@
-"""What may be learnt of the sandbox: all that is developed on, and nothing of what is held out."""
+"""The sandbox's training data contains all dev questions and none of the held-out ones."""
 
 from pathlib import Path
 

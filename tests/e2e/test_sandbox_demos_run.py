@@ -1,4 +1,4 @@
-"""The demos that ship do not only compile: run against the sandbox, each gives the values it says it does."""
+"""The shipped demos run against the sandbox and give the values that they state."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One trace of one request through all five services, in one process and in five; and nothing of the request in it."""
+"""One trace of one request through all five services, in one process and in five, without data of the request."""
 
 import asyncio
 import json
@@ -49,12 +49,12 @@ TREE = {
     ("executor_svc", "step"): "execution",
     ("executor_svc", "GET"): "step",
 }
-"""What a solved request of one call is made of, and what each part belongs to."""
+"""The spans of a solved request with one call, and the parent of each."""
 
 
 @dataclass
 class Estate:
-    """A customer's API on a real port, and the trace that it was told of with each call; empty: of none."""
+    """A customer's API on a real port. ``told`` holds the `traceparent` of each call; empty if it had none."""
 
     host: str
     document: str = ""
@@ -87,7 +87,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 
 async def solved(url: str, estate: Estate) -> Run:
-    """Import the estate and ask, as part of a trace of the caller's."""
+    """Import the estate's document and solve a request within the caller's trace."""
     http = open_http(url)
     gateway = GatewayClient(http)
     try:
@@ -109,13 +109,13 @@ def of_trace(spans: list[SeenSpan]) -> list[SeenSpan]:
 
 
 def tree(spans: list[SeenSpan]) -> dict[tuple[str, str], str]:
-    """What each span of the trace is part of."""
+    """The parent of each span of the trace."""
     names = {span.span_id: span.name for span in spans} | {CALLER: "the caller"}
     return {(span.service, span.name): names.get(span.parent, "nobody") for span in spans}
 
 
 def whole(spans: list[SeenSpan]) -> bool:
-    """Whether all there is to come has come."""
+    """Whether all expected spans have arrived."""
     return len(of_trace(spans)) >= len(TREE)
 
 
@@ -143,7 +143,7 @@ def test_one_process_makes_one_trace_of_a_request(collector: Collector, estate: 
     exported = re.search(r'nestor_spans_total\{outcome="exported"\} (\S+)', metrics)
     assert exported is not None
     assert float(exported[1]) > 0
-    assert estate.told == [""]  # a vendor is told nothing, unless a setting says so
+    assert estate.told == [""]  # vendors get no trace header unless a setting allows it
 
 
 def test_five_processes_make_the_same_trace_and_go_on_upstream(
@@ -151,14 +151,14 @@ def test_five_processes_make_the_same_trace_and_go_on_upstream(
 ) -> None:
     with five_processes(tmp_path, estate) as url:
         run = asyncio.run(solved(url, estate))
-    check(run, collector)  # what was left was sent at the end
+    check(run, collector)  # the remaining spans were sent at the end
     call = next(span for span in of_trace(collector.spans) if span.name == "GET")
     assert estate.told == [f"00-{TRACE}-{call.span_id}-01"]
 
 
 @contextmanager
 def five_processes(folder: Path, estate: Estate) -> Iterator[str]:
-    """Each service as a container starts it; yields the gateway's address."""
+    """Start each service as a container does; yields the gateway's address."""
     ports = {name: free_port() for name in SERVICES}
     env = {**os.environ, "NESTOR_GATEWAY_WARM_APIS": "0"}
     for setting in ("ALLOWED_PRIVATE_HOSTS", "TRACEPARENT_HOSTS"):
@@ -179,7 +179,7 @@ def five_processes(folder: Path, estate: Estate) -> Iterator[str]:
 
 @contextmanager
 def process(name: str, port: int, env: dict[str, str], log: Path) -> Iterator[None]:
-    """A service, which has to come to an orderly end."""
+    """Run a service, which must exit with 0."""
     command = [sys.executable, "-m", "deploy.serve", name, "--port", str(port)]
     with log.open("wb") as said, subprocess.Popen(command, env=env, stderr=said, cwd=ROOT) as service:
         try:
@@ -191,7 +191,7 @@ def process(name: str, port: int, env: dict[str, str], log: Path) -> Iterator[No
 
 
 async def ready(url: str) -> None:
-    """Wait until the gateway and those behind it answer. Raises TimeoutError after longer than any start takes."""
+    """Wait until the gateway and the services behind it are ready. Raises TimeoutError after 300 seconds."""
     gateway = GatewayClient(open_http(url))
     try:
         async with asyncio.timeout(300):

@@ -1,9 +1,9 @@
-"""One fake per typed client, for tests of whoever calls a service.
+"""One fake per typed client, for tests of code that calls a service.
 
-A fake implements the client's protocol in memory, with the exceptions and the order of events of the real service, and
-no HTTP. What it finds, plans or answers is given to it: it never claims quality. Set ``down`` and every call raises
-:class:`~services.errors.ServiceUnavailable`; set ``delay_s`` and calls with a shorter deadline raise
-:class:`~services.errors.DeadlineExceeded`. ``tests/congruence`` holds fakes and real services against each other.
+A fake implements the client's protocol in memory, without HTTP. It has the exceptions and the order of events of the
+real service. Tests give it what it finds, plans or answers, so it says nothing about quality. With ``down`` set, every
+call raises :class:`~services.errors.ServiceUnavailable`. With ``delay_s`` set, calls with a shorter deadline raise
+:class:`~services.errors.DeadlineExceeded`. ``tests/congruence`` compares the fakes with the real services.
 """
 
 from tests.fakes.demos import FakeDemos

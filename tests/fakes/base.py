@@ -1,4 +1,4 @@
-"""What all fakes share: being down, being slow, and comparing texts."""
+"""What all fakes share: simulated outages and delays, and a comparison of texts."""
 
 import asyncio
 import re
@@ -8,7 +8,7 @@ from services.errors import DeadlineExceeded, ServiceUnavailable
 
 
 class Fake:
-    """A service in memory. ``calls`` lists the methods that were called, in order, also while it was down."""
+    """A service in memory. ``calls`` lists the called methods in order, including calls while it was down."""
 
     service: ClassVar[str]
 
@@ -18,11 +18,11 @@ class Fake:
         self.calls: list[str] = []
 
     async def ready(self) -> None:
-        """Raise unless ready."""
+        """Raise ServiceUnavailable or DeadlineExceeded unless ready."""
         await self._arrive("ready", 2.0)
 
     async def _arrive(self, call: str, timeout_s: float | None = None) -> None:
-        """A call has come in. Raises what a client raises where the service is down or too slow."""
+        """Record a call. Raises what a client raises if the service is down or too slow."""
         self.calls.append(call)
         if self.down:
             raise ServiceUnavailable(f"{self.service} does not answer.", service=self.service)
@@ -33,12 +33,12 @@ class Fake:
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text, in lower case; a name in camel case is several."""
+    """The words of a text in lower case. A camel-case name is split into words."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)
     return frozenset(re.findall(r"\w+", spaced.lower().replace("_", " ")))
 
 
 def overlap(query: str, text: str) -> float:
-    """The share of the query's words that the text has, 0 to 1."""
+    """The share of the query's words that occur in the text, 0 to 1."""
     asked = words(query)
     return len(asked & words(text)) / len(asked) if asked else 0.0

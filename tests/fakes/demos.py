@@ -1,4 +1,4 @@
-"""A knowledge base in memory."""
+"""A fake knowledge base in memory."""
 
 from services.clients.base import DEFAULT_TIMEOUT_S
 from services.contracts.demo import (
@@ -19,7 +19,7 @@ _ALIKE = 0.3
 
 
 class FakeDemos(Fake):
-    """:class:`~services.clients.Demos` in memory. Similar is what shares words (Jaccard)."""
+    """:class:`~services.clients.Demos` in memory. Similarity is the share of common words (Jaccard)."""
 
     service = "demo_svc"
 
@@ -27,7 +27,7 @@ class FakeDemos(Fake):
         super().__init__()
         self.demos = {demo.id: demo for demo in map(_checked, demos)}
         self.private = dict[tuple[str, str], Demo]()
-        """What is one tenant's, by the tenant and its id."""
+        """Demos that belong to a tenant, by tenant and demo id."""
 
     async def select(self, request: SelectDemosRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> SelectDemosResponse:
         """Task-level demos over the threshold, most similar first, then API-level ones in the order of the APIs."""
@@ -133,6 +133,6 @@ def _similarity(left: str, right: str) -> float:
 
 
 def _share(left: str, right: str) -> float:
-    """How many of the words of the longer text are the other's, too."""
+    """The number of common words divided by the number of words of the text with more words."""
     one, other = words(left), words(right)
     return len(one & other) / max(len(one), len(other), 1)

@@ -1,4 +1,4 @@
-"""An executor that sends nothing: outcomes are given to it."""
+"""A fake executor that sends no requests; tests give it the outcomes."""
 
 import asyncio
 from collections import defaultdict
@@ -32,15 +32,15 @@ _CANCELLED = "cancelled"
 class FakeExecutor(Fake):
     """:class:`~services.clients.Executor` by script: ``outcomes`` by API id; an API without one succeeds with null.
 
-    Steps run one after another, in the plan's order, so a plan must name a step before it refers to it. A step that
-    gives no value keeps its dependants from running. With ``gate``, the run waits for it after its first step has
-    started; with ``breaks``, the stream ends there as that of a service that dies.
+    Steps run one after another in the plan's order, so a plan must list a step before the steps that use it. If a step
+    gives no value, its dependants do not run. With ``gate``, every started step waits for that event. With ``breaks``,
+    the stream breaks off at that point, as when a service dies.
 
-    Of a plan that may change something it keeps, by run id, what the steps did, as the real one's ledger does: asked
-    again, it goes on where it was. ``sent`` lists such calls as they are made.
+    For plans with mutating calls, it keeps the steps' records by run id, like the real ledger. If the run is requested
+    again, it continues from there. ``sent`` lists the mutating calls in order.
 
-    ``found`` stands for what reads give: a plan that was approved when it was something else fails as ``changed``. With
-    ``unreadable``, that is what becomes of the reads before an approval.
+    ``found`` stands for the values of the reads. If it changed after the approval, the steps fail as ``changed``. If
+    ``unreadable`` is set, previews return it as the failed execution of their reads.
     """
 
     service = "executor_svc"
@@ -50,9 +50,9 @@ class FakeExecutor(Fake):
         self.outcomes = dict(outcomes or {})
         self.secrets = secrets
         self.presents: dict[str, tuple[str, ...]] = {}
-        """The names of the secrets that calls of an API present."""
+        """The names of the secrets that an API's calls use, by API id."""
         self.read_with: tuple[str, ...] = ()
-        """The same of the reads before an approval."""
+        """The names of the secrets that the reads before an approval use."""
         self.gate: asyncio.Event | None = None
         self.breaks = False
         self.found = ""
@@ -60,7 +60,7 @@ class FakeExecutor(Fake):
         self.breakers: tuple[Breaker, ...] = ()
         self.requests: list[ExecuteRequest] = []
         self.asked_for: list[str] = []
-        """The tenants whose credentials were asked for."""
+        """The tenants for which ``credentials`` was called."""
         self.values: dict[str, JsonValue] = {}
         self.sent: list[tuple[str, str]] = []
         self.cancelled: list[str] = []
@@ -69,7 +69,7 @@ class FakeExecutor(Fake):
         self._running: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
-        """Run a plan. Raises Conflict where an approval is missing, or an API is not the one that was proved."""
+        """Run a plan. Raises Conflict if an approval is missing or an API changed since the proof."""
         await self._arrive("execute", request.deadline_ms / 1000)
         compiled = request.compiled
         if compiled.proof.approvals and request.approved != compiled.plan.id:
@@ -84,7 +84,7 @@ class FakeExecutor(Fake):
                 yield event
             return
         records = self._ledger.setdefault(request.run_id, {})
-        async with self._running[request.run_id]:  # who asks again meanwhile hears of it afterwards
+        async with self._running[request.run_id]:  # a second request for the run waits until the first ends
             async for event in self._run(request, records):
                 yield event
 
@@ -125,7 +125,7 @@ class FakeExecutor(Fake):
         return Credentials(secrets=self.secrets)
 
     async def status(self) -> ExecutorStatus:
-        """One process; the hosts in ``breakers``."""
+        """Report one worker and ``breakers``."""
         await self._arrive("status", CREDENTIALS_TIMEOUT_S)
         return ExecutorStatus(lease_s=30, workers=(Worker(id="fake", seen_s=0, alive=True),), breakers=self.breakers)
 
@@ -149,7 +149,7 @@ class FakeExecutor(Fake):
         return content_hash([step.model_dump(mode="json"), self.found])
 
     async def cancel(self, run_id: str) -> ExecutionState:
-        """Have no further step of a durable run started. Raises NotFound."""
+        """Start no further step of a durable run. Raises NotFound."""
         await self._arrive("cancel", CREDENTIALS_TIMEOUT_S)
         request, records = self._known(run_id)
         if len(records) == len(request.compiled.plan.steps):
@@ -158,7 +158,7 @@ class FakeExecutor(Fake):
         return ExecutionState(run_id=run_id, status="running")
 
     async def resolve(self, run_id: str, step: str, request: ResolveRequest) -> ExecutionState:
-        """Settle a step in doubt. With the last one, the steps that it had kept from running may run."""
+        """Settle a step in doubt. After the last one, the steps that were skipped may run."""
         await self._arrive("resolve", CREDENTIALS_TIMEOUT_S)
         asked, records = self._known(run_id)
         record = records.get(step)
@@ -181,7 +181,7 @@ class FakeExecutor(Fake):
         return ExecutionState.model_validate({"run_id": run_id, "status": status, "doubts": doubts})
 
     async def forget(self, run_id: str) -> None:
-        """Forget a durable run."""
+        """Delete a durable run."""
         await self._arrive("forget", CREDENTIALS_TIMEOUT_S)
         self._ledger.pop(run_id, None)
 
@@ -204,7 +204,7 @@ class FakeExecutor(Fake):
             raise ServiceUnavailable(f"{self.service} does not answer.", service=self.service)
 
     def _blocked(self, step: Step, records: dict[str, StepRecord], run_id: str) -> Skipped | None:
-        """The outcome of a step that cannot run, naming the step at the root of the trouble."""
+        """The outcome of a step that cannot run; it names the step that is the root cause."""
         if run_id in self.cancelled:
             return Skipped(because=_CANCELLED)
         for before in sorted(dependencies(step)):

@@ -1,4 +1,4 @@
-"""A planner that plans what it was told."""
+"""A fake planner that returns scripted plans."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -32,12 +32,18 @@ _BACKEND = "scripted"
 class FakePlanner(Fake):
     """:class:`~services.clients.Planner` by script.
 
-    ``plans`` holds the plan for a query, which is then proved as :func:`prove` says; ``answers`` holds whole answers,
-    which win; ``needs`` operations that are asked for until some were looked up; ``again`` the plans for a query that
-    was tried before, in turn, and before those of ``plans``. For any other query there is no plan.
-    ``requests`` keeps what was asked, ``known`` what was read. ``sentences`` holds the words for the answer to a query,
-    or the error that is raised; ``wording`` keeps the requests for them, and is answered once ``words_gate`` opens
-    where that is set.
+    For a query that has no entry there is no plan.
+
+    Attributes:
+        plans: the plan by query; :func:`prove` checks it.
+        answers: whole responses or errors by query. They take precedence over ``plans``.
+        needs: the missing operations by query, returned until the request says that a lookup was made.
+        again: plans by query for requests with evidence of an earlier run, used in order before ``plans``.
+        requests: the requests of ``plan``.
+        known: the ids of the APIs that were read.
+        sentences: the sentence for the answer, by query, or the error to raise.
+        wording: the requests of ``sentence``.
+        words_gate: if set, ``sentence`` waits for this event.
     """
 
     service = "planner_svc"
@@ -56,7 +62,7 @@ class FakePlanner(Fake):
         self.servers: tuple[ModelServer, ...] = ()
 
     async def read(self, apis: Sequence[Api]) -> ReadApisReport:
-        """Their ids go to ``known``."""
+        """Add the APIs' ids to ``known``."""
         await self._arrive("read")
         self.known += [api.id for api in apis]
         return ReadApisReport(read=len(apis))
@@ -99,7 +105,7 @@ class FakePlanner(Fake):
         )
 
     async def sentence(self, request: SentenceRequest) -> Sentence:
-        """The scripted words; none for other queries."""
+        """The scripted sentence; for other queries the outcome is ``off``."""
         await self._arrive("sentence", request.deadline_ms / 1000)
         self.wording.append(request)
         if self.words_gate is not None:
@@ -115,7 +121,7 @@ class FakePlanner(Fake):
         return prove(request.plan, request.apis, request.policy, request.credentials)
 
     async def backends(self) -> PlannerBackends:
-        """The one backend there is."""
+        """The only backend."""
         await self._arrive("backends")
         return PlannerBackends(default=_BACKEND, available=(_BACKEND,))
 
@@ -128,9 +134,9 @@ class FakePlanner(Fake):
 def prove(
     plan: Plan, apis: Iterable[Api], policy: Policy | None = None, credentials: tuple[str, ...] | None = None
 ) -> CompileResponse:
-    """A proof of names only: APIs and their arguments exist, none that is required is missing, there is an answer.
+    """Check names only: APIs and arguments exist, no required argument is missing, and there is an answer.
 
-    What the policy says of a call, it heeds; it knows no types, and of credentials an API's first alternative.
+    It applies the policy. It does not check types. For credentials it looks only at an API's first alternative.
     """
     known = {api.id: api for api in apis}
     policy = policy or Policy()

@@ -1,4 +1,4 @@
-"""A catalogue in memory."""
+"""A fake catalogue in memory."""
 
 import hashlib
 import json
@@ -46,7 +46,7 @@ _METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
 
 
 class FakeRetriever(Fake):
-    """:class:`~services.clients.Retriever` in memory. What shares words with the request is found, and what is pinned.
+    """:class:`~services.clients.Retriever` in memory. It finds pinned APIs and APIs that share words with the request.
 
     ``asked`` lists the requests of ``retrieve``, in order.
     """
@@ -102,7 +102,7 @@ class FakeRetriever(Fake):
         return ApiSearchPage(hits=hits, total=len(found), catalogue_version=self.version)
 
     async def secrets(self, provider: str, *, tenant: str | None = None) -> NeededSecrets:
-        """One line for each name that the provider's APIs ask for."""
+        """One entry for each secret that the provider's APIs need."""
         await self._arrive("secrets")
         asked = [
             r
@@ -115,7 +115,7 @@ class FakeRetriever(Fake):
         return NeededSecrets(secrets=tuple(found[name] for name in sorted(found)))
 
     async def get(self, api_id: str, *, tenant: str | None = None) -> Api:
-        """One API. Raises NotFound, for another tenant's, too."""
+        """One API. Raises NotFound, also for another tenant's API."""
         await self._arrive("get")
         api = self._known(api_id)
         if not _is_seen(api.tenants, tenant):
@@ -123,14 +123,14 @@ class FakeRetriever(Fake):
         return api if tenant is None else _anonymous(api)
 
     async def lookup(self, request: LookupRequest) -> LookupResponse:
-        """Those of several APIs that exist, in the order asked for."""
+        """The requested APIs that exist, in the order of the request."""
         await self._arrive("lookup")
         known = (self.apis[one] for one in dict.fromkeys(request.ids) if one in self.apis)
         seen = (api for api in known if _is_seen(api.tenants, request.tenant))
         return LookupResponse(apis=tuple(seen if request.tenant is None else map(_anonymous, seen)))
 
     async def create(self, api: Api) -> Api:
-        """Add an API. Raises Conflict where the id is taken."""
+        """Add an API. Raises Conflict if the id is taken."""
         await self._arrive("create")
         if api.id in self.apis:
             raise Conflict(f"There is an API {api.id!r} already.")
@@ -149,7 +149,7 @@ class FakeRetriever(Fake):
         self.version += 1
 
     async def delete_provider(self, provider: str, *, tenant: str | None = None) -> None:
-        """Remove a provider with all its APIs. Raises NotFound, and Conflict where another tenant imported it."""
+        """Remove a provider with all its APIs. Raises NotFound, and Conflict if another tenant imported it."""
         await self._arrive("delete_provider")
         if not any(_is_seen(api.tenants, tenant) for api in self._of(provider)):
             raise NotFound(f"There is no provider {provider!r}.")
@@ -164,7 +164,7 @@ class FakeRetriever(Fake):
     async def set_constants(
         self, provider: str, request: ConstantsRequest, *, tenant: str | None = None
     ) -> ProviderConstants:
-        """Set what a provider's calls always send, as texts. Raises NotFound, Conflict and ValidationFailed."""
+        """Set the constants that a provider's calls send, as texts. Raises NotFound, Conflict and ValidationFailed."""
         await self._arrive("set_constants")
         pin = self.pins.get(provider)
         if pin is None or not _is_seen(pin.tenants, tenant):
@@ -278,7 +278,7 @@ def _taking(apis: list[Api], name: str) -> int:
 
 
 def _report(pin: ImportedDocument, before: dict[str, Api], after: dict[str, Api]) -> ImportReport:
-    """What replacing these APIs by those does."""
+    """The report of an import that replaces the APIs ``before`` by ``after``."""
     changed = [key for key in after if key in before and after[key] != before[key]]
     sensitive = tuple(
         SensitiveChange(api=key, what="host", before=before[key].server, after=after[key].server)
@@ -302,7 +302,7 @@ def _report(pin: ImportedDocument, before: dict[str, Api], after: dict[str, Api]
 
 
 def _changes(before: dict[str, Api], after: dict[str, Api]) -> list[ImportChange]:
-    """What replacing these APIs by those does to each that differs; of the fields, only prose is looked at."""
+    """The changes from ``before`` to ``after``, one for each API that differs. Lists only changes of summaries."""
     found = []
     for key in after.keys() & before.keys():
         if after[key] != before[key]:
@@ -323,12 +323,12 @@ def _is_seen(tenants: tuple[str, ...], tenant: str | None) -> bool:
 
 
 def _anonymous(api: Api) -> Api:
-    """The API without whose it is."""
+    """The API without its tenants."""
     return api.model_copy(update={"tenants": ()})
 
 
 def _passes(request: RetrieveRequest, api: Api) -> bool:
-    """Whether an API passes the filters; whose it is, is another question."""
+    """Whether an API passes the request's filters. Does not check tenants."""
     wanted = {tag.strip().casefold() for tag in request.tags}
     return (
         (not request.providers or api.provider in request.providers)
@@ -350,7 +350,7 @@ def _text(api: Api) -> str:
 
 
 def _rank(query: str, api: Api) -> float:
-    """Exact names first, then by words."""
+    """The score of an API: an exact name scores highest, then the share of common words."""
     return 2.0 if query in {api.id, api.name, api.path} else overlap(query, _text(api))
 
 

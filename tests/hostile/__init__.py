@@ -1,1 +1,1 @@
-"""What hostile upstreams, documents and networks may do to the executor, through real sockets."""
+"""Tests with hostile upstreams, documents and networks, over real sockets."""

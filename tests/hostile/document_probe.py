@@ -1,9 +1,9 @@
-"""A process of its own that imports hostile documents within bounds, and prints what became of each, a line each.
+"""A separate process that imports hostile documents with limited resources and prints one line for each result.
 
-``python -m tests.hostile.document_probe NAME ...``: the names of documents, or of families of them.
+``python -m tests.hostile.document_probe NAME ...``: the names of documents or of families of documents.
 
-The kernel ends it where the documents together cost more CPU time or memory than they may. An audit hook notes every
-file, socket, process and library that is opened while a document is read (PEP 578), whatever code opens it.
+The kernel limits the CPU time and memory of all documents together. An audit hook (PEP 578) records every file,
+socket, process and library that any code opens while a document is read.
 """
 
 import json
@@ -24,13 +24,13 @@ _seen: list[str] | None = None
 
 
 def watch(event: str, arguments: tuple[Any, ...]) -> None:
-    """The audit hook. It cannot be taken away, so it looks away while no document is read."""
+    """The audit hook. It cannot be removed, so it ignores events while no document is read."""
     if _seen is not None and event.startswith(_WATCHED):
         _seen.append(f"{event} {str(arguments)[:200]}")
 
 
 def outcome(document: Hostile) -> dict[str, Any]:
-    """What becomes of one document, what was opened meanwhile, and what it cost."""
+    """Import one document. Returns the result, what was opened meanwhile, and the CPU time."""
     global _seen
     text = str(document.make())
     found: dict[str, Any]
@@ -41,14 +41,14 @@ def outcome(document: Hostile) -> dict[str, Any]:
         found = {"apis": len(imported.apis), "skipped": len(reasons), "reasons": reasons[:3]}
     except InvalidDocument as refusal:
         found = {"refused": refusal.detail}
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+    except Exception as error:  # noqa: BLE001 - any exception is a finding
         found = {"crashed": repr(error)[:500]}
     opened, _seen = _seen, None
     return found | {"opened": opened, "cpu_s": round(time.process_time() - before, 2)}
 
 
 def main(names: list[str]) -> None:
-    """Import a harmless document first, so that whatever is loaded when it is first needed is there already."""
+    """Import a harmless document first, so that lazily loaded modules are loaded; then import the named documents."""
     asked = {name: made for name, made in DOCUMENTS.items() if name in names or name.partition(" ")[0] in names}
     chosen = {name: made for name, made in asked.items() if made.is_text}
     import_document("openapi: 3.1.0\ninfo: {title: x}\npaths: {/x: {get: {parameters: [{name: p, in: query}]}}}")

@@ -1,7 +1,7 @@
-"""Makes documents that are broken, enormous or malicious, and says of each what must become of it.
+"""Broken, enormous or malicious documents, each with the expected result of its import.
 
-``DOCUMENTS`` maps names to :class:`Hostile`; the part of a name before the first blank is its family. Large ones are
-made when they are asked for.
+``DOCUMENTS`` maps names to :class:`Hostile`. The part of a name before the first blank is its family. Large documents
+are made on demand.
 """
 
 from tests.hostile.openapi_documents import (

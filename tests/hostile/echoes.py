@@ -1,4 +1,4 @@
-"""An upstream that says again whatever it was sent, in every way there is; and the document that describes it."""
+"""An upstream that echoes the requests in many forms, and its OpenAPI document."""
 
 import base64
 import gzip
@@ -15,7 +15,7 @@ from tests.support.upstream import Seen, Upstream
 
 JSON, TEXT = "application/json", "text/plain"
 CUT = 16 * 1024
-"""How much of an error is kept."""
+"""How many bytes of an error response are kept."""
 
 SCHEMES: dict[str, dict[str, Any]] = {
     "header": {"type": "apiKey", "in": "header", "name": "X-Key"},
@@ -29,7 +29,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
 
 
 def shown(seen: Seen) -> str:
-    """The credential as it came."""
+    """The credential of a request."""
     if "key=" in seen.query:
         return unquote_plus(seen.query.partition("key=")[2])
     for header in ("X-Key", "Authorization"):
@@ -45,7 +45,7 @@ def head(seen: Seen) -> str:
 
 
 def said(seen: Seen) -> dict[str, Any]:
-    """The same as a JSON value."""
+    """The request as a JSON value."""
     return {"url": seen.target, "headers": dict(seen.headers), "body": seen.body.decode(), "key": shown(seen)}
 
 
@@ -102,7 +102,7 @@ SHAPES: dict[str, tuple[str, Callable[[Seen], web.Response]]] = {
 
 
 class Echo:
-    """The handlers. What was said is kept, by shape and scheme, as it was before it was packed."""
+    """The handlers. The echoed texts are recorded by shape and scheme, before they are encoded."""
 
     def __init__(self, upstream: Upstream, issued: str) -> None:
         self.spoken: dict[tuple[str, str], bytes] = {}
@@ -131,7 +131,7 @@ class Echo:
 
 
 def document(origin: str, shapes: Iterable[str]) -> str:
-    """OpenAPI: these shapes with every scheme, to read (GET) and to change (POST)."""
+    """The OpenAPI document: these shapes with every scheme, each as GET and as POST."""
     paths: dict[str, Any] = {}
     for shape in shapes:
         kind = SHAPES[shape][0]

@@ -1,4 +1,4 @@
-"""How hostile documents are written, and what must become of them."""
+"""Helpers to write hostile documents, with the expected result of their import."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ REFERENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
-    """A document and what must become of it.
+    """A document and the expected result of its import.
 
     Attributes:
-        make: the text, or bytes that are no text.
-        refused: words of the refusal; None where the document is imported.
-        apis: how many operations are imported; None where that does not matter.
-        skipped: how many are skipped.
-        is_text: False where it is bytes that no text is made of, so that only HTTP can bring it.
+        make: makes the text, or bytes that are not valid text.
+        refused: a part of the refusal's message; None if the document is imported.
+        apis: the number of imported operations; None if any number is right.
+        skipped: the number of skipped operations.
+        is_text: False for bytes that are not valid text; these can only arrive over HTTP.
     """
 
     make: Callable[[], str | bytes]
@@ -45,7 +45,7 @@ class Hostile:
 
 
 def operation(**members: Any) -> dict[str, Any]:
-    """An operation that answers with something."""
+    """An operation with these members and a response."""
     return {"operationId": "op", "responses": OK} | members
 
 
@@ -56,12 +56,12 @@ def openapi(paths: Any, **members: Any) -> dict[str, Any]:
 
 
 def one(members: dict[str, Any], **root: Any) -> str:
-    """A document with one POST."""
+    """A document with one POST operation."""
     return json.dumps(openapi({"/x": {"post": operation(**members)}}, **root))
 
 
 def answers(schema: Any) -> dict[str, Any]:
-    """Members of an operation that answers with this schema."""
+    """Members of an operation whose response has this schema."""
     return {"responses": {"200": {"content": {"application/json": {"schema": schema}}}}}
 
 
@@ -81,7 +81,7 @@ def ref(name: str) -> dict[str, str]:
 
 
 def nested(levels: int, step: Callable[[Any], Any]) -> Any:
-    """A schema in a schema in a schema."""
+    """A schema nested to this depth."""
     schema: Any = {"type": "string"}
     for _ in range(levels):
         schema = step(schema)

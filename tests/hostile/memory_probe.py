@@ -1,4 +1,4 @@
-"""A process of its own that makes one call to a hostile server and prints by how much its memory grew, in bytes.
+"""A separate process that makes one call to a hostile server and prints the growth of its memory, in bytes.
 
 ``python -m tests.hostile.memory_probe URL MAX_RESPONSE_BYTES``
 """
@@ -16,12 +16,12 @@ from tests.support.executing import api
 
 
 def peak_bytes() -> int:
-    """The most memory this process has had resident so far."""
+    """This process's peak resident memory so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 async def main(url: str, max_response_bytes: int) -> None:
-    """Call a harmless page first, so that what every call needs is there already."""
+    """Call a harmless page first, so that what every call needs is loaded; then call the hostile server."""
     settings = ExecutorSettings(allowed_private_hosts=("127.0.0.1",), max_response_bytes=max_response_bytes)
     async with open_http_adapter(settings, SecretStore.load(None, None)) as adapter:
         deadline = asyncio.get_running_loop().time() + 6

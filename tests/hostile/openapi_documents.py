@@ -24,7 +24,7 @@ from tests.hostile.making import (
 
 
 def circles() -> Iterator[tuple[str, Hostile]]:
-    """References that come back to where they began."""
+    """Circular references."""
     schemas = {
         "itself": components(A=ref("A")),
         "through-allOf": components(A={"allOf": [ref("A")]}),
@@ -56,7 +56,7 @@ def circles() -> Iterator[tuple[str, Hostile]]:
 
 
 def depths() -> Iterator[tuple[str, Hostile]]:
-    """Nesting that overflows a stack."""
+    """Nesting deep enough to overflow a stack."""
     yield "json-lists", Hostile(lambda: "[" * 200_000, refused="not valid JSON")
     yield "json-closed-lists", Hostile(lambda: "[" * 900 + "]" * 900, refused="levels deep")
     yield "json-objects", Hostile(lambda: '{"a":' * 500 + "1" + "}" * 500, refused="levels deep")
@@ -81,7 +81,7 @@ def depths() -> Iterator[tuple[str, Hostile]]:
 
 
 def bombs() -> Iterator[tuple[str, Hostile]]:
-    """YAML that is small on disk, and worse."""
+    """YAML that is small on disk but expands, and worse."""
 
     def aliases(levels: int, width: int) -> str:
         lines = [f"a0: &a0 [{', '.join(['lol'] * width)}]"]
@@ -113,7 +113,7 @@ def bombs() -> Iterator[tuple[str, Hostile]]:
 
 
 def references() -> Iterator[tuple[str, Hostile]]:
-    """References to files and hosts: in a request they skip the operation, in a response they leave it open."""
+    """References to files and hosts. In a request they skip the operation; in a response they leave its schema open."""
     for name, target in REFERENCES.items():
         there = {"$ref": target}
         yield f"{name} parameter", Hostile(partial(one, {"parameters": [there]}), skipped=1)
@@ -165,7 +165,7 @@ def duplicates() -> Iterator[tuple[str, Hostile]]:
 
 
 def gaps() -> Iterator[tuple[str, Hostile]]:
-    """What should be there and is not."""
+    """Documents with missing parts."""
     for place, members in {"answer": answers(ref("Gone")), "body": takes(ref("Gone"))}.items():
         yield f"schema {place}", Hostile(partial(one, members), apis=1)
     yield "parameter", Hostile(lambda: one({"parameters": [{"$ref": "#/components/parameters/Gone"}]}), skipped=1)
@@ -185,7 +185,7 @@ def gaps() -> Iterator[tuple[str, Hostile]]:
 
 
 def versions() -> Iterator[tuple[str, Hostile]]:
-    """Documents of versions that are not read."""
+    """Documents of unsupported versions."""
     for version in (
         '"1.0"',
         '"2.0"',
@@ -211,7 +211,7 @@ def versions() -> Iterator[tuple[str, Hostile]]:
 
 
 def sizes() -> Iterator[tuple[str, Hostile]]:
-    """Documents that are large in every direction."""
+    """Documents that are large in various ways."""
     fifty = 50 * MIB
     yield "fifty-mib-of-text", Hostile(lambda: one({"description": "x" * fifty}), refused="at most 20,000,000")
     yield "fifty-mib-of-blanks", Hostile(lambda: " " * fifty, refused="at most 20,000,000")
@@ -238,7 +238,7 @@ def sizes() -> Iterator[tuple[str, Hostile]]:
 
 
 def amplifiers() -> Iterator[tuple[str, Hostile]]:
-    """What is written once and used by every operation: small as text, vast once it is read."""
+    """Parts that are written once and used by every operation: small as text, huge when read."""
     many, some = 7_000, 300
 
     def shared(members: dict[str, Any], count: int = many, **declared: Any) -> str:
@@ -307,7 +307,7 @@ def amplifiers() -> Iterator[tuple[str, Hostile]]:
 
 
 def encodings() -> Iterator[tuple[str, Hostile]]:
-    """Bytes that are no UTF-8, and text that no database takes."""
+    """Bytes that are not UTF-8, and text that databases do not accept."""
     text = one({"description": "@"})
     for name, bad in {
         "latin-1": b"\xe9", "overlong": b"\xc0\xaf", "surrogate": b"\xed\xa0\x80", "cut-off": b"\xe2\x82",
@@ -323,7 +323,7 @@ def encodings() -> Iterator[tuple[str, Hostile]]:
 
 
 def scripts() -> Iterator[tuple[str, Hostile]]:
-    """Names in other scripts, and characters that are not what they look like."""
+    """Names in other scripts, and characters that look like others."""
     for name, word in {
         "chinese": "获取天气", "arabic": "الطقس", "hebrew": "מזג אוויר", "hindi": "मौसम", "emoji": "🦁🦁",
         "greek": "Καιρός",
@@ -353,7 +353,7 @@ INJECTIONS = {
 
 
 def injections() -> Iterator[tuple[str, Hostile]]:
-    """Text that wants to be more than text, wherever text may stand."""
+    """Injections: text that tries to act as markup, code or instructions, in every place for text."""
     for name, text in INJECTIONS.items():
         schema = {"type": "string", "description": text, "default": text, "enum": [text], "title": text}
         parameter = {"name": "p", "in": "query", "description": text, "schema": schema}
@@ -364,7 +364,7 @@ def injections() -> Iterator[tuple[str, Hostile]]:
 
 
 def addresses() -> Iterator[tuple[str, Hostile]]:
-    """Servers that are none, or that nobody should call."""
+    """Servers that are invalid or must not be called."""
     for name, url in {
         "javascript": "javascript:alert(1)", "file": "file:///etc/passwd", "bracket": "http://[", "port": "http://a:99999",
         "user": "https://user:hunter2@zoo.example", "template": "https://{host}/", "blank": "http://a b/", "number": 7,
@@ -381,7 +381,7 @@ def addresses() -> Iterator[tuple[str, Hostile]]:
 
 
 def patterns() -> Iterator[tuple[str, Hostile]]:
-    """Regular expressions that are wrong, or take for ever or all memory."""
+    """Regular expressions that are invalid, or take endless time or all memory."""
     for name, pattern in {
         "catastrophic": "^(a+)+$", "invalid": "(", "counted": "((a{1000}){1000}){1000}", "look-behind": "(?<=a)b",
         "back-reference": "(a*)*\\1b", "long": "a" * 100_000, "unicode": "\\p{Han}+", "recursive": "(?R)",

@@ -1,4 +1,4 @@
-"""Answers that are not what they claim: a failed step that says so, and everything independent of it completes."""
+"""Responses that are not what they claim: the step fails with a reason, and independent steps complete."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.support.upstream import serve_raw
 
 
 def http(body: bytes, content_type: str = "application/json", status: str = "200 OK", **headers: str) -> bytes:
-    """An answer, byte by byte as it goes out."""
+    """The bytes of a response."""
     given = {"Content-Type": content_type, "Content-Length": str(len(body)), "Connection": "close"} | headers
     lines = [f"HTTP/1.1 {status}", *(f"{name.replace('_', '-')}: {value}" for name, value in given.items())]
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body

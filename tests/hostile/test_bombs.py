@@ -1,4 +1,4 @@
-"""Answers that swell: at most the cap and 32 MiB of memory, and a failed step that says so."""
+"""Decompression bombs: they cost at most the cap and 32 MiB of memory, and the step fails with a reason."""
 
 import asyncio
 import gzip
@@ -19,26 +19,26 @@ GIB = 1024 * 1024 * 1024
 
 
 def gzip_bomb(size: int, level: int = 9) -> bytes:
-    """``size`` spaces, a thousandth of that in bytes."""
+    """``size`` spaces, compressed to about a thousandth of that."""
     packer = zlib.compressobj(level, zlib.DEFLATED, 31)
     block = b" " * (1024 * 1024)
     return b"".join([*(packer.compress(block) for _ in range(size // len(block))), packer.flush()])
 
 
 def deflate_bomb(wbits: int) -> bytes:
-    """256 MiB as zlib's or as raw deflate."""
+    """256 MiB as zlib or raw deflate."""
     packer = zlib.compressobj(9, zlib.DEFLATED, wbits)
     block = b" " * (1024 * 1024)
     return b"".join([*(packer.compress(block) for _ in range(256)), packer.flush()])
 
 
 def members() -> bytes:
-    """Two hundred thousand gzip members that hold nothing."""
+    """Two hundred thousand empty gzip members."""
     return gzip.compress(b"") * 200_000
 
 
 def answer(coding: str, body: bytes, status: int = 200, **headers: str) -> Callable[[Seen], Any]:
-    """A handler that sends these bytes as they are."""
+    """A handler that sends these bytes unchanged."""
 
     async def send(_: Seen) -> web.Response:
         given = {"Content-Type": "application/json", **({"Content-Encoding": coding} if coding else {}), **headers}

@@ -1,4 +1,4 @@
-"""A canary secret of every scheme, and upstreams that say it again: it is found nowhere."""
+"""Canary secrets for every scheme, and upstreams that echo them: no secret appears in any output."""
 
 import base64
 import io
@@ -28,7 +28,7 @@ from tests.support.upstream import serve_upstream
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 READ, CHANGE = "Read what is said again", "Change what is said again"
 CORES = {scheme: f"Kq7{scheme}9ZxW2mT5vB8" for scheme in (*SCHEMES, "issued")}
-"""What every encoding but base64 and hexadecimal digits leaves as it is; also each half of it must not be seen."""
+"""Parts that only base64 and hexadecimal encoding change. No half of one may appear either."""
 SECRETS = {
     "header": "{}+/\"&<é>'%20;=",
     "query": "{} +/?&=%#ü\\",
@@ -43,7 +43,7 @@ VALUES = {scheme: SECRETS[scheme].format(core) for scheme, core in CORES.items()
 USER = "tester"
 SHOWN: dict[str, tuple[str, ...]] = {
     "echo": tuple(SHAPES),
-    "some": ("json", "names", "encoded", "large", "error", "cut"),  # as many as a planner is shown at a time
+    "some": ("json", "names", "encoded", "large", "error", "cut"),  # the most that a planner is shown at a time
 }
 """The shapes of each provider."""
 
@@ -62,7 +62,7 @@ def configured(host: str) -> str:
 
 
 def _needles() -> dict[bytes, str]:
-    """What must not be found, in lower case, and which secret it is of."""
+    """The byte strings that must not be found, in lower case, with the scheme of their secret."""
     login = base64.b64encode(f"{USER}:{VALUES['basic']}".encode()).decode()
     texts = [*CORES.items(), ("basic", login[12:40])]
     needles: dict[bytes, str] = {}
@@ -80,13 +80,13 @@ NEEDLES = _needles()
 
 
 def found_in(content: bytes) -> set[str]:
-    """The schemes whose secrets, or good parts of them, are in there."""
+    """The schemes whose secrets, or halves of them, occur in the content."""
     lower = content.lower()
     return {scheme for needle, scheme in NEEDLES.items() if needle in lower}
 
 
 def plan_of(provider: str, verb: str) -> Plan:
-    """All of a provider's shapes with every scheme, side by side. The answer is one step's whole output."""
+    """A plan with all of a provider's shapes and every scheme in parallel. The answer is one step's whole output."""
     pairs = [(shape, scheme) for shape in SHOWN[provider] for scheme in SCHEMES]
     steps = [
         Step(id=f"var{n}", api=f"{provider}.{verb}_{shape}_{scheme}") for n, (shape, scheme) in enumerate(pairs, 1)
@@ -96,7 +96,7 @@ def plan_of(provider: str, verb: str) -> Plan:
 
 @dataclass
 class Told:
-    """Everything that came out of Nestor, by where it came out."""
+    """All outputs of Nestor, by their place."""
 
     echo: Echo
     finished: dict[str, ExecutionFinished] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Told:
 
 @contextmanager
 def logs() -> Iterator[io.StringIO]:
-    """Everything that anybody logs, whatever its level."""
+    """Capture all log lines of all levels."""
     with pytest.MonkeyPatch.context() as patch:
         stream = io.StringIO()
         patch.setattr(sys, "stderr", stream)
@@ -118,7 +118,7 @@ async def _executed(house: House, told: Told, verb: str) -> None:
     plan = await compiled(house, plan_of("echo", verb))
     request = ExecuteRequest(run_id=f"run-{verb}", compiled=plan, approved=plan.plan.id, deadline_ms=60_000)
     http = house.raw["executor_svc"]
-    for time in ("first", "again"):  # the second time a durable run is told from the ledger
+    for time in ("first", "again"):  # the second answer for a durable run comes from the ledger
         response = await http.post("/execute", json=request.model_dump(mode="json"), timeout=60)
         told.out[f"executor: {verb} {time}"] = response.content
     finished = ExecutionFinished.model_validate_json(response.content.strip().splitlines()[-1])
@@ -187,7 +187,7 @@ async def told(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Told]:
 
 
 def _look_at(folder: Path, told: Told, when: str) -> None:
-    """The databases byte for byte, and row by row: a value may lie across two pages."""
+    """Read the databases as bytes and as rows, because a value may cross a page boundary."""
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         told.out[f"{file.relative_to(folder)} {when}"] = file.read_bytes()
         if file.suffix == ".db":
@@ -196,7 +196,7 @@ def _look_at(folder: Path, told: Told, when: str) -> None:
 
 
 async def test_the_upstream_was_shown_every_secret_and_said_it_again(told: Told) -> None:
-    """The control: what is searched for is there to be found."""
+    """The control: the upstream's echoes do contain the secrets."""
     for (shape, scheme), spoken in told.echo.spoken.items():
         wanted = "issued" if scheme == "oauth" else scheme
         assert wanted in found_in(spoken), (shape, scheme)

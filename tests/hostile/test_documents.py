@@ -1,4 +1,4 @@
-"""Hostile documents: refused or read, never a crash, a fetch, a hang or half a catalogue."""
+"""Hostile documents are refused or imported, without a crash, a fetch, a hang or a partial import."""
 
 import json
 import subprocess
@@ -24,14 +24,14 @@ from tests.hostile.openapi_documents import INJECTIONS
 from tests.unit.retriever_svc.documents import document, operation
 
 GROWTH = 800 * MIB
-"""Memory a document of 20 MB may cost: three million values of some two hundred bytes, and the text itself."""
+"""The memory that a document of 20 MB may cost: three million values of about two hundred bytes, and the text."""
 TEXTS = [name for name, hostile in DOCUMENTS.items() if hostile.is_text]
 ZOO = document({f"/{name}": {"get": operation(operationId=name)} for name in ("animals", "tickets", "hours")})
 
 
 @cache
 def outcomes(family: str) -> dict[str, dict[str, Any]]:
-    """What became of every document of it, read in a process of its own whose CPU time and memory are bounded."""
+    """The results of a family's documents, imported in a separate process with limited CPU time and memory."""
     command = [sys.executable, "-m", "tests.hostile.document_probe", family]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     found: dict[str, dict[str, Any]] = {line["name"]: line for line in map(json.loads, ended.stdout.splitlines())}
@@ -85,8 +85,8 @@ def test_the_watch_sees_a_fetch(action: str, event: str) -> None:
 
 @pytest.fixture
 async def http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str) -> AsyncIterator[httpx2.AsyncClient]:
-    """A retriever that knows three APIs, whatever comes."""
-    if family == "amplifiers":  # it gives up early: the probe pays the whole price
+    """A retriever with three APIs."""
+    if family == "amplifiers":  # low limits save time here; the probe runs with the real ones
         monkeypatch.setattr("retriever_svc.main.Limits", partial(Limits, steps=300_000, api_bytes=20_000_000))
     settings = RetrieverSettings(database_url=f"sqlite+aiosqlite:///{tmp_path}/retriever.db")
     app = create_app(settings, encoder=load_encoder())
@@ -96,7 +96,7 @@ async def http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str) -> 
 
 
 async def send(http: httpx2.AsyncClient, document: bytes) -> httpx2.Response:
-    """Post these bytes as a document, whether or not they are the UTF-8 that JSON has to be."""
+    """Post these bytes as a document, even if they are not the UTF-8 that JSON requires."""
     text = document.decode("utf-8", "replace")
     if text.encode() == document:
         body = json.dumps({"document": text}).encode()
@@ -118,7 +118,7 @@ async def check_refused(http: httpx2.AsyncClient, name: str, answer: httpx2.Resp
 
 
 async def check_imported(http: httpx2.AsyncClient, name: str, hostile: Hostile, answer: httpx2.Response) -> None:
-    """All of it is there, and can be taken away again."""
+    """The whole document is imported, and its provider can be deleted."""
     assert answer.status_code == 200, (name, answer.content[:500])
     report = json.loads(answer.content.splitlines()[-1])
     assert report["kind"] == "report", name
@@ -147,7 +147,7 @@ async def test_over_http_a_document_is_imported_whole_or_refused(http: httpx2.As
 
 @pytest.mark.parametrize("name", INJECTIONS)
 def test_text_stays_text(name: str) -> None:
-    """A description is kept as it reads, and changes nothing but itself; what nobody can see is left out."""
+    """A description is kept as visible text and changes nothing else; invisible characters are removed."""
     text = INJECTIONS[name]
     poisoned = import_document(one({"description": text, "summary": text, "tags": [text]})).apis[0]
     plain = import_document(one({})).apis[0]

@@ -1,4 +1,4 @@
-"""Thousands of calls that fail, no two to the same place: what is kept of them is bounded."""
+"""Thousands of failing calls, each to another address: the memory they leave behind is bounded."""
 
 import asyncio
 import gc
@@ -24,7 +24,7 @@ MANY, PLENTY = "many.example", "plenty.example"
 
 
 def rotating() -> Any:
-    """`getaddrinfo` for names whose address is always another one."""
+    """A `getaddrinfo` that returns another address at every call."""
     addresses = itertools.cycle(f"127.0.{n >> 8}.{n & 255}" for n in range(256, 65_000))
 
     def answer(host: str, port: int, *_more: object) -> list[tuple[object, ...]]:
@@ -37,7 +37,7 @@ def rotating() -> Any:
 
 
 def failing(host: str, n: int) -> Api:
-    """The n-th place that fails: none is like another."""
+    """The n-th failing API; each has its own address."""
     needed = SecurityRequirement(
         scheme="oauth",
         kind=SecretKind.OAUTH2,
@@ -49,9 +49,9 @@ def failing(host: str, n: int) -> Api:
         case 0:
             return api(f"http://n{n}.unknown.example", name=f"op{n}")
         case 1:
-            return api(f"http://{MANY}:{20_000 + n}", name=f"op{n}")  # nobody listens there
+            return api(f"http://{MANY}:{20_000 + n}", name=f"op{n}")  # nothing listens there
         case 2:
-            return api(f"http://10.0.0.{n % 50}", name=f"op{n}")  # caches of functions have bounds of their own
+            return api(f"http://10.0.0.{n % 50}", name=f"op{n}")  # function caches have their own bounds
         case 3:
             return api(f"http://n{n}.private.example", name=f"op{n}")
         case 4:
@@ -73,7 +73,7 @@ async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 @pytest.fixture
 async def opened(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[HttpAdapter, str]]:
-    """An adapter, and where the only host listens that answers at all."""
+    """An adapter, and the address of the only host that answers."""
     async with serve_raw(refuse) as host:
         monkeypatch.setattr(socket, "getaddrinfo", rotating())
         secrets = {"test.oauth": {"client_id": "c", "client_secret": "s3cret-s3cret", "hosts": [host]}}
@@ -89,7 +89,7 @@ async def opened(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[HttpAda
 
 
 async def fail(adapter: HttpAdapter, host: str, numbers: range) -> int:
-    """Make these calls, all of which fail, and say how many objects there are afterwards."""
+    """Make these calls, which must all fail. Returns the number of objects afterwards."""
     deadline = asyncio.get_running_loop().time() + 30
     for start in range(0, len(numbers), 100):
         calls = [Call(failing(host, n), {}, f"run/{n}", deadline) for n in numbers[start : start + 100]]
@@ -101,7 +101,7 @@ async def fail(adapter: HttpAdapter, host: str, numbers: range) -> int:
 
 
 async def test_two_thousand_failures_more_leave_nothing_more(opened: tuple[HttpAdapter, str]) -> None:
-    await fail(*opened, range(1, 6_000, 6))  # the client itself remembers the addresses of a thousand names
+    await fail(*opened, range(1, 6_000, 6))  # fills the HTTP client's own cache of a thousand names
     before = await fail(*opened, range(6_000, 8_000))
     grown = await fail(*opened, range(8_000, 10_000)) - before
-    assert grown < 100  # an entry for each call of a single kind would be over three hundred
+    assert grown < 100  # one object for each call of one kind would already be over three hundred

@@ -1,4 +1,4 @@
-"""Every hop with every fault: a problem or a failed step within the deadline, and all is well again afterwards."""
+"""Every fault on every hop: a problem or a failed step within the deadline, and recovery afterwards."""
 
 import asyncio
 import random
@@ -30,7 +30,7 @@ UPSTREAM = "upstream"
 
 @dataclass
 class Hops:
-    """A gateway whose every neighbour is behind a proxy of its own."""
+    """A gateway with a proxy in front of each peer and of the upstream."""
 
     gateway: httpx2.AsyncClient
     proxies: dict[str, FaultProxy]
@@ -41,7 +41,7 @@ class Hops:
             return await self.gateway.post("/solve", json=body)
 
     async def until_well(self) -> None:
-        """Ask until an answer comes: connections that a fault has spoilt are found out by being used."""
+        """Solve until it succeeds. Connections that a fault has broken are only detected when they are used."""
         async with asyncio.timeout(10):
             while (await self.solve(HOLIDAYS_ASKED)).json().get("status") != "succeeded":
                 pass
@@ -89,7 +89,7 @@ async def test_a_fault_on_one_hop(hops: Hops, hop: str, fault: Fault) -> None:
         await hops.proxies[hop].set(None)
     said = response.json()
     if response.status_code == 200:
-        # The answer was whole before the fault struck, the step failed and says so, or it could be done without.
+        # The answer was complete before the fault, the step failed with a reason, or the peer was not needed.
         assert said["status"] in ("succeeded", "failed"), said
     else:
         assert response.headers["content-type"] == "application/problem+json"
@@ -110,9 +110,9 @@ async def test_a_booking_through_a_faulty_network_is_known_or_in_doubt(hops: Hop
         await hops.proxies[UPSTREAM].set(None)
     outcome = said["steps"][0]["outcome"]
     if fault is Fault.REFUSE:
-        assert (said["status"], outcome["kind"]) == ("failed", "failed")  # it was never sent: nothing to doubt
+        assert (said["status"], outcome["kind"]) == ("failed", "failed")  # it was never sent, so there is no doubt
     else:
-        # A status line that arrived is an answer; without one nobody knows.
+        # If a status line arrived, the result is known; otherwise it is in doubt.
         assert (said["status"], outcome["kind"]) in (("in_doubt", "in_doubt"), ("failed", "failed"))
         if outcome["kind"] == "failed":
             assert outcome["status"] is not None

@@ -1,4 +1,4 @@
-"""The services behind the gateway take nobody's word: not who asks, and not what was proved."""
+"""The services behind the gateway check everything: the caller's token and the signature of a proof."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ Starter = Callable[..., Any]
 
 @pytest.fixture
 async def executor(tmp_path: Path, bank: Upstream) -> AsyncIterator[Starter]:
-    """Starts executors on sockets; they hold the bank's token."""
+    """Starts executors on sockets; they have the bank's token."""
     async with AsyncExitStack() as stack:
 
         async def start(**settings: Any) -> str:
@@ -80,12 +80,12 @@ async def executor(tmp_path: Path, bank: Upstream) -> AsyncIterator[Starter]:
 
 
 def pay(bank: Upstream) -> Api:
-    """An API that nobody has imported."""
+    """An API that was never imported."""
     return api(bank.origin, "/ok", method="POST", name="pay", security=((BEARER,),))
 
 
 def forged(bank: Upstream) -> CompiledPlan:
-    """A plan with a proof that its author wrote."""
+    """A plan whose proof does not come from a planner."""
     return compiled([pay(bank)], step("var1", pay(bank)))
 
 
@@ -109,7 +109,7 @@ async def test_nobody_asks_the_executor_without_its_token(executor: Starter, ban
 async def test_a_forged_plan_is_not_run_for_whoever_has_the_token(
     executor: Starter, bank: Upstream, key: SecretStr | None
 ) -> None:
-    """Without the key it is: that is the hole."""
+    """Without a proof key the plan does run."""
     client = ExecutorClient(open_http(await executor(service_token=TOKEN, proof_key=key)), TOKEN)
     events = client.execute(ExecuteRequest(run_id="run_forged", compiled=forged(bank)))
     if key is None:
@@ -123,7 +123,7 @@ async def test_a_forged_plan_is_not_run_for_whoever_has_the_token(
 
 
 class Scripted:
-    """A planner's backend that drafts what it is given."""
+    """A planner backend that drafts a given plan."""
 
     name = "scripted"
 
@@ -138,13 +138,13 @@ class Scripted:
 
 
 def changed(plan: CompiledPlan) -> list[CompiledPlan]:
-    """A signed plan with one thing in it made another, as whoever intercepts it might."""
+    """Copies of a signed plan with one change each, as an attacker could make them."""
     (name, known), signature = next(iter(plan.apis.items())), plan.signature
     assert signature is not None
     other = Plan(steps=(step("var2", known),))
     return [
         plan.model_copy(update={"plan": other}),
-        # The hash that the API states itself is still the proved one.
+        # The API's own content hash is still the proved one.
         plan.model_copy(update={"apis": {name: known.model_copy(update={"path": "/all"})}}),
         plan.model_copy(update={"proof": plan.proof.model_copy(update={"approvals": ()})}),
         *(
@@ -155,7 +155,7 @@ def changed(plan: CompiledPlan) -> list[CompiledPlan]:
 
 
 async def signed_by_a_planner(bank: Upstream, tenant: str) -> CompiledPlan:
-    """The same plan proved by a planner on a socket, both ways that it can be asked."""
+    """A plan that a planner on a socket signed; both ``compile`` and ``plan`` sign it."""
     plan = compiled([pay(bank)], step("var1", pay(bank)), answer={"answer": ref("var1")}).plan
     policy = Policy(mutating=Decision.ASK, tenant=tenant)
     settings = PlannerSettings(service_token=PLANNER_TOKEN, proof_key=KEY, default_backend="scripted")
@@ -175,7 +175,7 @@ async def signed_by_a_planner(bank: Upstream, tenant: str) -> CompiledPlan:
 
 
 async def run(client: ExecutorClient, plan: CompiledPlan, run_id: str, tenant: str) -> list[Any]:
-    """The events of a run that was approved."""
+    """Execute an approved plan and return its events."""
     ask = ExecuteRequest(run_id=run_id, compiled=plan, tenant=tenant, approved=plan.plan.id)
     return [event async for event in client.execute(ask)]
 
@@ -192,7 +192,7 @@ async def test_what_the_planner_signed_is_run_as_it_is_and_for_its_tenant(execut
     *_, last = await run(client, plan, "run_1", "desk")
     assert isinstance(last, ExecutionFinished)
     assert [seen.headers["Authorization"] for seen in bank.seen] == ["Bearer operators-bank-token"]
-    # What was begun can be followed although its signature is none any more; that starts nothing.
+    # A run that has begun can be followed without a valid signature; that starts nothing.
     unsigned = plan.model_copy(update={"signature": None})
     assert isinstance((await run(client, unsigned, "run_1", "desk"))[-1], ExecutionFinished)
     assert len(bank.seen) == 1
@@ -239,7 +239,7 @@ def test_a_key_is_drawn_once_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 def internal_apps(folder: Path, token: str | None, **settings: Any) -> dict[str, FastAPI]:
-    """The four services; none is started."""
+    """The apps of the four services, not started."""
     database = f"sqlite+aiosqlite:///{folder}/one.db"
     return {
         "RETRIEVER": create_retriever_svc(RetrieverSettings(database_url=database, service_token=token, **settings)),

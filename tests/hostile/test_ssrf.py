@@ -1,7 +1,7 @@
-"""Server-side request forgery: hundreds of ways to name an inner host, and a listener that must hear of none of them.
+"""Server-side request forgery: hundreds of ways to name an inner host, and a listener that no call may reach.
 
-Every variant goes the whole way: an API with that server, through the real adapter. The listener stands on the loopback
-interface, on all its addresses, at the port that the variants name.
+Every variant is tested end to end: an API with that server, through the real adapter. The listener listens on all
+addresses of the loopback interface, at the port that the variants name.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ URLS = (
 
 
 def spellings(text: str) -> Iterator[str]:
-    """Ways to write an IPv4 address that some resolver or parser has taken for it."""
+    """Spellings of an IPv4 address that some resolver or parser accepts."""
     address = ipaddress.IPv4Address(text)
     number, parts = int(address), text.split(".")
     a, b, c, d = map(int, parts)
@@ -112,7 +112,7 @@ def hosts() -> list[str]:
 
 @pytest.fixture
 async def listener() -> AsyncIterator[tuple[int, list[str]]]:
-    """A port on every address of the loopback interface, and who knocked."""
+    """A port on every address of the loopback interface, and a record of the connections to it."""
     knocks: list[str] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -122,7 +122,7 @@ async def listener() -> AsyncIterator[tuple[int, list[str]]]:
     server = await asyncio.start_server(answer, "0.0.0.0", 0)
     port = server.sockets[0].getsockname()[1]
     servers = [server]
-    with suppress(OSError):  # no IPv6 here, or it is the same socket
+    with suppress(OSError):  # no IPv6, or the socket above covers it
         servers.append(await asyncio.start_server(answer, "::", port))
     yield port, knocks
     for each in servers:
@@ -146,7 +146,7 @@ async def outcome_of(opened: HttpAdapter, server: str, within_s: float = 1.5) ->
 async def test_the_listener_hears_what_is_let_through(
     listener: tuple[int, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without this, silence would prove nothing: with the guard's judgement gone, inner hosts are reached."""
+    """The control for the tests below: without the guard's check, inner hosts are reached."""
     port, knocks = listener
     monkeypatch.setattr("executor_svc.adapters.http.guard.is_public", lambda _address: True)
     with connects() as tried:
@@ -160,7 +160,7 @@ async def test_the_listener_hears_what_is_let_through(
 async def test_no_spelling_of_an_inner_host_is_connected_to(
     listener: tuple[int, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All names there are stand for inner addresses here; numbers are read by the system's own resolver."""
+    """In this test all names resolve to inner addresses; numeric hosts are read by the system's resolver."""
     port, knocks = listener
     system = socket.getaddrinfo
 
@@ -182,7 +182,7 @@ async def test_no_spelling_of_an_inner_host_is_connected_to(
 
 
 class Names:
-    """`getaddrinfo` as an attacker's name server would have it: each question gets the next answer."""
+    """A `getaddrinfo` controlled by an attacker: each query gets the next answer."""
 
     def __init__(self, *answers: tuple[str, ...]) -> None:
         self.answers, self.asked = list(answers), 0
@@ -220,7 +220,7 @@ async def test_a_name_that_stands_for_an_inner_address_is_refused(
 async def test_a_name_that_changes_its_mind_is_asked_once(
     listener: tuple[int, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DNS rebinding: public when it is checked, inner when it is connected to. There is no second question."""
+    """DNS rebinding: public at the check, inner at the connection. There is no second lookup."""
     port, knocks = listener
     names = Names(("192.0.2.1",), ("127.0.0.1",))
     monkeypatch.setattr(socket, "getaddrinfo", names)

@@ -1,4 +1,4 @@
-"""Upstreams that break HTTP, or take their time: every call ends by its deadline, in an outcome that can be told."""
+"""Upstreams that violate HTTP or are slow: every call ends by its deadline, with an outcome that can be serialized."""
 
 import asyncio
 import itertools
@@ -31,7 +31,7 @@ async def adapter() -> AsyncIterator[HttpAdapter]:
 
 
 async def outcome_of(adapter: HttpAdapter, called: Api, within_s: float = 5.0) -> StepOutcome:
-    """What came of it, as it arrives at the other end of a stream."""
+    """Make the call and return its outcome after serialization, as a stream's reader gets it."""
     async with asyncio.timeout(within_s + 5):  # a hang fails the test
         deadline = asyncio.get_running_loop().time() + within_s
         result = await adapter.call(Call(called, {}, "run/step", deadline))
@@ -42,7 +42,7 @@ Slow = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 def drip(first: bytes, then: bytes) -> Slow:
-    """All of ``first``, and ``then`` a byte at a time, for ever."""
+    """Send all of ``first``, then ``then`` byte by byte, endlessly."""
 
     async def script(writer: asyncio.StreamWriter) -> None:
         writer.write(first)
@@ -154,7 +154,7 @@ async def test_what_is_only_odd_is_read(adapter: HttpAdapter, headers: bytes) ->
 
 
 async def test_an_answer_nobody_asked_for_is_not_taken_for_the_next_one(adapter: HttpAdapter) -> None:
-    """A second answer on a kept connection: the next call must not be told it."""
+    """A second response on a kept-alive connection must not become the next call's response."""
 
     def said(value: int) -> bytes:
         return OK + b"Content-Length: %d\r\n\r\n%d" % (len(str(value)), value)

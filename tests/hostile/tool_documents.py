@@ -23,7 +23,7 @@ def sent(**members: Any) -> dict[str, Any]:
 
 
 def collections() -> Iterator[tuple[str, Hostile]]:
-    """Postman's own ways to be hostile."""
+    """Hostile content specific to Postman."""
 
     def folders(depth: int) -> str:
         item = sent()
@@ -82,7 +82,7 @@ def collections() -> Iterator[tuple[str, Hostile]]:
 
 
 def tools() -> Iterator[tuple[str, Hostile]]:
-    """Lists of tools."""
+    """Hostile lists of tools."""
 
     def seal(*listed: Any) -> str:
         return "\n".join(json.dumps(tool) for tool in listed)

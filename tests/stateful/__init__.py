@@ -1,5 +1,5 @@
-"""State machines: Hypothesis chooses what is asked for and what goes wrong, and a model says what must hold.
+"""State machine tests: Hypothesis chooses requests and faults, and a model checks the results.
 
-Real processes, real sockets, real databases. ``make chaos`` is the long campaign; this one is short, the same in every
-run. ``NESTOR_TEST_PROFILE=thorough pytest tests/stateful`` looks further, and shrinks what it finds.
+They use real processes, sockets and databases. ``make chaos`` is the long campaign; these tests are short and
+deterministic. ``NESTOR_TEST_PROFILE=thorough pytest tests/stateful`` explores more and shrinks failures.
 """

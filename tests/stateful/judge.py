@@ -1,4 +1,4 @@
-"""What must hold of a run, whatever happened to those who ran it."""
+"""Checks that must hold for every run, whatever happened to the executors."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ _LONG_MS = 600_000
 
 @dataclass
 class Tracked:
-    """A run, as it is known outside.
+    """A run as its callers know it.
 
     Attributes:
-        accepted: whether the executor has said anything of it.
-        ending: its last word so far.
-        open: its calls in doubt that nobody has settled yet.
-        settled: the calls that were, and as what.
-        cancelled: whether somebody asked for that before it had ended.
-        barred: steps of which nothing must be called any more.
-        complaints: what those who followed it were told although no executor was going.
+        accepted: whether an executor has sent any event of it.
+        ending: its last final event so far.
+        open: its calls in doubt that are not settled yet.
+        settled: the settled calls, with the outcome that was given for each.
+        cancelled: whether it was cancelled before it had ended.
+        barred: steps that must not make a call any more.
+        complaints: errors that its callers got although the executor was not ending.
     """
 
     case: Case
@@ -41,12 +41,12 @@ class Tracked:
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The run's id."""
         return self.case.run_id
 
     @cached_property
     def request(self) -> ExecuteRequest:
-        """What is asked for."""
+        """The request for the run."""
         plan = self.case.plan
         return ExecuteRequest(
             run_id=self.id, compiled=plan, approved=plan.plan.id, deadline_ms=_LONG_MS, step_deadline_ms=_LONG_MS
@@ -54,16 +54,16 @@ class Tracked:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether it waits for its calls to be settled."""
+        """Whether the run waits until its calls in doubt are settled."""
         return self.ending is not None and self.ending.status == "in_doubt"
 
     def hang_up(self) -> None:
-        """Follow it no further."""
+        """Stop following the run."""
         if self.following is not None:
             self.following.cancel()
 
     def spot(self, step: str, index: int | None = None) -> Spot:
-        """A call of it, in the upstream's terms."""
+        """A call of the run, as the upstream identifies it."""
         return (site(self.id, step), "") if index is None else self.spots(step)[index]
 
     def spots(self, step: str) -> list[Spot]:
@@ -72,7 +72,7 @@ class Tracked:
 
 
 def truth(run: Tracked, doubt: DoubtfulCall, upstream: Upstream, other_word: bool) -> ResolveRequest:
-    """What a person would find out by looking at the upstream; what never arrived is made now or never."""
+    """The resolution that a person would find at the upstream. A call without effect is retried or given up."""
     spot = run.spot(doubt.step, doubt.item)
     if upstream.effects.get(spot):
         value = (run.case.calls[doubt.step] or {})[spot[1]]
@@ -81,7 +81,7 @@ def truth(run: Tracked, doubt: DoubtfulCall, upstream: Upstream, other_word: boo
 
 
 def check_effects(runs: Sequence[Tracked], refused: set[str], upstream: Upstream) -> None:
-    """What must hold at any moment: one effect at most, none without approval, none after a cancellation."""
+    """Checks that hold at any time: at most one effect, none without approval, none after a cancellation."""
     doubled = {spot: marks for spot, marks in upstream.effects.items() if len(marks) > 1}
     assert not doubled, f"more than one effect: {doubled}"
     expected = {run.spot(task.id)[0]: run for run in runs for task in run.case.tasks}
@@ -96,7 +96,7 @@ def check_effects(runs: Sequence[Tracked], refused: set[str], upstream: Upstream
 def check_ending(
     run: Tracked, status: str, ended: tuple[StepRecord, ...], upstream: Upstream, *, changed_hands: bool
 ) -> None:
-    """What must hold of a run that has ended, or waits for its doubts to be settled."""
+    """Checks for a run that has ended or waits until its doubts are settled."""
     records = {record.step: record for record in ended}
     assert list(records) == [task.id for task in run.case.tasks]
     for record in records.values():
@@ -116,7 +116,7 @@ def _status(records: tuple[StepRecord, ...]) -> str:
 
 
 def _calls(run: Tracked, record: StepRecord) -> list[tuple[Spot, StepOutcome]]:
-    """The calls of a step with what is said of them. Of a mapped step that never began none is said to be made."""
+    """The calls of a step with their recorded outcomes. The calls of a mapped step without items get its outcome."""
     if record.items:
         return [(run.spot(record.step, item.index), item.outcome) for item in record.items]
     if run.case.task(record.step).each is None:
@@ -125,7 +125,7 @@ def _calls(run: Tracked, record: StepRecord) -> list[tuple[Spot, StepOutcome]]:
 
 
 def _check_outcome(run: Tracked, record: StepRecord, records: dict[str, StepRecord]) -> None:
-    """An output is the one of its step; what was left out was left out for a reason."""
+    """An output belongs to its step, and a skipped step has a valid reason."""
     outcome, task = record.outcome, run.case.task(record.step)
     if isinstance(outcome, Succeeded):
         assert outcome.value == run.case.output(task.id), f"{run.id}: the output of another call: {record}"
@@ -139,7 +139,7 @@ def _check_outcome(run: Tracked, record: StepRecord, records: dict[str, StepReco
 
 
 def _check_call(run: Tracked, spot: Spot, outcome: StepOutcome, upstream: Upstream, changed_hands: bool) -> None:
-    """What took effect is known to have, or in doubt. What failed, or is in doubt, has a cause."""
+    """A call that took effect has succeeded or is in doubt. A call that failed or is in doubt has a cause."""
     settled, unlucky = run.settled.get(spot), set(upstream.seen.get(spot, ())) - HARMLESS
     if upstream.effects.get(spot):
         assert isinstance(outcome, Succeeded | InDoubt), f"{run.id}: {spot} took effect, but: {outcome}"

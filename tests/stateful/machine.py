@@ -1,4 +1,4 @@
-"""What the state machines have in common: a loop, a database, an upstream, processes, and how far they are explored."""
+"""The common base of the state machines: event loop, database, upstream, processes, and Hypothesis settings."""
 
 import asyncio
 import itertools
@@ -24,7 +24,7 @@ _PATIENCE_S = 60.0
 
 @dataclass
 class House:
-    """What outlives the examples: an event loop, which turns only while a rule runs, and a database."""
+    """What all examples share: a database, and an event loop that runs only during a rule."""
 
     runner: asyncio.Runner
     url: str
@@ -34,7 +34,7 @@ class House:
 
 
 class Machine(RuleBasedStateMachine):
-    """Processes, and the service that they call. Of rules it has none."""
+    """A state machine with processes and their upstream, but without rules."""
 
     def __init__(self, house: House) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Machine(RuleBasedStateMachine):
         self.failed = False
 
     def turn(self, work: Coroutine[Any, Any, T]) -> T:
-        """Let everything happen until this is done."""
+        """Run the event loop until this work is done."""
 
         async def bounded() -> T:
             async with asyncio.timeout(_PATIENCE_S):
@@ -59,7 +59,7 @@ class Machine(RuleBasedStateMachine):
             raise
 
     def executor(self, url: str, port: int = 0) -> Executor:
-        """One more executor; it believes others dead soon."""
+        """Start an executor with a short lease."""
         chosen = {
             "database_url": url,
             "allowed_private_hosts": ["127.0.0.1"],
@@ -74,11 +74,11 @@ class Machine(RuleBasedStateMachine):
         return executor
 
     def nothing_fell(self) -> None:
-        """No process has ended by itself."""
+        """Check that no process has ended by itself."""
         assert not any(process.fell for process in self.processes), self.log.read_text()
 
     def heal(self) -> None:
-        """Have everything work again, bring every run to its end, and judge it."""
+        """Stop all faults, bring every run to its end and check it."""
         raise NotImplementedError
 
     async def clean_up(self) -> None:
@@ -86,7 +86,7 @@ class Machine(RuleBasedStateMachine):
         raise NotImplementedError
 
     def teardown(self) -> None:
-        """After the last step: see :meth:`heal`."""
+        """After the last step, call :meth:`heal` and end the processes."""
         try:
             if not self.failed:
                 self.heal()
@@ -103,8 +103,9 @@ class Machine(RuleBasedStateMachine):
 
 
 def explore(machine: type[Machine], house: House, share: float) -> None:
-    """Try that share of the profile's examples, the same ones in every run. Under the thorough profile others, which
-    are shrunk where they fail: that takes minutes.
+    """Run that share of the profile's examples, the same ones in every run.
+
+    Under the thorough profile the examples differ from run to run, and failures are shrunk, which takes minutes.
     """
     chosen = settings(
         examples(share),

@@ -1,4 +1,4 @@
-"""Plans that Hypothesis draws, and what each of their calls must be answered, known without running anything."""
+"""Plans that Hypothesis draws, and the expected answer of each call, computed without running the plan."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,7 +17,7 @@ MAX_TASKS = 5
 
 
 class Kind(StrEnum):
-    """What a call does; also its path at the upstream."""
+    """What a call does; the value is also its path at the upstream."""
 
     READ = "read"
     POST = "post"
@@ -27,22 +27,22 @@ class Kind(StrEnum):
 
 
 class Fate(StrEnum):
-    """What becomes of a request at the upstream."""
+    """How the upstream treats a request."""
 
     ANSWER = "answer"
     HOLD = "hold"
-    """It takes effect, and is answered when the held answers are released."""
+    """It takes effect, and is answered when held answers are released."""
     LOSE = "lose"
-    """It takes effect, and the connection is cut."""
+    """It takes effect, then the connection is cut."""
     DROP = "drop"
     """The connection is cut before it takes effect."""
     FAIL = "fail"
     BUSY = "busy"
-    """503, come again at once."""
+    """503 with Retry-After: 0."""
 
 
 _DRAWN = (Fate.ANSWER, Fate.HOLD, Fate.HOLD, *Fate)
-"""A call that is held can be under way when its executor dies."""
+"""HOLD occurs more often, because a held call can be in flight when its executor dies."""
 HARMLESS = frozenset({Fate.ANSWER, Fate.HOLD})
 
 
@@ -51,10 +51,10 @@ class Task:
     """One step.
 
     Attributes:
-        inputs: earlier tasks whose values it sends along.
-        each: the earlier task over whose values it is mapped.
-        unless_n_of: it is made only where the ``n`` of that task's answer is 0 or 1.
-        fates: of its requests, in the order in which they arrive; all later ones are answered.
+        inputs: the earlier tasks whose values it sends.
+        each: the earlier task whose values it maps over.
+        unless_n_of: it runs only if the ``n`` of that task's answer is 0 or 1.
+        fates: the fates of its requests in the order of arrival; later ones are answered.
     """
 
     id: str
@@ -67,13 +67,13 @@ class Task:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The tasks whose values it cannot do without."""
+        """The tasks whose values it needs."""
         return self.inputs + tuple(name for name in (self.each, self.unless_n_of) if name)
 
 
 @st.composite
 def task_lists(draw: st.DrawFn) -> tuple[Task, ...]:
-    """Chains, fans, maps and conditions of which at least one call may change something."""
+    """Chains, fans, maps and conditions with at least one mutating call."""
     tasks: list[Task] = []
     for number in range(draw(st.integers(1, MAX_TASKS))):
         earlier = [task.id for task in tasks]
@@ -96,19 +96,19 @@ def task_lists(draw: st.DrawFn) -> tuple[Task, ...]:
 
 
 def site(run_id: str, task_id: str) -> str:
-    """How the upstream knows which step a request belongs to."""
+    """The text by which the upstream knows which step a request belongs to."""
     return f"{run_id}/{task_id}"
 
 
 def answer_to(at: str, element: str, inputs: list[str]) -> Answer:
-    """What the upstream answers: a function of what was asked, so an answer in the wrong place is seen."""
+    """The upstream's answer. It depends on the request, so an answer in the wrong place is detected."""
     digest = content_hash([at, element, *inputs])[:8]
     return {"value": digest, "n": int(digest, 16) % 3, "many": [{"value": f"{digest}.{n}"} for n in range(2)]}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A plan to be run under an id."""
+    """A plan to run under a run id."""
 
     run_id: str
     tasks: tuple[Task, ...]
@@ -120,9 +120,9 @@ class Case:
 
     @cached_property
     def calls(self) -> dict[str, dict[str, Answer] | None]:
-        """The calls of each task and their answers, by item ('' for the only one), where all before it succeed.
+        """The calls of each task and their answers, by item ('' for a single call), if all earlier tasks succeed.
 
-        None where no call is made because a condition does not hold, its own or that of a task it needs.
+        None if no call is made because the condition of the task, or of one that it needs, does not hold.
         """
         calls: dict[str, dict[str, Answer] | None] = {}
         for task in self.tasks:
@@ -147,12 +147,12 @@ class Case:
         return bool(task.unless_n_of and _only_or_last(calls, task.unless_n_of)["n"] > 1)
 
     def output(self, task_id: str) -> Any:
-        """What a step must have for its output if it succeeded."""
+        """The output that a step must have if it succeeded."""
         answers = list((self.calls[task_id] or {}).values())
         return answers if self.task(task_id).each is not None else answers[0]
 
     def ancestors(self, task_id: str) -> set[str]:
-        """The tasks a task needs, and those these need."""
+        """All tasks that a task needs, directly or indirectly."""
         found: set[str] = set()
         for name in self.task(task_id).needs:
             found |= {name} | self.ancestors(name)
@@ -160,7 +160,7 @@ class Case:
 
     @cached_property
     def plan(self) -> CompiledPlan:
-        """The plan; its calls that may change something have to be approved."""
+        """The plan; its mutating calls need an approval."""
         apis = apis_of(self.origin)
         steps = [self._step(task, apis[task.kind]) for task in self.tasks]
         mutating = tuple(task.id for task in self.tasks if task.kind is not Kind.READ)
@@ -180,7 +180,7 @@ class Case:
         return step(task.id, called, arguments, foreach=foreach, when=when)
 
     def _reference(self, name: str, field: str) -> Reference:
-        """Of a mapped task the last answer is used: all of them have two."""
+        """A reference to a task's answer; for a mapped task to its last answer, as it has always two."""
         return ref(name, field) if self.task(name).each is None else ref(name, 1, field)
 
 

@@ -1,4 +1,4 @@
-"""Service processes that can be killed: forked, so that one costs a fraction of a second."""
+"""Service processes that can be killed. They are forked, so that one starts in a fraction of a second."""
 
 import asyncio
 import multiprocessing
@@ -29,12 +29,12 @@ from tests.stateful.plans import Case, Task, apis_of
 
 _WORDS: TypeAdapter[tuple[str, tuple[Task, ...]]] = TypeAdapter(tuple[str, tuple[Task, ...]])
 _FORKING = multiprocessing.get_context("forkserver")
-# All that a process would import, and pytest, since a child imports its parent's main module.
+# All modules that a process imports, and pytest, because a child imports its parent's main module.
 _FORKING.set_forkserver_preload([__name__, "pytest", "aiosqlite", "asyncpg", "uvicorn.protocols.http.httptools_impl"])
 
 
 def _serve(bound: socket.socket, log: Path, build: Callable[..., FastAPI], given: dict[str, Any]) -> None:
-    """Be a service until stopped. Open streams are cut at a stop: their callers come again."""
+    """Run a service until it is stopped. A stop cuts open streams, because their callers reconnect."""
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
     configure_logging(level="WARNING", json=True)
     config = uvicorn.Config(
@@ -44,13 +44,13 @@ def _serve(bound: socket.socket, log: Path, build: Callable[..., FastAPI], given
 
 
 class Process:
-    """A process on a port of its own. ``going`` from the moment it was told to stop, or killed."""
+    """A process on its own port. ``going`` is set when it is stopped or killed."""
 
     client: ExecutorClient | GatewayClient
 
     def __init__(self, log: Path, build: Callable[..., FastAPI], given: dict[str, Any], port: int = 0) -> None:
         bound = listen("127.0.0.1", port)
-        bound.listen()  # who comes before it serves waits
+        bound.listen()  # early connections wait until the process accepts them
         self.port: int = bound.getsockname()[1]
         self._process = _FORKING.Process(target=_serve, args=(bound, log, build, given), daemon=True)
         self._process.start()
@@ -59,11 +59,11 @@ class Process:
 
     @property
     def url(self) -> str:
-        """Where it serves."""
+        """The process's URL."""
         return f"http://127.0.0.1:{self.port}"
 
     async def ready(self) -> None:
-        """Wait until it serves."""
+        """Wait until the service is ready."""
         while True:
             try:
                 return await self.client.ready()
@@ -73,35 +73,35 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         assert self._process.pid is not None
         return self._process.pid
 
     @property
     def fell(self) -> bool:
-        """Whether it has ended by itself."""
+        """Whether the process has ended by itself."""
         return not self.going and not self._process.is_alive()
 
     def kill(self) -> None:
-        """End it between two instructions."""
+        """Kill the process with SIGKILL."""
         self.going = True
         self._process.kill()
         self._process.join()
 
     def stop(self) -> None:
-        """Ask it to end; what is under way is waited for a little."""
+        """Send SIGTERM. The service waits a short time for its work in progress."""
         self.going = True
         self._process.terminate()
 
     async def stall(self, seconds: float) -> None:
-        """Let it stand still, as in a machine out of memory or a paused container."""
+        """Pause the process, as a machine out of memory or a paused container does."""
         os.kill(self.pid, signal.SIGSTOP)
         await asyncio.sleep(seconds)
         os.kill(self.pid, signal.SIGCONT)
         await self.ready()
 
     async def gone(self) -> int | None:
-        """Close its client and see to its end; the exit code, None where a stop had not ended it."""
+        """Close the client and wait for the process's end. Returns the exit code; None if a stop did not end it."""
         await self.client.aclose()
         if not self.going:
             self.kill()
@@ -127,7 +127,7 @@ class Executor(Process):
 
 
 class _Written(dict[str, Plan]):
-    """The plan of a request is written in it; see :func:`in_words`."""
+    """Reads the plan from the query itself; see :func:`in_words`."""
 
     def __init__(self, origin: str) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class _Written(dict[str, Plan]):
 
 
 def in_words(case: Case) -> str:
-    """The request whose plan is this case's."""
+    """A query that contains this case's plan as JSON."""
     return _WORDS.dump_json((case.run_id, tuple(replace(task, fates=()) for task in case.tasks))).decode()
 
 
@@ -155,7 +155,7 @@ def _gateway(origin: str, executor: str, **settings: Any) -> FastAPI:
 
 
 class Gateway(Process):
-    """A gateway before a real executor; who finds APIs and plans is scripted."""
+    """A gateway with a real executor; the other peers are fakes."""
 
     client: GatewayClient
 

@@ -1,4 +1,4 @@
-"""Runs through crashes, stalls, stops, lost answers, cancellations and settlements, in any order."""
+"""Runs during crashes, stalls, stops, lost answers, cancellations and settlements, in any order."""
 
 import asyncio
 from contextlib import suppress
@@ -21,7 +21,7 @@ _MOST_RUNS, _MOST_EXECUTORS = 4, 3
 
 
 class Executors(Machine):
-    """Executors on one database, their callers, the service they call, and the person who settles doubts."""
+    """Executors on one database, their callers, their upstream, and a person who settles doubts."""
 
     runs = Bundle("runs")
     which = st.integers(0, _MOST_EXECUTORS - 1)
@@ -86,7 +86,7 @@ class Executors(Machine):
         return Case(f"run-{next(self.house.numbers)}", tasks, self.upstream.origin)
 
     async def ask(self, run: Tracked, which: int, patience_s: float | None) -> None:
-        """Ask for it, and wait for the first word. If another executor has it, that may be the last one, too."""
+        """Request the run and wait for the first event. If another executor owns it, that may be the final event."""
         run.hang_up()
         heard = asyncio.Event()
         run.following = asyncio.create_task(self.hear(run, self.at(which), heard))
@@ -141,8 +141,9 @@ class Executors(Machine):
         if state.status in ("running", "in_doubt", "cancelled"):
             run.cancelled = True
             stored = self.turn(self.stored(run))
-            # The ledger lets no change begin, whoever owns the run. A read needs no ledger: whoever runs it, or
-            # believes so, hears of the cancellation soon; at once where it was asked itself and was its only owner.
+            # After a cancellation the ledger lets no owner begin a mutating call. Reads do not need the ledger, so an
+            # executor that runs the plan, or believes it does, may make some until it learns of the cancellation. It
+            # learns of it at once if the cancellation was sent to it and it is the run's only owner so far.
             asked_itself = state.status == "in_doubt" or f"-{self.at(which).pid}-" in stored.owner
             reads = asked_itself and stored.epoch == 1
             run.barred |= {
@@ -152,7 +153,7 @@ class Executors(Machine):
             }
 
     def cannot_have_begun(self, run: Tracked, task: Task) -> bool:
-        """Whether something that it needs has no answer yet, so that it cannot be on its way to the upstream either."""
+        """Whether a task that it needs has no answer yet, so that none of its own requests can be in flight."""
         needed = {spot for name in run.case.ancestors(task.id) for spot in run.spots(name)}
         return (
             bool(needed - self.upstream.answered - run.settled.keys())
@@ -162,7 +163,7 @@ class Executors(Machine):
     @rule(run=runs, which=which, number=st.integers(0, 3), other_word=st.booleans())
     @precondition(lambda self: self.executors)
     def settle(self, run: Tracked, which: int, number: int, other_word: bool) -> None:
-        """Say the truth about one of the calls in doubt."""
+        """Settle one of the calls in doubt with the truth."""
         if run.open:
             doubt = run.open[number % len(run.open)]
             said = truth(run, doubt, self.upstream, other_word)

@@ -1,4 +1,4 @@
-"""Requests through crashes, stalls and stops of gateways, restarts of the executor, approvals, cancellations, races."""
+"""Requests during crashes, stalls and stops of gateways, executor restarts, approvals, cancellations and races."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -29,8 +29,8 @@ class Asked(Tracked):
 
     Attributes:
         given: the gateway's id of its run.
-        allowed: whether its calls may be made: it said so itself, or somebody approved the plan.
-        events: what was heard on a stream that is resumed wherever it breaks.
+        allowed: whether its calls may be made, because the request allows it or the plan was approved.
+        events: the events of its stream, which is resumed after each break.
     """
 
     given: str = ""
@@ -38,13 +38,13 @@ class Asked(Tracked):
     events: list[RunEvent] = field(default_factory=list)
 
     def solve(self, mutations: Decision) -> SolveRequest:
-        """What is asked for."""
+        """The request."""
         options = SolveOptions(deadline_ms=600_000, mutations=mutations)
         return SolveRequest(query=in_words(self.case), options=options, wait=False)
 
 
 class Gateways(Machine):
-    """Gateways on one database, an executor that is restarted now and then, apps, and a person."""
+    """Gateways on one database, an executor that is sometimes restarted, apps, and a person."""
 
     runs = Bundle("runs")
     which = st.integers(0, _MOST_GATEWAYS - 1)
@@ -52,7 +52,7 @@ class Gateways(Machine):
 
     def __init__(self, house: House) -> None:
         super().__init__(house)
-        # Its ledger is its own affair: what is looked at here are the gateways.
+        # The executor has its own SQLite ledger, because only the gateways are tested here.
         self.ledger = f"sqlite+aiosqlite:///{house.folder}/ledger.db"
         self.behind: Executor = self.executor(self.ledger, self.stack.enter_context(held_port()))
         self.turn(self.behind.ready())
@@ -62,7 +62,7 @@ class Gateways(Machine):
         self.start_a_gateway()
 
     def tried(self, asking: Iterable[Awaitable[Run]]) -> list[Run | BaseException]:
-        """Ask all at once, and take what comes."""
+        """Send all requests at once and return results and errors."""
 
         async def gathered() -> list[Run | BaseException]:
             return await asyncio.gather(*asking, return_exceptions=True)
@@ -124,7 +124,7 @@ class Gateways(Machine):
         return self.begin(tasks, mutations, times)
 
     def begin(self, tasks: tuple[Task, ...], mutations: Decision, times: int) -> Asked:
-        """Ask for it through all gateways at once, so many times; that is one run."""
+        """Send the request a number of times through all gateways at once; that must make one run."""
         run = Asked(Case(f"run-{next(self.house.numbers)}", tasks, self.upstream.origin))
         run.allowed = mutations is Decision.ALLOW
         self.upstream.fates |= {run.spot(task.id)[0]: list(task.fates) for task in tasks}
@@ -146,7 +146,7 @@ class Gateways(Machine):
     @rule(run=runs, times=st.integers(1, 3))
     @precondition(lambda self: self.gateways)
     def approve(self, run: Asked, times: int) -> None:
-        """Approve it through all gateways at once, so many times; that holds once."""
+        """Approve the run a number of times through all gateways at once; one approval must count."""
         seen = self.turn(self.seen(run))
         plan = run.case.plan.plan.id
         answers = self.tried(self.at(n).client.approve(run.given, plan, wait=False) for n in range(times))
@@ -177,7 +177,7 @@ class Gateways(Machine):
     @rule(run=runs, which=which, number=st.integers(0, 3), other_word=st.booleans())
     @precondition(lambda self: self.gateways)
     def settle(self, run: Asked, which: int, number: int, other_word: bool) -> None:
-        """Say the truth about one of the calls in doubt."""
+        """Settle one of the calls in doubt with the truth."""
         seen = self.turn(self.seen(run))
         if seen.status is RunStatus.IN_DOUBT:
             if seen.doubts == doubts_of(seen.steps):  # none of them is settled yet
@@ -190,7 +190,7 @@ class Gateways(Machine):
     @rule(run=runs, which=which)
     @precondition(lambda self: self.gateways)
     def follow(self, run: Asked, which: int) -> None:
-        """Hear what happened since the stream broke, and what happens now."""
+        """Resume the run's event stream after its last event."""
         run.hang_up()
         run.following = self.house.runner.get_loop().create_task(self.hear(run, self.at(which)))
         self.turn(asyncio.sleep(0.02))
@@ -232,7 +232,7 @@ class Gateways(Machine):
             assert numbers == sorted(set(numbers)), f"{run.id}: numbers of events: {numbers}"
 
     def judge(self, run: Asked, seen: Run) -> None:
-        """What must hold of a run that is not under way."""
+        """Checks for a run that is not in progress."""
         if seen.steps:
             changed_hands = self.restarts > 0
             check_ending(run, seen.status.value, seen.steps, self.upstream, changed_hands=changed_hands)

@@ -1,4 +1,4 @@
-"""Somebody else's service. It treats each request as it was told to beforehand, and counts effects."""
+"""A third party's service. It treats each request as scripted and records the effects."""
 
 import asyncio
 import json
@@ -21,10 +21,10 @@ class Upstream:
     """The service.
 
     Attributes:
-        fates: what becomes of the next requests of a step.
+        fates: how the next requests of a step are treated.
         seen: how each request of a call was treated.
-        effects: what each call has changed, by its Idempotency-Key, or by its content where it is a PUT.
-        answered: the calls that have an answer, or had one while it was on its way.
+        effects: the effects of each call, identified by the Idempotency-Key or, for a PUT, by the content.
+        answered: the calls for which an answer was sent.
     """
 
     origin: str = ""
@@ -35,17 +35,17 @@ class Upstream:
     _released: asyncio.Event = field(default_factory=asyncio.Event)
 
     def release(self) -> None:
-        """Answer what is held."""
+        """Answer the held requests."""
         self._released.set()
         self._released = asyncio.Event()
 
     def heal(self) -> None:
-        """From now on answer everything."""
+        """Answer all held and all further requests."""
         self.fates.clear()
         self.release()
 
     def sites(self) -> set[str]:
-        """The steps of which a request has arrived."""
+        """The steps from which a request has arrived."""
         return {at for at, _ in self.seen}
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -70,7 +70,7 @@ class Upstream:
         return web.json_response(answer_to(*spot, inputs))
 
     def _change(self, kind: Kind, spot: Spot, key: str, body: str) -> None:
-        """A POST always changes something, one with a key once for each key, a PUT where it says something new."""
+        """Record an effect: every POST has one, a keyed POST one for each key, a PUT one for each new content."""
         effects, mark = self.effects[spot], {Kind.KEYED: key, Kind.PUT: body}.get(kind, "")
         if kind is Kind.POST or (kind is not Kind.READ and mark not in effects):
             effects.append(mark)
@@ -78,7 +78,7 @@ class Upstream:
 
 @asynccontextmanager
 async def serve_upstream() -> AsyncIterator[Upstream]:
-    """An upstream on a free port of the loopback interface. What was asked for is done even if the caller vanishes."""
+    """Start an upstream on a free port of the loopback interface. It completes requests if the caller disconnects."""
     upstream = Upstream()
     async with serving(upstream._handle, cancel=False) as host:
         upstream.origin = f"http://{host}"

@@ -1,1 +1,1 @@
-"""Fixtures that tests of several packages share."""
+"""Fixtures and helpers that tests of several packages share."""

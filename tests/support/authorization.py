@@ -1,7 +1,7 @@
-"""A small authorization server on a real port: OAuth2 and OpenID Connect discovery, as strict as they ask for.
+"""A small, strict authorization server on a real port, with OAuth2 and OpenID Connect discovery.
 
-It issues codes (RFC 6749, with PKCE of RFC 7636), device codes (RFC 8628) and tokens; refresh tokens rotate, and one
-that is used twice revokes the whole family (RFC 9700, section 4.14.2). `/api` takes only tokens that are valid.
+It issues codes (RFC 6749, with PKCE of RFC 7636), device codes (RFC 8628) and tokens. Refresh tokens rotate. If one
+is used twice, the whole family is revoked (RFC 9700, section 4.14.2). `/api` accepts only valid access tokens.
 """
 
 import base64
@@ -22,19 +22,19 @@ CLIENT, SECRET, USER, PASSWORD = "client-1", "client-s3cret-canary", "ada", "pas
 
 @dataclass
 class AuthorizationServer:
-    """Attributes say how it behaves; tests change them.
+    """The server. Its attributes control its behaviour; tests change them.
 
     Attributes:
-        upstream: where it is served, and what it saw.
-        lifetime_s: of access tokens, as it says.
+        upstream: the HTTP server it runs on, which records the requests.
+        lifetime_s: the stated lifetime of access tokens, in seconds; None leaves `expires_in` out.
         public: whether clients need no secret.
-        issuer: what it calls itself in callbacks and in its discovery document.
-        approved: whether the person has typed the device's code.
-        denied: whether she refuses.
+        issuer: its issuer identifier in callbacks and in its discovery document.
+        approved: whether the user has entered the device's code.
+        denied: whether the user refuses.
         valid: access tokens that `/api` takes.
-        tampered: what is put in place of parameters of its callbacks.
-        refreshes: refresh tokens, and whether they can still be used.
-        codes: what each code was asked with.
+        tampered: callback parameters that are replaced, with their new values.
+        refreshes: refresh tokens; the value is True while the token can be used.
+        codes: the parameters of the authorization request, by code.
     """
 
     upstream: Upstream
@@ -68,7 +68,7 @@ class AuthorizationServer:
         return self.upstream.host
 
     def issue(self, kind: str) -> str:
-        """A token that is valid from now on."""
+        """Create a token and make it valid."""
         token = f"{kind}-{next(self._numbers)}-canary"
         if kind == "access":
             self.valid.add(token)
@@ -88,7 +88,7 @@ class AuthorizationServer:
         )
 
     async def authorize(self, seen: Seen) -> web.StreamResponse:
-        """The person agrees at once, unless she refuses."""
+        """The user approves at once, unless ``denied`` is set."""
         asked = {name: values[0] for name, values in parse_qs(seen.query).items()}
         if asked["response_type"] != "code" or asked["client_id"] != CLIENT or asked["code_challenge_method"] != "S256":
             return web.Response(status=400)
@@ -138,7 +138,7 @@ class AuthorizationServer:
         return form.get("client_id") == CLIENT and (self.public or form.get("client_secret") == SECRET)
 
     def _by_code(self, form: dict[str, str]) -> str:
-        asked = self.codes.pop(form["code"], None)  # a code is good once
+        asked = self.codes.pop(form["code"], None)  # a code can be used once
         if asked is None or asked["redirect_uri"] != form["redirect_uri"]:
             return "invalid_grant"
         digest = hashlib.sha256(form["code_verifier"].encode()).digest()
@@ -148,7 +148,7 @@ class AuthorizationServer:
     def _by_refresh(self, form: dict[str, str]) -> str:
         token = form["refresh_token"]
         if not self.refreshes.get(token):
-            self.refreshes = dict.fromkeys(self.refreshes, False)  # used twice: somebody has stolen it
+            self.refreshes = dict.fromkeys(self.refreshes, False)  # used twice: treated as stolen
             self.valid.clear()
             return "invalid_grant"
         self.refreshes[token] = False
@@ -158,7 +158,7 @@ class AuthorizationServer:
         if self.denied:
             return "access_denied"
         if not self.approved:
-            self.approved = True  # the next time it is
+            self.approved = True  # approved at the next poll
             return "authorization_pending"
         return "" if form["device_code"] == "device-code-1" else "invalid_grant"
 
@@ -171,6 +171,6 @@ class AuthorizationServer:
 
 @asynccontextmanager
 async def serve_authorization(**behaviour: Any) -> AsyncIterator[AuthorizationServer]:
-    """Start one on a free port of the loopback interface."""
+    """Start an authorization server on a free port of the loopback interface."""
     async with serve_upstream() as upstream:
         yield AuthorizationServer(upstream, **behaviour)

@@ -17,21 +17,21 @@ PATIENCE_S = 60
 
 
 def find_chromium() -> str | None:
-    """The browser on this machine, or the one that NESTOR_TEST_CHROMIUM names; None where there is none."""
+    """Return the browser that NESTOR_TEST_CHROMIUM names or that is installed; None if there is none."""
     return os.environ.get("NESTOR_TEST_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Page:
-    """A tab."""
+    """A browser tab."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, session: str) -> None:
         self._socket, self._session = socket, session
         self._ids = itertools.count(1)
         self.errors: list[str] = []
-        """What the page's scripts raised, and what its policy refused."""
+        """Exceptions of the page's scripts, and what its content security policy blocked."""
 
     async def send(self, method: str, **params: Any) -> dict[str, Any]:
-        """A command of the protocol, and its result."""
+        """Send a command of the protocol and return its result."""
         number = next(self._ids)
         await self._socket.send_json({"id": number, "sessionId": self._session, "method": method, "params": params})
         async with asyncio.timeout(PATIENCE_S):
@@ -51,34 +51,34 @@ class Page:
             self.errors.append(entry["text"])
 
     async def evaluate(self, script: str) -> Any:
-        """What an expression is in the page."""
+        """Evaluate an expression in the page and return its value."""
         asked = await self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in asked, asked["exceptionDetails"]
         return asked["result"].get("value")
 
     async def until(self, script: str) -> None:
-        """Wait until an expression is true in the page, whatever page that is by then."""
+        """Wait until an expression is true in the page. The page may change meanwhile."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 try:
                     if await self.evaluate(f"Boolean({script})"):
                         return
                 except AssertionError:
-                    pass  # between two pages
+                    pass  # the page is changing
                 await asyncio.sleep(0.05)
 
     async def open(self, url: str) -> None:
-        """Go to an address and wait until all of it is there."""
+        """Go to an address and wait until the page is loaded."""
         await self.evaluate("document.documentElement.dataset.old = 1")
         await self.send("Page.navigate", url=url)
         await self.until("!document.documentElement.dataset.old && document.readyState === 'complete'")
 
     async def type(self, text: str) -> None:
-        """Enter a text where the cursor is."""
+        """Enter a text at the cursor."""
         await self.send("Input.insertText", text=text)
 
     async def press(self, key: str, modifiers: int = 0) -> None:
-        """Press a key and let it go. Modifiers: 1 Alt, 2 Ctrl, 4 Meta, 8 Shift."""
+        """Press and release a key. Modifiers: 1 Alt, 2 Ctrl, 4 Meta, 8 Shift."""
         codes = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowDown": 40}
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 and not modifiers & 7 else "")
         down = {"key": key, "modifiers": modifiers, "windowsVirtualKeyCode": codes.get(key, ord(key[0].upper()))}
@@ -86,7 +86,7 @@ class Page:
         await self.send("Input.dispatchKeyEvent", type="keyUp", **down)
 
     async def look(self, *, width: int = 1280, height: int = 900, dark: bool = False, motion: bool = False) -> None:
-        """How large the window is, and what the reader prefers."""
+        """Set the window's size, and the user's preferences for dark mode and motion."""
         await self.send(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
         )
@@ -95,14 +95,14 @@ class Page:
         await self.send("Emulation.setEmulatedMedia", features=[scheme, still])
 
     async def shoot(self, file: Path) -> None:
-        """Keep a picture, of the kind that the file's name says: `.png` or `.webp`."""
+        """Save a screenshot. The file's suffix chooses the format: `.png` or `.webp`."""
         shot = await self.send("Page.captureScreenshot", format=file.suffix[1:])
         await asyncio.to_thread(file.write_bytes, base64.b64decode(shot["data"]))
 
 
 @asynccontextmanager
 async def open_browser(chromium: str, folder: Path) -> AsyncIterator[Page]:
-    """A browser with one page."""
+    """Start a browser with one page."""
     arguments = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0")
     process = await asyncio.create_subprocess_exec(
         chromium, *arguments, f"--user-data-dir={folder}", "about:blank",

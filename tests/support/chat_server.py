@@ -1,4 +1,4 @@
-"""A chat completions server on a real port that answers by script, and misbehaves where it is told to."""
+"""A chat completions server on a real port. It follows a script of replies, including faulty ones."""
 
 import asyncio
 import json
@@ -17,18 +17,18 @@ Reply = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @dataclass
 class ChatServer:
-    """What it is asked, and what it answers: the replies in turn, the last one again and again."""
+    """The server. It records requests and gives its replies in order; it repeats the last one."""
 
     url: str
     replies: list[Reply] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the client has hung up on a reply that does not end."""
+    """Set when the client has closed the connection during a reply."""
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def has_been_asked(self, times: int) -> None:
-        """Wait until it has been asked so often. Raises TimeoutError after a time that no healthy test needs."""
+        """Wait for that number of requests. Raises TimeoutError after 30 seconds."""
         async with asyncio.timeout(30):
             while len(self.asked) < times:
                 self._arrived.clear()
@@ -65,14 +65,14 @@ def event(delta: dict[str, Any], finish: str | None = None, **more: Any) -> byte
 
 
 async def opened(request: web.BaseRequest, content_type: str = "text/event-stream") -> web.StreamResponse:
-    """A response whose head is sent."""
+    """Send a response's headers and return the response."""
     response = web.StreamResponse(headers={"Content-Type": content_type})
     await response.prepare(request)
     return response
 
 
 def says(*texts: str, finish: str = "stop", logprobs: Sequence[float] = (), reasoning: str = "") -> Reply:
-    """Stream these pieces, then say how it ended and what it cost."""
+    """Stream these pieces, then the finish reason and the token usage."""
 
     async def reply(request: web.BaseRequest) -> web.StreamResponse:
         response = await opened(request)
@@ -111,7 +111,7 @@ def streams(pieces: Callable[[], AsyncIterator[bytes]], content_type: str = "tex
 def sends(
     *pieces: bytes, content_type: str = "text/event-stream", then: Iterable[bytes] = (), pause_s: float = 0.01
 ) -> Reply:
-    """Write these pieces; then, with pauses, these others. What is endless ends when the client hangs up."""
+    """Write ``pieces``, then ``then`` with pauses. An endless ``then`` ends when the client closes the connection."""
 
     async def written() -> AsyncIterator[bytes]:
         for piece in pieces:
@@ -124,7 +124,7 @@ def sends(
 
 
 def hangs(*pieces: bytes) -> Reply:
-    """Answer 200, write these pieces, and never anything again."""
+    """Answer 200, write these pieces, then send nothing more and keep the connection open."""
 
     async def written() -> AsyncIterator[bytes]:
         yield b": here\n\n"
@@ -136,7 +136,7 @@ def hangs(*pieces: bytes) -> Reply:
 
 
 def answers(status: int, text: str = "", **headers: str) -> Reply:
-    """Answer with a status."""
+    """Answer with a status, a text and headers."""
 
     async def reply(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(

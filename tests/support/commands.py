@@ -6,12 +6,12 @@ from deploy.cli import app
 
 
 def run(*arguments: str, exit_code: int = 0, answers: str | None = None) -> str:
-    """What the command prints.
+    """Run a command and return its output.
 
     Args:
-        arguments: of the command.
-        exit_code: the status that it must end with.
-        answers: what is typed where it asks.
+        arguments: the command's arguments.
+        exit_code: the expected exit status.
+        answers: the input for its prompts.
     """
     result = CliRunner().invoke(app, arguments, input=answers)
     assert result.exit_code == exit_code, result.output

@@ -1,4 +1,4 @@
-"""Which addresses this process connects to, as the interpreter itself reports it (PEP 578)."""
+"""Records the addresses that this process connects to, from the interpreter's audit events (PEP 578)."""
 
 import sys
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ def _heard(event: str, args: tuple[object, ...]) -> None:
             tried.append(str(args[1]))
 
 
-sys.addaudithook(_heard)  # for good: there is no way to remove one
+sys.addaudithook(_heard)  # an audit hook cannot be removed
 
 
 @contextmanager
 def connects() -> Iterator[list[str]]:
-    """The addresses that are connected to meanwhile, whether or not anybody answers there."""
+    """Collect the addresses of all connection attempts inside the context, successful or not."""
     tried: list[str] = []
     _listening.append(tried)
     try:

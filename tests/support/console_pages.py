@@ -1,4 +1,4 @@
-"""The console as a browser asks for it: sessions, form tokens, forms; values that no page may take for markup."""
+"""Requests to the console like a browser's: sessions, form tokens, forms. Also values that pages must escape."""
 
 import re
 from typing import Final
@@ -18,39 +18,39 @@ PRINCIPALS: Final = (
 
 
 async def get(gateway: Gateway, path: str, cookie: str = "") -> httpx2.Response:
-    """A page, asked for with this session alone."""
-    gateway.http.cookies.clear()  # each request says by itself whose it is
+    """Get a page. The request carries only this session's cookie."""
+    gateway.http.cookies.clear()  # the session comes only from the header
     return await gateway.http.get(f"/console/{path}", headers={"Cookie": cookie} if cookie else {})
 
 
 async def post(gateway: Gateway, path: str, cookie: str, **fields: str) -> httpx2.Response:
-    """What a form is answered with, sent with this session alone."""
+    """Send a form and return the response. The request carries only this session's cookie."""
     gateway.http.cookies.clear()
     return await gateway.http.post(f"/console/{path}", headers={"Cookie": cookie}, data=fields)
 
 
 def cookie_of(response: httpx2.Response) -> str:
-    """The session that an answer sets."""
+    """The session cookie that a response sets."""
     found = re.search(rf"{COOKIE}=[^;]+", response.headers["set-cookie"])
     assert found is not None
     return found[0]
 
 
 def csrf_of(page: httpx2.Response) -> str:
-    """The token of a page's forms."""
+    """The CSRF token of a page's forms."""
     found = re.search(r'name="csrf" value="([0-9a-f]{64})"', page.text)
     assert found is not None
     return found[1]
 
 
 async def visit(gateway: Gateway, path: str = "playground") -> tuple[str, str]:
-    """The cookie and the form token of somebody who needs no login."""
+    """Open a page without login. Returns the cookie and the form token."""
     page = await get(gateway, path)
     return cookie_of(page), csrf_of(page)
 
 
 async def log_in(gateway: Gateway, token: str, screen: str = "ops") -> tuple[str, str]:
-    """The cookie and the form token of somebody who logged in, and is led to that screen."""
+    """Log in and go to that screen. Returns the cookie and the form token."""
     answer = await gateway.http.post("/console/login", data={"token": token, "next": f"/console/{screen}"})
     assert (answer.status_code, answer.headers["location"]) == (303, f"/console/{screen}")
     cookie = cookie_of(answer)

@@ -1,4 +1,4 @@
-"""The console in a browser, in front of a gateway with fakes; and what axe-core finds on a page."""
+"""Opens the console of a gateway with fakes in a browser, and checks pages with axe-core."""
 
 import asyncio
 import importlib.resources
@@ -31,7 +31,7 @@ _GRAVE = ("serious", "critical")
 
 @asynccontextmanager
 async def serving(gateway: Gateway, port: int = 0) -> AsyncIterator[str]:
-    """The console's address while the gateway is served on a socket; connections are cut at the end."""
+    """Serve the gateway on a socket and give the console's address. Connections are closed at the end."""
     server = uvicorn.Server(uvicorn.Config(gateway.app, port=port, lifespan="off", log_level="warning"))
     running = asyncio.create_task(server.serve())
     try:
@@ -46,7 +46,7 @@ async def serving(gateway: Gateway, port: int = 0) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def looking(tmp_path: Path, **settings: Any) -> AsyncIterator[tuple[Gateway, str, Page]]:
-    """A gateway, its console's address, and a browser."""
+    """Open a gateway, its console's address and a browser."""
     assert CHROMIUM is not None
     (tmp_path / "database").mkdir()
     async with (
@@ -58,7 +58,7 @@ async def looking(tmp_path: Path, **settings: Any) -> AsyncIterator[tuple[Gatewa
 
 
 async def prepared_runs(gateway: Gateway) -> list[str]:
-    """A run that succeeded, one that waits, and one that failed, with hostile values."""
+    """Create three runs with hostile values: one succeeded, one waits for approval, one failed."""
     solved = await gateway.client.solve(ask(ASK_HOLIDAYS))
     waiting = await gateway.client.solve(ask(ASK_ROOM))
     gateway.fakes.executor.outcomes[FIND.id] = Succeeded(value={"code": HOSTILE, HOSTILE: HOSTILE}, status=200)
@@ -70,12 +70,12 @@ async def prepared_runs(gateway: Gateway) -> list[str]:
 
 
 async def load_axe(page: Page) -> None:
-    """Bring axe-core into the page."""
+    """Load axe-core into the page."""
     await page.evaluate((importlib.resources.files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8"))
 
 
 async def grave_findings(page: Page, *rules: str) -> list[str]:
-    """Serious and critical findings of axe-core in the page as it looks now, each with where. All rules, or these."""
+    """Run axe-core in the page: all rules, or only these. Returns serious and critical findings with their places."""
     only = f"runOnly: {list(rules)}," if rules else ""
     found: list[dict[str, Any]] = await page.evaluate(
         f"axe.run(document, {{{only} resultTypes: ['violations']}}).then(({{violations}}) => violations.map("

@@ -1,6 +1,6 @@
-"""A company's directory on a real port: names are found by one operation and not by another. It counts every call.
+"""A company's directory on a real port. Each kind of people has its own search. The service counts every call.
 
-Whoever somebody is, an agenda and a note take the id that the search for their kind of people answers.
+Agendas and notes take the person ids that all searches return.
 """
 
 import asyncio
@@ -56,15 +56,15 @@ class NewNote(BaseModel):
 
 @dataclass
 class Directory:
-    """The service. ``people`` are ids by name, by kind; ``calls`` counts requests by path."""
+    """The service. ``people`` maps kinds to names to ids; ``calls`` counts requests by path."""
 
     host: str
     people: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     agendas: dict[str, str] = field(default_factory=dict)
     refusing: str = ""
-    """What a calendar answers with 422, where that is not empty."""
+    """If not empty, agendas answer 422 with this text."""
     after_note: bool = False
-    """Whether calendars answer only once there is a note."""
+    """Whether agendas answer only after a note was added."""
     calls: Counter[str] = field(default_factory=Counter)
     notes: list[tuple[str, str]] = field(default_factory=list)
     document: dict[str, Any] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Directory:
         return json.dumps(self.document)
 
     def reset(self) -> None:
-        """Forget everybody, and what was called."""
+        """Remove all people and notes, and reset the counters."""
         for known in (*self.people.values(), self.agendas):
             known.clear()
         self.calls.clear()
@@ -84,19 +84,19 @@ class Directory:
         self.after_note = False
 
     def found(self, kind: str, name: str) -> People:
-        """Those of that kind whose name has these letters."""
+        """Search people of one kind by a part of their name, in any case."""
         self.calls[f"/{kind}s"] += 1
         known = self.people[kind].items()
         return People(items=[Person(person_id=one, name=full) for full, one in known if name.lower() in full.lower()])
 
     def searches(self) -> int:
-        """How many searches were made, of whatever kind."""
+        """The number of searches of all kinds."""
         return sum(self.calls[f"/{kind}s"] for kind in KINDS)
 
 
 @contextmanager
 def serve_directory() -> Iterator[Directory]:
-    """Serve a directory until it is left."""
+    """Serve a directory until the context ends."""
     bound = listen("127.0.0.1", 0)
     directory = Directory(address(bound))
     app = FastAPI(title="Directory", version="1")

@@ -1,4 +1,4 @@
-"""Executors on one database, what a process that died has left there, and the plans they run."""
+"""Executors on one database, the records that a dead process left there, and plans to run."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -36,7 +36,7 @@ class House:
     engine: AsyncEngine
 
     async def executor(self, **settings: Any) -> ExecutorService:
-        """One more process, so to say."""
+        """Open one more executor, as another process would."""
         return await self.stack.enter_async_context(self.opened(**settings))
 
     @asynccontextmanager
@@ -47,7 +47,7 @@ class House:
             yield service
 
     async def left_behind(self, plan: CompiledPlan, *operations: Sending | Outcome) -> None:
-        """Write what a process that died has written."""
+        """Write the records of a process that died."""
         await migrate(self.engine, "executor_svc")
         store = LedgerStore(self.engine)
         await store.write([Admission(DEAD, asked(plan)), *operations])
@@ -59,13 +59,13 @@ def booking(upstream: Upstream, path: str = "/book", **more: Any) -> Api:
 
 
 def two_bookings(post: Api) -> CompiledPlan:
-    """The second one books what the first one answers."""
+    """A plan whose second booking takes the first one's result."""
     first, second = step("a", post, {"room": literal("blue")}), step("b", post, {"room": ref("a", "id")})
     return compiled([post], first, second, answer={"id": ref("b", "id")}, mutating=("a", "b"))
 
 
 def held_bookings(upstream: Upstream) -> asyncio.Event:
-    """No booking is answered before this is set."""
+    """Hold all bookings' responses until the returned event is set."""
     held = asyncio.Event()
 
     @upstream.on("/book")

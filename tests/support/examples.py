@@ -1,5 +1,8 @@
-"""How many examples Hypothesis makes. The environment variable NESTOR_TEST_PROFILE chooses ``dev`` (where it is not
-set), ``ci`` (four times as many; `make test`) or ``thorough`` (others in every run, and many)."""
+"""Sets how many examples Hypothesis makes.
+
+The environment variable NESTOR_TEST_PROFILE chooses ``dev`` (the default), ``ci`` (four times as many; `make test`) or
+``thorough`` (many, and different ones in every run).
+"""
 
 import os
 
@@ -10,11 +13,11 @@ _CHOSEN = os.environ.get("NESTOR_TEST_PROFILE", "dev")
 THOROUGH = _CHOSEN == "thorough"
 
 for _name, _number in _EXAMPLES.items():
-    # No deadline, and no complaint about slow generation: both judge the machine that the tests run on.
+    # No deadline and no check for slow generation: both depend on the speed of the machine.
     settings.register_profile(_name, max_examples=_number, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(_CHOSEN)
 
 
 def examples(share: float) -> settings:
-    """That share of what the profile makes of cheap examples: for those that cost tens of milliseconds and more."""
+    """Settings with a share of the profile's number of examples, for examples that take tens of milliseconds."""
     return settings(max_examples=max(1, round(share * _EXAMPLES[_CHOSEN])))

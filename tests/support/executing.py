@@ -19,7 +19,7 @@ from services.contracts.planning import CompiledPlan, Proof
 
 
 def parameter(name: str, location: str = "query", style: str | None = None, explode: bool | None = None) -> Parameter:
-    """A parameter with its location's default style."""
+    """A parameter; the default style is that of its location."""
     chosen = Style(style) if style else Style.FORM if location in ("query", "cookie") else Style.SIMPLE
     return Parameter(
         name=name,
@@ -42,7 +42,7 @@ def api(
     security: tuple[tuple[SecurityRequirement, ...], ...] = (),
     idempotency_header: str | None = None,
 ) -> Api:
-    """An operation of provider `test`, with a hash of its own content."""
+    """An operation of provider `test`, with its content hash."""
     made = Api(
         id=f"test.{name}",
         provider="test",

@@ -1,4 +1,4 @@
-"""Requests made from a service's own OpenAPI document; none may be answered with a 5xx or against its schema."""
+"""Fuzzes a service from its own OpenAPI document. No response may be a 5xx or violate the schema."""
 
 from collections import Counter
 from typing import Any
@@ -15,23 +15,23 @@ from tests.support.examples import THOROUGH, examples
 
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
 SENT: Counter[str] = Counter()
-"""Requests that were sent, by method."""
+"""The number of requests sent, by method."""
 BOUNDED = settings(
     examples(0.8 if THOROUGH else 0.25), suppress_health_check=list(HealthCheck), derandomize=not THOROUGH
 )
 
 
 def schema_of(app: FastAPI) -> schemathesis.schemas.BaseSchema:
-    """The app's document, to be fuzzed: the coverage phase makes eleven thousand requests that find nothing more."""
+    """The schema to fuzz. The coverage phase is off: it makes eleven thousand requests that find nothing more."""
     schema = schemathesis.openapi.from_dict(app.openapi())
     schema.config.phases.coverage.enabled = False
     return schema
 
 
 def check(case: Any, client: TestClient) -> None:
-    """Send one case and judge its answer.
+    """Send one case and check its response.
 
-    A deadline in its body is made long: where one of 1 ms passes, 504 is the right answer.
+    A short deadline in its body is made long, because a deadline of 1 ms correctly leads to 504.
     """
     case.body = _unhurried(case.body)
     request = case.as_transport_kwargs(base_url="http://testserver")

@@ -1,4 +1,4 @@
-"""A gateway in front of fakes, and the small world it is asked about."""
+"""A gateway in front of fakes, and the small set of APIs and plans it is tested with."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -23,7 +23,7 @@ from tests.fakes import FakeDemos, FakeExecutor, FakePlanner, FakeRetriever
 
 
 def world_api(name: str, summary: str, *required: str, method: str = "GET") -> Api:
-    """An API of provider `world`, its parameters in the query."""
+    """An API of provider `world` with its parameters in the query."""
     parameters = tuple(Parameter(name=p, wire_name=p, location=Location.QUERY, required=True) for p in required)
     return Api(
         id=f"world.{name}",
@@ -43,7 +43,7 @@ BOOK = world_api("bookRoom", "Book a room", "room", method="POST")
 
 
 def call(step: str, api: Api, **arguments: Value | str) -> Step:
-    """A step whose text arguments are literals."""
+    """A step; arguments that are texts become literals."""
     values = {k: LiteralValue(value=v) if isinstance(v, str) else v for k, v in arguments.items()}
     return Step(id=step, api=api.id, arguments=values)
 
@@ -68,7 +68,7 @@ ASK_BUG = "Find a country and fall over"
 
 @dataclass
 class Fakes:
-    """The four peers."""
+    """The fakes of the four peers."""
 
     retriever: FakeRetriever = field(default_factory=lambda: FakeRetriever(FIND, HOLIDAYS, BOOK))
     demos: FakeDemos = field(default_factory=FakeDemos)
@@ -90,17 +90,17 @@ class Fakes:
 
 @dataclass
 class Gateway:
-    """A running gateway, its peers, and two ways to talk to it."""
+    """A running gateway, its peers, a typed client and a plain HTTP client."""
 
     app: FastAPI
     fakes: Fakes
     client: GatewayClient
     http: httpx2.AsyncClient
     keepers: frozenset[asyncio.Task[Any]]
-    """What the gateway does beside its runs: signs of life, looking after orphans."""
+    """The gateway's background tasks: heartbeats and the search for orphaned runs."""
 
     async def die(self) -> None:
-        """Stop everything at once, as a process that is killed: nothing is written, no farewell is said."""
+        """Stop everything at once, like a killed process: nothing more is written or sent."""
         await self.go_silent()
         tasks = self.app.state.service._runs._tasks
         for task in tasks:
@@ -108,25 +108,25 @@ class Gateway:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def go_silent(self) -> None:
-        """Give no sign of life any more, but work on, as a process that is cut off or only slow."""
+        """Stop the heartbeats but go on working, like a process that is slow or cut off from the database."""
         for task in self.keepers:
             task.cancel()
         await asyncio.gather(*self.keepers, return_exceptions=True)
 
     def as_principal(self, token: str) -> GatewayClient:
-        """A client that sends this token. It holds no connection, so it needs no closing."""
+        """A client that sends this token. It needs no closing, because it holds no connection."""
         return GatewayClient(open_http("http://gateway", InProcessTransport(self.app)), token)
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something is the case. Raises TimeoutError after a time that no healthy run needs."""
+    """Wait until a condition holds. Raises TimeoutError after 20 seconds."""
     async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 - what is waited for has no event
+        while not holds():  # noqa: ASYNC110 - the condition has no event
             await asyncio.sleep(0.005)
 
 
 async def ended(client: GatewayClient, run_id: str) -> Run:
-    """The run once it is not under way any more."""
+    """Wait until the run is neither planning nor running, and return it."""
     async with asyncio.timeout(20):
         while (run := await client.run(run_id)).status in (RunStatus.PLANNING, RunStatus.RUNNING):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -135,7 +135,7 @@ async def ended(client: GatewayClient, run_id: str) -> Run:
 
 @asynccontextmanager
 async def open_gateway(database: Path | str, fakes: Fakes | None = None, **settings: Any) -> AsyncIterator[Gateway]:
-    """A gateway on the database of that URL, or in that folder."""
+    """Open a gateway on the database at that URL or in that folder."""
     url = database if isinstance(database, str) else f"sqlite+aiosqlite:///{database}/gateway.db"
     fakes = fakes or Fakes()
     app = create_app(GatewaySettings(database_url=url, **{"warm_apis": 0} | settings), peers=fakes.peers)

@@ -1,4 +1,4 @@
-"""Matches texts against a GBNF grammar as llama.cpp reads it: enough of the notation for the grammars made here."""
+"""Matches texts against a GBNF grammar as llama.cpp reads it. Supports only the notation that Nestor's grammars use."""
 
 import re
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ _TOKEN = re.compile(
 )
 
 Node = tuple[str, Any]
-"""What it is (``text``, ``set``, ``name``, ``or``, ``and``, or how often) and what it is made of."""
+"""Its kind (``text``, ``set``, ``name``, ``or``, ``and``, or a repetition) and its content."""
 
 
 class Grammar:
-    """A grammar; ``root`` is where it begins.
+    """A grammar with the start rule ``root``.
 
     Raises:
         ValueError: it cannot be read, or a rule is missing.
@@ -40,7 +40,7 @@ class Grammar:
 
 
 class _Matcher:
-    """Where parts of one text can end."""
+    """Computes the positions where parts of the grammar can end in one text."""
 
     def __init__(self, rules: dict[str, Node], text: str) -> None:
         self._rules, self._text = rules, text

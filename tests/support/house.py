@@ -1,4 +1,4 @@
-"""A small service of a customer's own, on a real port: rooms to book, long reports, and pauses that last as told."""
+"""A customer's small service on a real port: rooms to book, long reports, and pauses that the test ends."""
 
 import asyncio
 import json
@@ -51,9 +51,9 @@ def _set() -> threading.Event:
 
 @dataclass
 class House:
-    """The service, and what it has seen. ``dropping``: rooms whose booking takes effect, but is answered by 504.
+    """The service and its record. ``dropping``: rooms whose booking takes effect although the response is 504.
 
-    A pause ends when ``going_on`` is set, as it is at first.
+    A pause ends when ``going_on`` is set, which it is at first.
     """
 
     host: str
@@ -70,7 +70,7 @@ class House:
 
 @contextmanager
 def serve_house() -> Iterator[House]:
-    """Serve a house until it is left."""
+    """Serve a house until the context ends."""
     bound = listen("127.0.0.1", 0)
     house = House(address(bound))
     app = FastAPI(title="House", version="1")

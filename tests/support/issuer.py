@@ -28,7 +28,7 @@ def new_key(algorithm: str, bits: int = 2048) -> Private:
 
 
 def jwk_of(key: Private, **members: Any) -> dict[str, Any]:
-    """Its public half, as a JWK."""
+    """The public key as a JWK."""
     if isinstance(key, rsa.RSAPrivateKey):
         text = RSAAlgorithm.to_jwk(key.public_key())
     elif isinstance(key, ec.EllipticCurvePrivateKey):
@@ -40,7 +40,7 @@ def jwk_of(key: Private, **members: Any) -> dict[str, Any]:
 
 @dataclass
 class Issuer:
-    """Attributes are what tests change: the set that `/jwks` gives, and the keys that sign."""
+    """The issuer. Tests change its attributes: the keys that `/jwks` lists, the keys that sign, and the metadata."""
 
     server: AuthorizationServer
     listed: list[dict[str, Any]] = field(default_factory=list)
@@ -59,23 +59,23 @@ class Issuer:
         return self.server.upstream.count(JWKS)
 
     def add(self, kid: str, algorithm: str, **members: Any) -> None:
-        """Sign with one key more, and list it."""
+        """Add a signing key and list it."""
         key = new_key(algorithm)
         self.private[kid] = (algorithm, key)
         self.listed.append(jwk_of(key, kid=kid, **members))
 
     def claims(self, **changed: Any) -> dict[str, Any]:
-        """Those of a good token; None takes one away."""
+        """The claims of a valid token, with changes; None removes a claim."""
         now = int(time.time())
         good = {"iss": self.url, "aud": AUDIENCE, "sub": "ada", "exp": now + 300, "iat": now, "roles": ["ask"]}
         return {name: value for name, value in (good | changed).items() if value is not None}
 
     def token(self, kid: str = "ed", headers: dict[str, Any] | None = None, **changed: Any) -> str:
-        """A signed token."""
+        """A signed token with a valid token's claims and these changes."""
         return self.signed(self.claims(**changed), kid, headers)
 
     def signed(self, claims: dict[str, Any], kid: str = "ed", headers: dict[str, Any] | None = None) -> str:
-        """A token with these claims."""
+        """A signed token with exactly these claims."""
         algorithm, key = self.private[kid]
         return jwt.encode(claims, key, algorithm, {"kid": kid} | (headers or {}))
 
@@ -92,7 +92,7 @@ class Issuer:
 
 @asynccontextmanager
 async def serve_issuer() -> AsyncIterator[Issuer]:
-    """One with a key for EdDSA, `ed`."""
+    """Serve an issuer with one EdDSA key, `ed`."""
     async with serve_authorization() as server:
         issuer = Issuer(server)
         issuer.add("ed", "EdDSA")

@@ -1,8 +1,8 @@
-"""A Llama model so small that it is made in a test, its adapter, and what both compute, in plain numpy.
+"""A tiny Llama model that a test creates, an adapter for it, and their computation in plain numpy.
 
-Weights are kept as transformers names and orders them; the GGUF file is written from them with llama.cpp's names and
-order, and :meth:`TinyLlama.log_probabilities` computes with them in transformers' way. So whoever reads the file must
-come to the same numbers.
+Weights have transformers' names and order. The GGUF file is written from them with llama.cpp's names and order.
+:meth:`TinyLlama.log_probabilities` computes with them as transformers does. A reader of the file must get the same
+numbers.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class TinyLlama:
     embedding: Array = field(repr=False)
 
     def changed(self, factors: dict[str, tuple[Array, Array]], scale: float) -> TinyLlama:
-        """The same with an adapter added: ``scale * up @ down`` for each module's (down, up)."""
+        """A copy with an adapter added: ``scale * up @ down`` for each module's (down, up)."""
         added = {name: self.weights[name] + scale * (up @ down) for name, (down, up) in factors.items()}
         return replace(self, weights=self.weights | added)
 
     def log_probabilities(self, tokens: list[int]) -> Array:
-        """Of every token to come next."""
+        """The log probability of every token as the next one."""
         x = self.embedding[tokens]
         for block in range(BLOCKS):
             x = x + self._attention(block, _normed(x))
@@ -87,7 +87,7 @@ class TinyLlama:
         return result
 
     def write(self, path: Path, kind: str = "F32", architecture: str = "llama") -> Path:
-        """Write the model as llama.cpp keeps it."""
+        """Write the model as a GGUF file in llama.cpp's layout."""
         writer = GGUFWriter(path, architecture)
         writer.add_block_count(BLOCKS)
         writer.add_context_length(2_048)
@@ -117,7 +117,7 @@ class TinyLlama:
 
 
 def tiny_llama(seed: int = 0) -> TinyLlama:
-    """A random model whose next token depends on what came before and where."""
+    """A random model whose next token depends on the previous tokens and their positions."""
     random = np.random.default_rng(seed)
     weights = {
         f"model.layers.{block}.{name}": _drawn(random, shape, 1.5 / np.sqrt(shape[1]))
@@ -125,12 +125,12 @@ def tiny_llama(seed: int = 0) -> TinyLlama:
         for name, shape in SHAPES.items()
     }
     embedding = _drawn(random, (VOCABULARY, WIDTH), 0.3)
-    embedding[128 : 256 + len(SPECIAL)] = 0  # so that it says ASCII, and never ends by itself
+    embedding[128 : 256 + len(SPECIAL)] = 0  # so that it writes ASCII and never ends by itself
     return TinyLlama(weights, embedding)
 
 
 def tiny_factors(rank: int = 4, seed: int = 1, shapes: dict[str, tuple[int, int]] | None = None) -> dict[str, Any]:
-    """An adapter's (down, up) by module; by default one that fits :func:`tiny_llama` and changes all its layers."""
+    """An adapter's (down, up) by module. By default it fits :func:`tiny_llama` and changes all its layers."""
     random = np.random.default_rng(seed)
     wanted = shapes or {f"model.layers.{b}.{name}": shape for b in range(BLOCKS) for name, shape in SHAPES.items()}
     return {
@@ -166,7 +166,7 @@ def write_safetensors(path: Path, tensors: dict[str, NDArray[Any]]) -> None:
 
 
 def in_llama_cpp_order(short: str, weight: Array) -> Array:
-    """Of each head, dimension i and its partner i + half side by side, as llama.cpp rotates them."""
+    """Put dimensions i and i + half of each head side by side, as llama.cpp's rotary positions need it."""
     if short not in ("attn_q", "attn_k"):
         return weight
     half = HEAD // 2
@@ -175,7 +175,7 @@ def in_llama_cpp_order(short: str, weight: Array) -> Array:
 
 
 def _drawn(random: np.random.Generator, shape: tuple[int, int], spread: float) -> Array:
-    """Random numbers that float16 holds exactly."""
+    """Random numbers that float16 represents exactly."""
     return (random.standard_normal(shape) * spread).astype(np.float16).astype(np.float32)
 
 
@@ -185,7 +185,7 @@ def _normed(x: Array) -> Array:
 
 
 def _rotated(x: Array) -> Array:
-    """Rotary positions as in transformers: the two halves of a head are the parts of complex numbers."""
+    """Apply rotary positions as in transformers: the two halves of a head are the real and imaginary parts."""
     half = HEAD // 2
     angles = np.outer(np.arange(len(x)), ROPE_BASE ** (-np.arange(half) / half))[:, None, :]
     first, second = x[..., :half], x[..., half:]
@@ -194,7 +194,7 @@ def _rotated(x: Array) -> Array:
 
 
 def _write_vocabulary(writer: GGUFWriter) -> None:
-    """Every byte is a token, as GPT-2 spells bytes; one merge, as llama.cpp wants a list of them."""
+    """Write a vocabulary of all bytes in GPT-2's spelling, with one merge because llama.cpp needs a list of merges."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     rest = [byte for byte in range(256) if byte not in plain]
     spelled = {byte: chr(byte) for byte in plain} | {byte: chr(256 + i) for i, byte in enumerate(rest)}

@@ -1,4 +1,4 @@
-"""Migrations run once for each service and kind of database in a process; later databases replay their statements."""
+"""Runs the migrations once per process, service and kind of database. Later databases replay the SQL statements."""
 
 import importlib.resources
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _recorded: dict[tuple[str | None, str], list[Statement]] = {}
 
 
 def _replayed(config: Config, revision: str, *more: Any, **named: Any) -> None:
-    """What ``alembic.command.upgrade`` does, at a fraction of its cost where the database is a new one."""
+    """Replace ``alembic.command.upgrade``, at a fraction of its cost for a new database."""
     connection: Connection | None = config.attributes.get("connection")
     if connection is None or revision != "head" or inspect(connection).get_table_names():
         _upgrade(config, revision, *more, **named)
@@ -46,7 +46,7 @@ def _record(connection: Connection, config: Config) -> list[Statement]:
 
 
 async def migrate_to(engine: AsyncEngine, service: str, revision: str) -> None:
-    """Upgrade a database of a service's package or, with a leading "-", downgrade it."""
+    """Upgrade a service's database or, if the revision starts with "-", downgrade it."""
 
     def run(connection: Connection) -> None:
         config = Config(attributes={"connection": connection})
@@ -67,5 +67,5 @@ def _replayed_migrations() -> Iterator[None]:
 
 @pytest.fixture
 def real_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of the migrations themselves."""
+    """Turn replaying off, for tests of the migrations themselves."""
     monkeypatch.setattr(command, "upgrade", _upgrade)

@@ -1,4 +1,4 @@
-"""A collector on a real port: takes spans as OTLP over HTTP, or misbehaves as it is told to."""
+"""A collector on a real port. It receives spans as OTLP over HTTP, and can misbehave on request."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 @dataclass(frozen=True)
 class SeenSpan:
-    """A span as it came. ``parent`` is empty for the first of a trace."""
+    """A received span. ``parent`` is empty for the root span of a trace."""
 
     service: str
     name: str
@@ -25,17 +25,17 @@ class SeenSpan:
 
 @dataclass
 class Collector:
-    """What came, as bytes and as spans, and how it is answered."""
+    """The received requests, as bytes and as spans, and how the collector answers them."""
 
     url: str = ""
     bodies: list[bytes] = field(default_factory=list)
     answer: Callable[[BaseHTTPRequestHandler], None] | None = None
     going: threading.Event = field(default_factory=threading.Event)
-    """Set when the collector ends, so that an answer that waits need not."""
+    """Set when the collector ends, so that a waiting answer stops waiting."""
     _came: threading.Condition = field(default_factory=threading.Condition)
 
     def take(self, body: bytes) -> None:
-        """Note what came."""
+        """Record a received body."""
         with self._came:
             self.bodies.append(body)
             self._came.notify_all()
@@ -46,7 +46,7 @@ class Collector:
         return [span for body in tuple(self.bodies) for span in _spans(body)]
 
     def until(self, enough: Callable[[list[SeenSpan]], bool]) -> list[SeenSpan]:
-        """Wait for spans. Raises TimeoutError after a time that no healthy test needs."""
+        """Wait until ``enough`` accepts the spans received so far. Raises TimeoutError after some time."""
         with self._came:
             if not self._came.wait_for(lambda: enough(self.spans), timeout=60):
                 raise TimeoutError(f"only these came: {[(span.service, span.name) for span in self.spans]}")
@@ -78,7 +78,7 @@ def _value(value: AnyValue) -> object:
 
 @contextmanager
 def collecting() -> Iterator[Collector]:
-    """A collector on a free port of the loopback interface."""
+    """Start a collector on a free port of the loopback interface."""
     collector = Collector()
 
     class Handler(BaseHTTPRequestHandler):
@@ -86,7 +86,7 @@ def collecting() -> Iterator[Collector]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             collector.take(body)
             if collector.answer is not None:
-                with suppress(OSError):  # whoever asked has hung up
+                with suppress(OSError):  # the client has closed the connection
                     collector.answer(self)
                 return
             self.send_response(200)
@@ -94,7 +94,7 @@ def collecting() -> Iterator[Collector]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Nothing on standard error."""
+            """Write nothing to standard error."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

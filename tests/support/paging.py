@@ -1,4 +1,4 @@
-"""Upstreams that answer in pages, and what is read from them."""
+"""Upstreams that answer in pages, and helpers to read the results."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ def token(name: str) -> Parameter:
 
 
 def paged(upstream: Upstream, answer: Callable[[dict[str, str]], Page]) -> None:
-    """Answer by the query's arguments."""
+    """Answer ``PATH`` with the page that ``answer`` returns for the query's arguments."""
 
     @upstream.on(PATH)
     async def reply(seen: Seen) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""Ports that servers of tests are told, and that tests running beside do not take."""
+"""Reserves ports for servers of tests, so that parallel tests do not take them."""
 
 import sys
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ from deploy.sockets import listen
 
 @contextmanager
 def held_port() -> Iterator[int]:
-    """A port of the loopback interface that nobody else is given meanwhile, also while no server listens on it."""
+    """Reserve a port of the loopback interface inside the context, also while no server listens on it."""
     with listen("127.0.0.1", 0) as bound:
         port: int = bound.getsockname()[1]
-        if sys.platform != "linux":  # elsewhere the server itself would be kept out as well
+        if sys.platform != "linux":  # elsewhere the server itself could not bind it either
             bound.close()
         yield port

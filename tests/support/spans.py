@@ -1,4 +1,4 @@
-"""The spans that this process makes, as they end; they are sent nowhere."""
+"""Collects the finished spans of this process in memory. They are not exported."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,28 +19,28 @@ GIVEN = f"00-{TRACE}-b7ad6b7169203331-01"
 
 @dataclass
 class Made:
-    """What has ended so far."""
+    """The spans that have ended so far."""
 
     kept: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
 
     @property
     def all(self) -> tuple[ReadableSpan, ...]:
-        """All spans, the first to end first."""
+        """All spans, in the order of their ends."""
         return tuple(self.kept.get_finished_spans())
 
     def of(self, name: str) -> list[dict[str, Any]]:
-        """The attributes of the spans of that name which belong to the caller's trace."""
+        """The attributes of the spans with that name in the caller's trace."""
         return [dict(one.attributes or {}) for one in self.all if one.name == name and trace_of(one) == TRACE]
 
 
 def trace_of(span: ReadableSpan) -> str:
-    """The id of its trace."""
+    """The id of the span's trace."""
     return format_trace_id(span.get_span_context().trace_id)
 
 
 @contextmanager
 def making_spans() -> Iterator[Made]:
-    """Make spans until the end of the context."""
+    """Collect spans until the context ends."""
     made = Made()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(made.kept))

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 
 
 async def status_without_body(app: FastAPI, path: str, authorizations: Sequence[str]) -> int:
-    """The status that a POST is answered with. Raises AssertionError where its body is asked for."""
+    """Send a POST and return the response's status. Raises AssertionError if the app reads the body."""
     sent: list[Any] = []
 
     async def never() -> Any:

@@ -1,4 +1,4 @@
-"""Real upstreams on real ports: one that answers as told and remembers what it saw, one that speaks raw bytes."""
+"""Upstreams on real ports: an HTTP service that follows a script and records requests, and one that sends raw bytes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,7 +11,7 @@ from multidict import CIMultiDictProxy
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A request as it arrived; `target` is the request line's, still encoded."""
+    """A received request. `target` is the request line's target, still encoded."""
 
     method: str
     target: str
@@ -33,7 +33,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @dataclass
 class Upstream:
-    """An HTTP service. Paths without an answer of their own give `{"path": ..., "query": ...}`."""
+    """An HTTP service. Paths without a registered answer give `{"path": ..., "query": ...}`."""
 
     host: str = ""
     seen: list[Seen] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Upstream:
         return f"http://{self.host}"
 
     def on(self, path: str) -> Callable[[Answer], Answer]:
-        """Decorator: answer this path so."""
+        """Decorator that registers the answer for a path."""
 
         def register(answer: Answer) -> Answer:
             self.answers[path] = answer
@@ -55,7 +55,7 @@ class Upstream:
         return register
 
     def replies(self, path: str, *replies: web.Response | dict[str, object] | list[object]) -> None:
-        """Give these in turn; the last one again and again."""
+        """Give these replies in order; repeat the last one."""
         left = list(replies)
 
         @self.on(path)
@@ -78,12 +78,12 @@ class Upstream:
 
 @asynccontextmanager
 async def serving(handle: Handler, *, cancel: bool, backlog: int = 128) -> AsyncIterator[str]:
-    """A server on a free port of the loopback interface; gives its `host:port`.
+    """Start a server on a free port of the loopback interface; give its `host:port`.
 
     Args:
-        handle: answers a request.
-        cancel: whether that ends where the caller vanishes.
-        backlog: connections that may wait to be accepted.
+        handle: the handler for a request.
+        cancel: whether the handler is cancelled when the client disconnects.
+        backlog: the number of connections that may wait to be accepted.
     """
     server = web.Server(handle, access_log=None, handler_cancellation=cancel)
     runner = web.ServerRunner(server, shutdown_timeout=0.1)
@@ -108,7 +108,7 @@ Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def serve_raw(script: Script) -> AsyncIterator[str]:
-    """Start a server that runs `script` for every connection; gives its `host:port`."""
+    """Start a server that runs `script` for every connection; give its `host:port`."""
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -127,7 +127,7 @@ async def serve_raw(script: Script) -> AsyncIterator[str]:
 
 
 class Broken:
-    """A script for `serve_raw`: read each request whole and hang up, so many times; then answer."""
+    """A script for `serve_raw`: read a whole request and close the connection, a number of times; then answer."""
 
     def __init__(self, times: int, status: int = 200) -> None:
         self.left, self.status, self.seen = times, status, list[bytes]()

@@ -1,6 +1,6 @@
-"""The proving ground: thirty vendors' documents, twins made of them, and people's requests to each.
+"""A benchmark with thirty vendors' documents, twins that simulate their APIs, and people's requests to each.
 
-The documents are read from the folder that ``NESTOR_TEST_VENDORS`` names; what we wrote ourselves is in ``documents/``.
-``requests/NAME.yaml`` holds the requests to one vendor, each with the calls that serve it. They were written by hand,
-one by one, from the documents' operations; what Nestor makes of them had no say in the choice.
+The documents are read from the folder that ``NESTOR_TEST_VENDORS`` names. Documents that we wrote are in
+``documents/``. ``requests/NAME.yaml`` holds the requests to one vendor, each with the calls that serve it. The requests
+were written by hand from the documents' operations, without regard to Nestor's results.
 """

@@ -1,4 +1,4 @@
-"""``python -m tests.vendors``: every vendor's requests, and a table of what became of them.
+"""``python -m tests.vendors``: run every vendor's requests and print a table of the results.
 
 python -m tests.vendors [NAME ...] [-v] [--planner NAME] [--operations]
 """
@@ -23,7 +23,7 @@ from tests.vendors.requests import VARIABLE, read_vendors
 
 
 async def prove(url: str, stands: list[Stand], planner: str | None, verbose: bool) -> list[Row]:
-    """Import and ask, one vendor after the other. Each row is told as soon as it is there."""
+    """Import the documents and send the requests, one vendor after the other. Print each row when it is complete."""
     rows = []
     async with client_of(url) as gateway:
         for stand in stands:
@@ -49,7 +49,7 @@ def _line(row: Row) -> str:
 
 
 def print_table(rows: list[Row], console: Console) -> None:
-    """The table of all vendors, and the sums."""
+    """Print the table of all vendors with the totals."""
     table = Table(title="Vendors' twins", title_justify="left")
     for name in (
         "vendor",
@@ -96,10 +96,10 @@ def _said(reasons: Counter[str]) -> str:
 
 
 def call_operations(console: Console) -> int:
-    """Call every operation of every document in the folder once; print what remains impossible, by class.
+    """Call every operation of every document in the folder once; print the calls that are not possible, by class.
 
     Returns:
-        The exit status: 1 where there is no folder.
+        The exit status: 1 if there is no folder.
     """
     folder = os.environ.get(VARIABLE)
     if not folder:
@@ -132,7 +132,7 @@ def call_operations(console: Console) -> int:
 
 
 def main() -> int:
-    """Parse the command line and print; 1 where the documents are not there."""
+    """Parse the command line and print the results. Returns 1 if the documents are missing."""
     parser = argparse.ArgumentParser(prog="python -m tests.vendors", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="only these vendors")
     parser.add_argument("-v", "--verbose", action="store_true", help="print what is not planned right")
@@ -149,7 +149,7 @@ def main() -> int:
     if not vendors:
         return 1
     configure_logging(level="ERROR", json=False)
-    os.environ.setdefault("NESTOR_PLANNER_BACKEND_TIMEOUT_S", "300")  # what is right must not depend on a busy machine
+    os.environ.setdefault("NESTOR_PLANNER_BACKEND_TIMEOUT_S", "300")  # results must not depend on the machine's load
     with tempfile.TemporaryDirectory() as folder, standing(vendors, Path(folder)) as (url, stands):
         rows = asyncio.run(prove(url, stands, given.planner, given.verbose))
     print_table(rows, Console(width=None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "180"))))

@@ -1,4 +1,4 @@
-"""Every operation of a document, called once with what its schemas make: does the request arrive as it is declared?"""
+"""Calls every operation of a document once with values made from its schemas, and checks the request at the twin."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ TOKEN = "a-token-of-the-twins"
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of a call: ``problem`` says why it was not accepted, ``broken`` where its answer is wrong."""
+    """The result of a call. ``problem`` is why it was not accepted; ``broken`` is what is wrong with its answer."""
 
     api: Api
     kind: str
@@ -34,7 +34,7 @@ class Tried:
 
 
 def credentials_of(api: Api, twin: Twin) -> Credentials:
-    """What the operation's first alternative asks for, as the executor presents it."""
+    """The credentials of the operation's first alternative, as the executor presents them."""
     places: dict[Location, dict[str, str]] = {place: {} for place in Location}
     headers, digest = places[Location.HEADER], None
     for need in api.security[0] if api.security else ():
@@ -57,7 +57,7 @@ def credentials_of(api: Api, twin: Twin) -> Credentials:
 
 
 def send(api: Api, twin: Twin, arguments: Mapping[str, JsonValue]) -> Answer:
-    """The answer to a call as the executor would send it. Raises BadRequest where it would not be sent."""
+    """Send a call to the twin as the executor would. Raises BadRequest if the executor would not send it."""
     request, shown = build_request(api, arguments, "key"), credentials_of(api, twin)
     url, body = request.url(shown), request.whole_body(shown)
 
@@ -74,13 +74,13 @@ def send(api: Api, twin: Twin, arguments: Mapping[str, JsonValue]) -> Answer:
 
 
 def required_arguments(api: Api, *, number: int = 1) -> dict[str, JsonValue]:
-    """A value for each required argument, made of its schema."""
+    """A value for each required argument, made from its schema."""
     wanted = [one for one in api.parameters if one.required]
     return {one.name: example_of(one.json_schema, one.wire_name, api.definitions, number=number) for one in wanted}
 
 
 def try_all(apis: tuple[Api, ...]) -> Iterator[Tried]:
-    """Call every operation of a service, against a twin of it; deletions come last."""
+    """Call every operation of a service against its twin, deletions last."""
     twin = Twin(apis, TOKEN)
     for api in sorted(apis, key=lambda one: one.method == "DELETE"):
         if any(need.kind in NOT_TAKEN for one in api.security[:1] for need in one):
@@ -91,7 +91,7 @@ def try_all(apis: tuple[Api, ...]) -> Iterator[Tried]:
         except BadRequest as error:
             yield Tried(api, "not sent", str(error))
             continue
-        if answer.status in (404, 409):  # a valid request about what is not there
+        if answer.status in (404, 409):  # a valid request for an item that does not exist
             yield Tried(api, "unknown")
         elif answer.status >= 400:
             yield Tried(api, "refused", json.loads(answer.body)["detail"])

@@ -1,4 +1,4 @@
-"""Asks the requests of Nestor itself: imported, planned by the default planner, run against the vendors' twins."""
+"""Runs the requests end to end: documents imported, requests planned by the default planner, run against the twins."""
 
 import json
 from collections import Counter
@@ -26,13 +26,13 @@ from twin.service import Twin
 
 TOKEN = "a-token-of-the-twins"
 INVALID = frozenset({400, 401, 405, 413, 415, 422})
-"""What a twin answers to a request that its document does not allow. 404 and 409 are about what there is."""
+"""The statuses with which a twin rejects a request that its document does not allow. 404 and 409 concern its items."""
 _DEADLINE_MS = 600_000
 
 
 @dataclass(frozen=True)
 class Stand:
-    """A vendor that is up: its document's operations and its twin."""
+    """A running vendor: its document's operations and its twin."""
 
     vendor: Vendor
     imported: Imported
@@ -41,16 +41,16 @@ class Stand:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a request.
+    """The result of a request.
 
     Attributes:
         asked: the request.
-        run: None where there was none.
-        planned: whether exactly the calls that were expected are in the plan.
-        sent: HTTP requests that arrived.
-        refused: why the twin refused some of them as invalid.
-        failure: the class of what kept it from being planned right; empty where nothing did.
-        detail: more about that.
+        run: the run; None if there was none.
+        planned: whether the plan has exactly the expected calls.
+        sent: the number of HTTP requests that arrived.
+        refused: the twin's reasons for rejecting some of them as invalid.
+        failure: the class of the planning failure; empty if there was none.
+        detail: details of the failure.
     """
 
     asked: Asked
@@ -64,20 +64,20 @@ class Result:
 
 @dataclass
 class Row:
-    """A line of the table."""
+    """A row of the table."""
 
     stand: Stand
     results: list[Result] = field(default_factory=list)
 
     @property
     def reasons(self) -> Counter[str]:
-        """How often each class of failure came up."""
+        """The number of failures of each class."""
         return Counter(result.failure for result in self.results if result.failure)
 
 
 @contextmanager
 def standing(vendors: Sequence[Vendor], folder: Path) -> Iterator[tuple[str, list[Stand]]]:
-    """Every vendor's twin and a Nestor that may call them; yields the gateway's URL. Nothing is imported yet."""
+    """Start every vendor's twin and a Nestor that may call them. Gives the gateway's URL; nothing is imported yet."""
     with ExitStack() as stack:
         stands, hosts, secrets = [], [], dict[str, Any]()
         for vendor in vendors:
@@ -106,7 +106,7 @@ async def client_of(url: str) -> AsyncIterator[GatewayClient]:
 
 
 async def bring_in(gateway: GatewayClient, stand: Stand) -> None:
-    """Import the vendor's document, as its user would."""
+    """Import the vendor's document, as a user would."""
     assert stand.vendor.file is not None
     server = next(api.server for api in stand.imported.apis)
     text = stand.vendor.file.read_text(encoding="utf-8")
@@ -117,7 +117,7 @@ async def bring_in(gateway: GatewayClient, stand: Stand) -> None:
 
 
 async def ask(gateway: GatewayClient, stand: Stand, asked: Asked, planner: str | None = None) -> Result:
-    """One request: planned among the vendor's operations, changes allowed, run against its twin."""
+    """Solve one request with the vendor's operations and with mutations allowed, against its twin."""
     prepare(stand, asked)
     options = SolveOptions(
         mutations=Decision.ALLOW, providers=(stand.vendor.name,), deadline_ms=_DEADLINE_MS, backend=planner
@@ -135,7 +135,7 @@ async def ask(gateway: GatewayClient, stand: Stand, asked: Asked, planner: str |
 
 
 def prepare(stand: Stand, asked: Asked) -> None:
-    """Let the twin have what the request names: the items of the paths that its calls go through, and what is known."""
+    """Create the items at the twin that the request needs: those in its calls' paths, and those in ``known``."""
     stand.twin.forget()
     apis = {api.id: api for api in stand.imported.apis}
     for call in asked.gold(stand.vendor.name):
@@ -154,7 +154,7 @@ def prepare(stand: Stand, asked: Asked) -> None:
 
 
 def _failure(asked: Asked, provider: str, run: Run) -> tuple[str, str]:
-    """Why a plan is not what was expected."""
+    """Why a plan differs from the expected one: the class and details."""
     said = run.reason or (run.diagnostics[0].message if run.diagnostics else "")
     if run.plan is None or run.status.value in ("needs_input", "no_plan"):
         if any("credential" in one.message for one in run.diagnostics):
@@ -170,5 +170,5 @@ def _failure(asked: Asked, provider: str, run: Run) -> tuple[str, str]:
 
 
 def failed_step(run: Run) -> str:
-    """The message of the first step that failed, or nothing."""
+    """The message of the first failed step; empty if there is none."""
     return next((one.outcome.message for one in run.steps if isinstance(one.outcome, Failed)), "")

@@ -1,4 +1,4 @@
-"""The requests to each vendor, and its document."""
+"""The requests to each vendor, and the vendor's document."""
 
 import os
 from pathlib import Path
@@ -11,16 +11,16 @@ from evals.data import Call
 
 HERE = Path(__file__).parent
 VARIABLE = "NESTOR_TEST_VENDORS"
-"""Names the folder of vendors' documents."""
+"""The environment variable that names the folder of the vendors' documents."""
 
 
 class Asked(BaseModel):
     """A request.
 
     Attributes:
-        ask: what a person says.
+        ask: the request's text.
         calls: the operations that serve it, with their arguments; ``$var1.id$`` is a field of the first one's answer.
-        known: items that the vendor has, by the path where each is read. Those that the calls name are had anyway.
+        known: items that the vendor has, by the path where each is read. Items that the calls name exist in any case.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -30,7 +30,7 @@ class Asked(BaseModel):
     known: dict[str, dict[str, JsonValue]] = {}
 
     def gold(self, provider: str) -> list[Call]:
-        """The calls with the ids that a catalogue gives the operations."""
+        """The expected calls, with the operations' ids in the catalogue."""
         named = [next(iter(call.items())) for call in self.calls]
         return [Call(api=f"{provider}.{name}", args=dict(arguments)) for name, arguments in named]
 
@@ -46,7 +46,7 @@ class Vendor(BaseModel):
 
     @property
     def file(self) -> Path | None:
-        """Where the document is: ours, or in the folder; None where neither has it."""
+        """The document's path, among ours or in the folder; None if neither has it."""
         places = [HERE / "documents", *(Path(folder) for folder in [os.environ.get(VARIABLE)] if folder)]
         return next((place / self.document for place in places if (place / self.document).is_file()), None)
 
@@ -57,7 +57,7 @@ class Vendor(BaseModel):
 
 
 def read_vendors() -> list[Vendor]:
-    """All of them, by name."""
+    """All vendors, by name."""
     found = []
     for file in sorted((HERE / "requests").glob("*.yaml")):
         told: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The documents that we wrote: solved from a sentence to the twin and back, and called with everything hostile."""
+"""The documents that we wrote: requests solved end to end against the twin, and calls with hostile values."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The demo service over HTTP: its routes as the typed client sees them, and what it says to bad input."""
+"""The demo service over HTTP: its routes through the typed client, and its responses to invalid input."""
 
 import json
 from collections.abc import AsyncIterator
@@ -42,7 +42,7 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def standing(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of one service for all requests that are refused."""
+    """A client of one service that is shared by all tests of refused requests."""
     async with running(tmp_path_factory.mktemp("standing")) as client:
         yield client
 

@@ -1,4 +1,4 @@
-"""The executor on a real socket, beside a real upstream."""
+"""Fixtures for an executor on a real socket with a real upstream."""
 
 import asyncio
 import json

@@ -70,7 +70,7 @@ async def test_its_status_tells_processes_and_hosts_in_trouble(upstream: Upstrea
 
 
 def barrier_upstream(upstream: Upstream, path: str, parties: int) -> None:
-    """Answers only when so many requests are in flight at the same time."""
+    """Make the upstream answer only when this number of requests is in flight at the same time."""
     barrier = asyncio.Barrier(parties)
 
     @upstream.on(path)
@@ -278,7 +278,7 @@ async def test_credentials_are_listed_by_name_and_seen_nowhere(
         "basic": 2,
         "bearer": 3,
         "oauth": 5,
-    }  # in an argument of the call that presents it, too
+    }  # each secret is also in an argument of the call that presents it
     steps = [step(f"s{n}_{a.name}", a, {"b": literal(canaries[own[a.name]])}) for n in range(3) for a in apis]
     events, finished = await run(executor, request(compiled(apis, *steps)))
     assert {type(r.outcome) for r in finished.records} == {Succeeded, Failed}
@@ -306,7 +306,7 @@ async def test_problems_and_documentation(executor: ExecutorClient) -> None:
     assert "application/x-ndjson" in document["paths"]["/execute"]["post"]["responses"]["200"]["content"]
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])  # of either lane
+@pytest.mark.parametrize("method", ["GET", "POST"])  # both lanes: reads and mutating calls
 async def test_a_secret_of_some_tenants_is_there_for_their_runs_alone(
     upstream: Upstream, started: Starter, method: str
 ) -> None:

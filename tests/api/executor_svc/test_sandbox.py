@@ -1,4 +1,4 @@
-"""The executor against the sandbox, known only by its published document, with all four kinds of credentials."""
+"""The executor against the sandbox, imported from its published document, with all four kinds of credentials."""
 
 import asyncio
 import json

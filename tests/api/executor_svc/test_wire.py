@@ -1,4 +1,4 @@
-"""From an OpenAPI document to the bytes on the wire: every style, every place, every form of body."""
+"""From an OpenAPI document to the bytes on the wire: every style, every parameter location, every kind of body."""
 
 import asyncio
 import json
@@ -77,7 +77,7 @@ VALUES: tuple[tuple[dict[str, Any], Any], ...] = ((TEXT, ""), (TEXT, "blue"), (A
 async def test_paths(
     adapter: HttpAdapter, upstream: Upstream, style: str, explode: bool, written: tuple[str | None, ...]
 ) -> None:
-    """An empty value is refused, whatever its style: `/c/`, `/c/.` and `/c/;color` may be quite another resource."""
+    """An empty value is refused in every style: `/c/`, `/c/.` and `/c/;color` may be another resource."""
     for (schema, value), text in zip(VALUES, written, strict=True):
         declared = parameter("path", schema, style=style, explode=explode)
         api = imported(upstream, "/c/{color}", {"parameters": [declared]})
@@ -88,7 +88,7 @@ async def test_paths(
 
 
 DELIMITED = ("color=", "color=blue")
-"""What the table leaves open, a single value in a style for several, is written as in `form`."""
+"""The table does not define a single value in a style for several values; it is written as in `form`."""
 
 
 @pytest.mark.parametrize(
@@ -164,14 +164,14 @@ async def test_what_is_not_said_has_the_default_of_its_place(
 async def test_reserved_characters_are_encoded_though_they_need_not_be(
     adapter: HttpAdapter, upstream: Upstream
 ) -> None:
-    """`allowReserved` would let them stand. Encoded they mean the same (RFC 3986, section 2.4), and split nothing."""
+    """`allowReserved` permits raw ones. Encoded ones mean the same (RFC 3986, section 2.4), but separate nothing."""
     api = imported(upstream, "/c", {"parameters": [parameter("query", TEXT, allowReserved=True)]})
     assert (await sent(adapter, upstream, api, color="a/b?c&d=e")).query == "color=a%2Fb%3Fc%26d%3De"
 
 
 @pytest.mark.parametrize("place", ["query", "path", "header", "cookie"])
 async def test_parameters_that_are_documents(adapter: HttpAdapter, upstream: Upstream, place: str) -> None:
-    """OpenAPI 3.1, section 4.8.12.2.3: the value is a JSON text in the place of the parameter."""
+    """OpenAPI 3.1, section 4.8.12.2.3: the parameter's value is a JSON text."""
     declared = {"name": "f", "in": place, "required": True, "content": {"application/json": {"schema": OBJECT}}}
     api = imported(upstream, "/c/{f}" if place == "path" else "/c", {"parameters": [declared]})
     assert api.parameters[0].json_schema["type"] == "object"
@@ -219,7 +219,7 @@ async def test_form_bodies_with_their_encoding(adapter: HttpAdapter, upstream: U
         *("d%5BR%5D=100", "d%5BG%5D=200", "d%5BB%5D=150"),
         "e=blue,black,brown",
         "j=%5B%22blue%22%2C%22black%22%2C%22brown%22%5D",
-        *("s=blue", "s=black", "s=brown"),  # a style wins over a media type: section 4.8.15.1
+        *("s=blue", "s=black", "s=brown"),  # a style takes precedence over a media type: section 4.8.15.1
     ]
 
 

@@ -1,4 +1,4 @@
-"""Approvals: bound to one plan, given once, proved again."""
+"""Approvals are bound to one plan and count once; the plan is proved again at the approval."""
 
 import asyncio
 from pathlib import Path
@@ -76,7 +76,7 @@ async def test_a_plan_that_does_not_hold_any_more_is_not_run(gateway: Gateway, w
     with pytest.raises(ValidationFailed, match=BOOK.id):
         await gateway.client.approve(waiting.id, BOOKING.id)
     assert gateway.fakes.executor.requests == []
-    await gateway.fakes.retriever.create(BOOK)  # as it was: the approval counts again
+    await gateway.fakes.retriever.create(BOOK)  # the API is as before, so the approval is accepted
     assert (await gateway.client.approve(waiting.id, BOOKING.id)).status is RunStatus.SUCCEEDED
 
 
@@ -130,7 +130,7 @@ async def test_requests_that_are_not_those_that_were_shown_need_another_look(gat
     again = await gateway.client.run(waiting.id)
     assert again.status is RunStatus.NEEDS_APPROVAL
     assert [shown.request.url for shown in again.previews] == ["http://elsewhere.example/bookRoom"]
-    for digest in (None, waiting.digest):  # what was looked at before is not what is approved now
+    for digest in (None, waiting.digest):  # the reviewed state is not the current one
         with pytest.raises(Conflict, match="Look at the run again"):
             await gateway.client.approve(waiting.id, BOOKING.id, digest=digest)
     approved = await gateway.client.approve(waiting.id, BOOKING.id, digest=again.digest)

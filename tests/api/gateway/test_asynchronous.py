@@ -1,4 +1,4 @@
-"""Runs that nobody waits for: accepted, found again, asked for twice, ended early."""
+"""Asynchronous runs: accepted, found again, requested twice, ended early."""
 
 import asyncio
 from pathlib import Path
@@ -103,7 +103,7 @@ async def test_a_key_that_is_none(gateway: Gateway, key: str) -> None:
 
 
 async def begin(gateway: Gateway, query: str, call: str, **options: Any) -> str:
-    """Begin a run and wait until that peer is asked."""
+    """Begin a run and wait until the peer gets that call."""
     request = ask(query, **options).model_copy(update={"wait": False})
     run = await gateway.client.solve(request)
     peers = (gateway.fakes.planner, gateway.fakes.executor)

@@ -1,4 +1,4 @@
-"""The audit log: who did what, in order, without a way to change it."""
+"""The audit log: all actions with their principals, in order, and append-only."""
 
 import hashlib
 import json
@@ -50,7 +50,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 
 async def told(client: GatewayClient, *actions: Action, **which: Any) -> list[AuditEntry]:
-    """Oldest first."""
+    """The audit entries, oldest first."""
     return list((await client.audit(actions=actions, **which)).entries)[::-1]
 
 

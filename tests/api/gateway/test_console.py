@@ -1,4 +1,4 @@
-"""The console's pages: what they show, what is escaped, and that every run can be looked at."""
+"""The console's pages: their content, escaping, and a page for every run."""
 
 import re
 from datetime import UTC, datetime
@@ -229,7 +229,7 @@ async def test_feedback_and_doubts_are_settled_on_the_run(gateway: Gateway) -> N
 
 
 class Asking(FakePlanner):
-    """Wants to know a country before it plans."""
+    """A planner that asks for a country before it plans."""
 
     async def plan(self, request: PlanRequest, timeout_s: float = 30.0) -> PlanResponse:
         self.given = request.context.values

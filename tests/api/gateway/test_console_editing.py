@@ -1,4 +1,4 @@
-"""Reruns, comparisons and edited plans as pages: what is refused, what is kept, and who may."""
+"""The pages for reruns, comparisons and edited plans: refusals, kept input, and permissions."""
 
 import html
 import re

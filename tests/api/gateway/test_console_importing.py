@@ -1,4 +1,4 @@
-"""Imports as pages: what is shown before, what would break, and who is told."""
+"""The pages for imports: the preview, what would break, and what each role may see."""
 
 import json
 import re
@@ -25,7 +25,7 @@ from tests.support.gateways import (
 
 
 def _document(**summaries: str) -> str:
-    """A description of operations without parameters, by name, on a host of its own."""
+    """A document with operations without parameters, by name, on its own host."""
     paths = {f"/{name}": {"get": {"operationId": name, "summary": text}} for name, text in summaries.items()}
     return json.dumps(
         {"openapi": "3.1.0", "info": {}, "servers": [{"url": "https://elsewhere.example"}], "paths": paths}
@@ -46,7 +46,7 @@ async def test_an_import_is_shown_with_what_it_would_break_and_then_is_that_very
     assert "<script>alert" not in shown.text
     assert "\\u{200b}" in shown.text
     affected = shown.text.partition('id="affected"')[2].partition("</div>\n")[0]
-    assert affected.count("breaks") == 2  # the room that waits, and the demonstration's other call
+    assert affected.count("breaks") == 2  # the waiting booking, and the demo's other call
     assert f"/console/runs/{waiting.id}" in affected
     assert "to be proved again" in affected
     change = hidden(shown.text, "change")

@@ -1,4 +1,4 @@
-"""Who sees the console: sessions, tokens and keys, whose forms are taken, and where a login leads."""
+"""Access to the console: sessions, tokens and keys, accepted forms, and the page after a login."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The review, demonstrations made of runs, and the cancelling of several runs, without a browser."""
+"""The review, demos made from runs, and the cancellation of several runs, without a browser."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ ASK_SPAIN = "Which holidays does the country Spain have?"
 
 
 async def _visit(gateway: Gateway) -> tuple[dict[str, str], str]:
-    """The headers and the form token of somebody who needs no login."""
+    """Open the console without login. Returns the headers and the form token."""
     cookie, csrf = await visit(gateway)
     gateway.http.cookies.clear()
     return {"Cookie": cookie}, csrf
@@ -27,7 +27,7 @@ async def test_runs_without_feedback_are_shown_one_after_the_other(gateway: Gate
     cookie, csrf = await _visit(gateway)
     assert "Nothing to review" in (await gateway.http.get("/console/review", headers=cookie)).text
     first = await gateway.client.solve(ask(ASK_HOLIDAYS))
-    await gateway.client.solve(ask(ASK_ROOM))  # waits, so it is not to be judged yet
+    await gateway.client.solve(ask(ASK_ROOM))  # it waits for approval, so it cannot be reviewed yet
     gateway.fakes.executor.outcomes[HOLIDAYS.id] = Failed(reason="timeout", message="no answer in time")
     failed = await gateway.client.solve(ask(ASK_HOLIDAYS))
     page = await gateway.http.get("/console/review", headers=cookie)

@@ -1,4 +1,4 @@
-"""Runs that are over are deleted: when somebody says so, or after the time that the operator set."""
+"""Ended runs are deleted, on request or after the retention time that the operator set."""
 
 import asyncio
 from pathlib import Path
@@ -13,11 +13,11 @@ from services.storage.engine import create_engine, write
 from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, BOOKING, Gateway, ask, ended, open_gateway, until
 
 OLD = "run_000000000001" + "0" * 20
-"""Of 1970."""
+"""The id of a run from 1970."""
 
 
 async def rows(database: str) -> tuple[int, int]:
-    """How many runs and events there are."""
+    """The numbers of runs and of events."""
     engine = create_engine(database)
     async with engine.connect() as connection:
         found = [await connection.scalar(sa.select(sa.func.count()).select_from(t)) for t in (RUNS, RUN_EVENTS)]

@@ -1,4 +1,4 @@
-"""Who may ask is settled before anything of a request's body is read, and before anybody else's machine can ask."""
+"""Authentication comes before the request's body is read, and an open gateway refuses other machines."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ async def test_no_body_is_read_without_a_token(path: str, authorizations: list[s
 
 
 def test_every_route_but_the_probes_asks_for_a_token() -> None:
-    """A route that is added without a thought is found here."""
+    """This finds new routes without authentication."""
     open_routes = {path for path, route in _routes(create_app(GatewaySettings(token=TOKEN))) if not route}
     assert open_routes == {"/healthz", "/readyz", "/metrics", "/docs", "/console/login", "/console/static/{name}"}
 
@@ -99,7 +99,7 @@ def test_a_world_is_ready_once_it_knows_the_sandbox(tmp_path: Path, monkeypatch:
 
 
 def test_a_page_cannot_name_this_machine_its_own(tmp_path: Path) -> None:
-    """As a browser asks whose page had its name lead to 127.0.0.1."""
+    """DNS rebinding: the requests of a browser whose page's host name resolves to 127.0.0.1."""
     fakes = Fakes()
     settings = GatewaySettings(database_url=f"sqlite+aiosqlite:///{tmp_path}/gateway.db", warm_apis=0)
     with serving(create_app(settings, peers=fakes.peers)) as url:

@@ -1,4 +1,4 @@
-"""Server-sent events: from memory, from the table, from another process, and on from the last one that was seen."""
+"""Server-sent events: from memory, from the table, from another process, and resumed after the last seen one."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -182,7 +182,7 @@ async def test_events_wait_for_a_database_that_is_away(gateway: Gateway, monkeyp
     following = asyncio.create_task(followed(gateway, run.id))
     await until(lambda: "execute" in gateway.fakes.executor.calls)
     with pytest.raises(ServiceUnavailable):
-        await gateway.app.state.service._events.write()  # and nothing is forgotten
+        await gateway.app.state.service._events.write()  # no event is lost
     away = False
     gateway.fakes.executor.gate.set()
     assert [event.event.kind for event in await following] == KINDS

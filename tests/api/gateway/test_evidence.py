@@ -1,4 +1,4 @@
-"""A run whose calls found nothing is planned again with that evidence: what the gateway sees to, whoever plans."""
+"""Replanning with evidence when calls find nothing: the gateway's part, independent of the planner."""
 
 import asyncio
 from pathlib import Path
@@ -33,7 +33,7 @@ FOUND = Succeeded(value={"code": "BY"}, status=200)
 
 
 def holidays(search: str) -> Plan:
-    """Look a name up with this search, and list the holidays."""
+    """A plan that looks a name up with this search and lists the holidays."""
     found = {api.id: api for api in (FIND, REGION, PLACE)}[f"world.{search}"]
     steps = (
         call("var1", found, name="Bavaria"),
@@ -43,7 +43,7 @@ def holidays(search: str) -> Plan:
 
 
 def booking(search: str, room: str = "code") -> Plan:
-    """Look a name up with this search, and book a room of what is found."""
+    """A plan that looks a name up with this search and books a room from its result."""
     found = {api.id: api for api in (FIND, REGION, PLACE)}[f"world.{search}"]
     steps = (call("var1", found, name="Bavaria"), call("var2", BOOK, room=Reference(step="var1", path=(room,))))
     return Plan(steps=steps, answer=(AnswerOutput(name="booking", value=Reference(step="var2", path=("id",))),))
@@ -51,7 +51,7 @@ def booking(search: str, room: str = "code") -> Plan:
 
 @pytest.fixture
 def fakes(gateway: Gateway) -> Fakes:
-    """Peers that know two searches more; the first one finds nothing."""
+    """Fakes with two more searches; the first search finds nothing."""
     return made(gateway.fakes)
 
 
@@ -153,7 +153,7 @@ async def test_a_search_without_what_is_needed_is_empty(
 @pytest.mark.parametrize(
     "other",
     [
-        booking("findRegion"),  # it changes something, and the first plan did not
+        booking("findRegion"),  # it has a mutating call, unlike the first plan
         Plan(
             steps=(*holidays("findRegion").steps, call("var3", BOOK, room="blue")), answer=holidays("findRegion").answer
         ),
@@ -170,7 +170,7 @@ async def test_no_change_is_added(gateway: Gateway, fakes: Fakes, other: Plan) -
 @pytest.mark.parametrize(
     "other",
     [
-        holidays("findRegion"),  # without the change
+        holidays("findRegion"),  # the plan without the mutating call
         Plan(steps=(call("var1", BOOK, room="red"),), answer=()),
         Plan(steps=(*booking("findRegion").steps, call("var3", BOOK, room="red")), answer=booking("findRegion").answer),
     ],
@@ -274,7 +274,7 @@ async def test_a_gateway_that_takes_a_run_over_knows_what_was_tried(tmp_path: Pa
 
     async def held(request, timeout_s=1.0):  # type: ignore[no-untyped-def]
         if request.evidence:
-            fakes.executor.gate = asyncio.Event()  # what is planned now is begun, and does not end
+            fakes.executor.gate = asyncio.Event()  # the new plan's run starts and does not end
         return await plan(request, timeout_s)
 
     fakes.planner.plan = held  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Runs that are confirmed or rejected, on both databases, and the demonstrations that confirmed ones become."""
+"""Confirmed and rejected runs on both databases, and the demos made from confirmed ones."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ async def test_the_last_word_counts_and_the_same_word_twice_changes_nothing(eith
     assert rejected.feedback is not None
     assert (rejected.feedback.verdict, rejected.feedback.reason) == (Verdict.REJECTED, "the year was wrong")
     assert await client.judge(run.id, wrong) == rejected == await client.run(run.id)
-    assert await client.judge(run.id, REJECT) != rejected  # another reason is another word
+    assert await client.judge(run.id, REJECT) != rejected  # another reason is new feedback
     assert await counted(either, Verdict.REJECTED) == 2
 
 

@@ -1,6 +1,6 @@
-"""The gateway against its own OpenAPI document: no request made from it may be answered with a 5xx.
+"""The gateway against its own OpenAPI document: no request made from it may get a 5xx.
 
-Behind it are fakes that can plan and execute, so that requests reach the whole of the gateway.
+The fakes behind it can plan and execute, so that requests reach all parts of the gateway.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from tests.support.gateways import BOOKING, NESTED, Fakes
 
 
 class PlansAnything(FakePlanner):
-    """Reads for most requests, a booking for some, nothing for few."""
+    """Plans reads for most requests, a booking for some, and nothing for a few."""
 
     async def plan(self, request: PlanRequest, timeout_s: float = 30.0) -> PlanResponse:
         plan = (NESTED, BOOKING, None)[min(2, len(request.query) % 5)]
@@ -33,7 +33,7 @@ class PlansAnything(FakePlanner):
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     path: Path = tmp_path_factory.mktemp("schema")
     fakes = Fakes(planner=PlansAnything())
-    limits = Limits(requests_per_s=None)  # every request is to reach the gateway
+    limits = Limits(requests_per_s=None)  # no rate limit, so that every request reaches the gateway
     settings = GatewaySettings(database_url=f"sqlite+aiosqlite:///{path}/gateway.db", limits=limits)
     app = create_app(settings, peers=fakes.peers)
     with TestClient(app, raise_server_exceptions=False) as client:

@@ -1,4 +1,4 @@
-"""The trace of a run goes on whoever works on it: another gateway after a crash, or this one after an approval."""
+"""The trace of a run continues in another gateway after a crash, and in the same one after an approval."""
 
 import asyncio
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ async def test_a_run_that_is_approved_later_goes_on_in_its_own_trace(made: Made,
         assert done.status is RunStatus.SUCCEEDED
         await until(lambda: len(made.of("run")) == 2)
     assert [one["nestor.status"] for one in made.of("run")] == ["needs_approval", "succeeded"]
-    assert not made.of("POST /runs/{run_id}:approve")  # of whoever approved
+    assert not made.of("POST /runs/{run_id}:approve")  # it belongs to the approver's trace
 
 
 async def test_a_run_that_fails_is_told_by_the_name_of_its_problem(made: Made, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ async def test_a_run_that_fails_is_told_by_the_name_of_its_problem(made: Made, t
     assert (run["nestor.status"], run["error.type"]) == ("failed", "internal-error")
     (solve,) = made.of("POST /solve")
     assert (solve["http.response.status_code"], solve["error.type"]) == (500, "500")
-    assert not made.of("GET /healthz")  # asked again and again by whoever watches
+    assert not made.of("GET /healthz")  # health checks are not traced
     assert "secret" not in "".join(one.to_json() for one in made.all)
 
 

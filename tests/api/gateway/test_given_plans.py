@@ -1,4 +1,4 @@
-"""Plans that an app gives: proved, approved, followed and kept like those that are planned."""
+"""Plans that an app gives are proved, approved, followed and kept like those from the planner."""
 
 import json
 from pathlib import Path
@@ -93,7 +93,7 @@ async def test_what_is_no_plan_is_refused(gateway: Gateway, calls: Any) -> None:
 
 
 async def test_a_plan_of_too_many_values_is_refused(gateway: Gateway) -> None:
-    """Each costs a check of its own, so that a request of 1 MB held up everybody for a minute."""
+    """Each value costs a check, so without the limit a request of 1 MB can block the service for a minute."""
     calls = [{"name": "world.x", "arguments": {"a": ["$v$"] * 5_000}}]
     response = await gateway.http.post("/runs", json={"calls": calls})
     assert (response.status_code, "5000 values" in response.json()["detail"]) == (422, True)
@@ -101,7 +101,7 @@ async def test_a_plan_of_too_many_values_is_refused(gateway: Gateway) -> None:
 
 
 async def test_a_plan_that_chooses_too_many_items_by_words_is_refused(gateway: Gateway) -> None:
-    """For each all words of a list are looked through; the same one is chosen once."""
+    """Each choice searches all words of a list; equal choices are made once."""
     chosen = {f"$v[0].a{number}$": {"said": ["blue"]} for number in range(51)}
     calls = [
         {"name": "world.x", "arguments": {}, "label": "v"},
@@ -129,7 +129,7 @@ async def test_the_same_key_gives_the_same_run(gateway: Gateway) -> None:
 
 
 async def test_without_waiting_it_goes_on_by_itself(gateway: Gateway) -> None:
-    gateway.fakes.planner.delay_s = 0.5  # so that it is under way when it is answered
+    gateway.fakes.planner.delay_s = 0.5  # so that the run is in progress when the response comes
     response = await gateway.http.post("/runs", json=start(wait=False).model_dump(mode="json"))
     assert response.status_code == 202
     run = await ended(gateway.client, response.headers["location"].removeprefix("/runs/"))

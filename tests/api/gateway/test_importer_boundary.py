@@ -1,7 +1,7 @@
-"""Whoever imports is neither who operates nor who approves: he escapes no rule, and moves no call of anybody else.
+"""The rights of a principal that may import: it cannot escape a rule, and cannot redirect the calls of others.
 
-An attack went: import a document that others use once more, with its operations renamed (rules over ids do not match
-any more) or with another server (their requests go there), or remove it. Here it is, with a real catalogue.
+The attacks: import a document that others use again, with renamed operations (so that rules on ids do not match) or
+with another server (so that their requests go there), or delete it. They are tested with a real catalogue.
 """
 
 import json
@@ -46,7 +46,7 @@ ASKED = "Order one kit"
 
 
 class Market:
-    """A gateway before a real catalogue, in which everyone's `shop` takes orders."""
+    """A gateway with a real catalogue, in which `shop` belongs to everyone and takes orders."""
 
     def __init__(self, app: FastAPI, fakes: Fakes) -> None:
         self._app, self.fakes = app, fakes
@@ -55,7 +55,7 @@ class Market:
         return GatewayClient(open_http("http://gateway", InProcessTransport(self._app)), f"{name}-token")
 
     async def ordered(self, name: str, api: str) -> Run:
-        """What comes of a plan that calls this API at once."""
+        """Start a plan that calls this API, and return the run."""
         plan = Plan(
             steps=(Step(id="var1", api=api, arguments={"sku": LiteralValue(value="KIT")}),),
             answer=(AnswerOutput(name="order", value=Reference(step="var1", path=("id",))),),

@@ -1,4 +1,4 @@
-"""Tokens of an authorization server: whom they name, which are refused, and what happens while it is away."""
+"""Tokens of an authorization server: their principals, refused tokens, and outages of the server."""
 
 import asyncio
 import base64
@@ -32,7 +32,7 @@ OPERATOR = ({"name": "operator", "tenant": "default", "token": "operator-token"}
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that is busy with other tests answers late."""
+    """Long timeouts, because parallel tests slow the machine down."""
     monkeypatch.setattr("gateway.issuer_keys.FETCH_WITHIN_S", 60.0)
 
 
@@ -119,7 +119,7 @@ async def test_which_claims_say_what(tmp_path: Path, issuer: Issuer) -> None:
             "The principal 'ada@example.org' needs the role `approve` or `ask` for this.",
         )
         for changed in (
-            {"org": {"name": "default"}},  # the operator's tenant, which no setting lets this claim name
+            {"org": {"name": "default"}},  # the operator's tenant, which no setting allows this claim to name
             {"org": {"name": "a b"}},
             {"org": {"name": ["blue"]}},
             {"org": "blue"},
@@ -152,7 +152,7 @@ async def test_a_claim_names_no_tenant_that_settings_give_to_an_issuer(tmp_path:
 
 
 async def test_what_the_issuer_signed_and_does_not_hold(tmp_path: Path, issuer: Issuer) -> None:
-    """It says why, and is no guess: whoever has such a token is known to the issuer."""
+    """Refusals of correctly signed tokens give the reason and do not count as wrong tokens."""
     now = int(time.time())
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"exp": now - 60}, "expired"),
@@ -168,7 +168,7 @@ async def test_what_the_issuer_signed_and_does_not_hold(tmp_path: Path, issuer: 
         for number, (changed, why) in enumerate(wrong):
             code, detail = await status(gateway, issuer.signed(issuer.claims(**{"jti": str(number)} | changed)))
             assert (code, why in detail) == (401, True), (changed, detail)
-        assert (await status(gateway, issuer.token(exp=now - 20)))[0] == 200  # clocks differ a little
+        assert (await status(gateway, issuer.token(exp=now - 20)))[0] == 200  # a small clock skew is allowed
         assert (await status(gateway, issuer.token()))[0] == 200
 
 
@@ -178,7 +178,7 @@ def segment(value: Any) -> str:
 
 
 def forged(issuer: Issuer) -> list[str]:
-    """Tokens that the issuer has not signed, or not so."""
+    """Tokens that the issuer did not sign, or not in this form."""
     claims, good = issuer.claims(), issuer.token("rs")
     head, body, signature = good.split(".")
     _, key = issuer.private["rs"]
@@ -296,7 +296,7 @@ async def test_a_withdrawn_key_is_refused(tmp_path: Path, issuer: Issuer, monkey
         issuer.listed.clear()
         issuer.add("new", "EdDSA")
         later(gateway, monkeypatch, REFRESH_S)
-        await status(gateway, issuer.token())  # has the keys fetched, and does not wait for it
+        await status(gateway, issuer.token())  # starts fetching the keys in the background
         fetching = keys_of(gateway)._fetching
         if fetching is not None:
             await asyncio.wait({fetching})
@@ -305,7 +305,7 @@ async def test_a_withdrawn_key_is_refused(tmp_path: Path, issuer: Issuer, monkey
 
 
 async def test_an_issuer_that_is_down(tmp_path: Path, issuer: Issuer) -> None:
-    """Its tokens are refused at once after the first try; all others are served, and readiness says it."""
+    """After the first try its tokens are refused at once. Other tokens still work, and readiness reports the outage."""
     with held_port() as port:
         async with trusting(tmp_path, f"http://127.0.0.1:{port}", {"max_wrong_tokens": 3}) as gateway:
             for number in range(6):
@@ -334,7 +334,7 @@ async def test_known_keys_outlive_an_outage(tmp_path: Path, issuer: Issuer, monk
 
 
 async def test_an_issuer_that_hangs(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first to ask wait as long as a fetch may take, together; who comes later does not."""
+    """The first requests wait together for the timeout of one fetch; later ones do not wait."""
     monkeypatch.setattr("gateway.issuer_keys.FETCH_WITHIN_S", 0.3)
 
     async def never(_: Seen) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""Keys: made, used, expired and revoked without a restart, by whoever may."""
+"""Keys are created, used, expired and revoked without a restart, by principals with that right."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack

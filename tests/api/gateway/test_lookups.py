@@ -1,4 +1,4 @@
-"""A planner that asks for operations which it was not offered gets what the catalogue has, and plans once more."""
+"""A planner that asks for missing operations gets them from the catalogue and plans once more."""
 
 from services.contracts.run import RunStatus
 from services.errors import ServiceUnavailable
@@ -18,7 +18,7 @@ async def test_what_is_missed_is_looked_up(gateway: Gateway) -> None:
     assert (first.looked_up, first.cascade) == ((), "compact_first")
     assert [candidate.api.id for candidate in second.candidates] == [HOLIDAYS.id, FIND.id]
     assert second.looked_up == (FIND.id,)
-    assert second.candidates[1].score == 0  # it was found for other words than the request's
+    assert second.candidates[1].score == 0  # it was found with other words than the request's
     assert first.deadline_ms is not None
     assert second.deadline_ms is not None
     assert second.deadline_ms <= first.deadline_ms <= 30_000

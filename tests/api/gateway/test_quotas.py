@@ -1,4 +1,4 @@
-"""What one tenant may use, and that it leaves room for the others."""
+"""Quotas: the limits of one tenant, and the capacity that stays free for others."""
 
 import asyncio
 from collections import Counter
@@ -95,7 +95,7 @@ async def test_imports_are_bounded(tmp_path: Path) -> None:
 
 
 async def test_setting_constants_counts_as_an_import(tmp_path: Path) -> None:
-    """All APIs of the provider are read and written anew."""
+    """It reads and writes all APIs of the provider."""
     async with two_tenants(tmp_path, limits={"imports": 1}) as gateway:
         kiosk = gateway.as_principal("kiosk-token")
         await _imported(kiosk, "zoo")

@@ -1,4 +1,4 @@
-"""Reruns: what is made again, what stands, and what is refused. Planner and executor are fakes."""
+"""Reruns: repeated calls, kept results, and refusals. Planner and executor are fakes."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def again(from_step: str | None = None, **more: Any) -> RerunRequest:
 
 
 async def ran(gateway: Gateway, plan: Plan = CHAIN) -> Run:
-    """A run of the plan, with its changes allowed."""
+    """A run of the plan with mutations allowed."""
     return await gateway.client.start(start(plan, options={"mutations": "allow"}))
 
 
@@ -116,7 +116,7 @@ async def test_a_value_that_is_too_large_for_a_plan_is_refused(tmp_path: Any) ->
 async def test_values_that_are_too_many_are_refused_before_they_are_put_in(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each reference brings a copy: of an answer within its limit some thousand are more than there is memory."""
+    """Each reference copies the value; thousands of copies of an answer within its limit would exceed the memory."""
     async with open_gateway(tmp_path, max_body_bytes=100_000) as gateway:
         gateway.fakes.executor.outcomes[FIND.id] = Succeeded(value={"code": "P" * 1_000}, status=200)
         gateway.fakes.executor.outcomes[HOLIDAYS.id] = BROKEN

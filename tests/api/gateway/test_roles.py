@@ -1,4 +1,4 @@
-"""Who may do what: every route, every role."""
+"""Permissions of every role for every route."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -109,7 +109,7 @@ async def test_every_route_for_every_role(standing: Gateway, line: str, role: st
         path = path.replace(name, "0" * 64)
     path = path.replace("{tenant}", "red")
     headers = {"Authorization": f"Bearer {role}-token", "Content-Type": "application/json"}
-    # What is no JSON is refused, too, by whoever reads it: who may not, is told so before that.
+    # Invalid JSON: a permitted role gets an error about the body, any other role 403 before the body is read.
     content = b"{" if method == "POST" else None
     answer = await standing.http.request(method, prefix + path, headers=headers, content=content)
     if role == "all" or role in TABLE[line]:

@@ -1,4 +1,4 @@
-"""Lists of runs, access, and what the gateway refuses, on both databases."""
+"""Lists of runs, access, and refused requests, on both databases."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta, timezone
@@ -22,7 +22,7 @@ async def either(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sqlite", "postgresql"])
 async def standing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
-    """One for all tests whose requests are refused: they leave no trace."""
+    """A gateway that is shared by all tests of refused requests, because these leave no state."""
     sqlite = request.param == "sqlite"
     database = tmp_path_factory.mktemp("standing") if sqlite else request.getfixturevalue("new_postgres_url")()
     async with open_gateway(database) as running:
@@ -214,7 +214,7 @@ def take_away(folder: Path) -> None:
 
 async def test_a_database_that_goes_away_is_named(tmp_path: Path) -> None:
     async with open_gateway(tmp_path) as gateway:
-        await gateway.client.solve(ask(ASK_HOLIDAYS))  # whatever is written at the start is written
+        await gateway.client.solve(ask(ASK_HOLIDAYS))  # completes the writes of the start
         store = gateway.app.state.service._store
         store._transactions._sync.dispose()
         await store._engine.dispose()

@@ -1,4 +1,4 @@
-"""An answer's sentence: asked for while the plan executes, and never what an answer waits for too long."""
+"""An answer's sentence is requested while the plan executes, and delays the answer only up to a limit."""
 
 import asyncio
 from pathlib import Path
@@ -39,7 +39,7 @@ async def counted(gateway: Gateway, outcome: str) -> bool:
 
 @pytest.fixture
 def wordy(gateway: Gateway) -> Gateway:
-    """A gateway whose planner words answers."""
+    """A gateway whose planner writes sentences for answers."""
     gateway.fakes.planner.sentences = {ASK_HOLIDAYS: HOLIDAY_WORDS, ASK_ROOM: ROOM_WORDS}
     return gateway
 
@@ -186,7 +186,7 @@ async def test_a_run_that_another_gateway_takes_over_is_answered(tmp_path: Path,
     fakes.planner.sentences = {ASK_HOLIDAYS: HOLIDAY_WORDS, ASK_ROOM: ROOM_WORDS}
     settings = {"lease_s": 2.0, "shutdown_grace_s": 0.0, "sentence_wait_s": 0.2 if silent else 5}
     async with open_gateway(tmp_path, fakes, **settings) as two:
-        async with open_gateway(tmp_path, fakes, **settings) as one:  # it stops, and leaves its runs to the other
+        async with open_gateway(tmp_path, fakes, **settings) as one:  # it stops and hands its runs over to the other
             fakes.executor.gate = asyncio.Event()
             accepted = await one.client.solve(ask(query, mutations="allow").model_copy(update={"wait": False}))
             await until(lambda: "execute" in fakes.executor.calls)

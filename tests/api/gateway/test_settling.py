@@ -1,4 +1,4 @@
-"""Calls in doubt: listed, settled by a person, and the run goes on; and large values in full."""
+"""Calls in doubt are listed and settled by a person, then the run continues. Also reading large values in full."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -109,7 +109,7 @@ async def test_an_executor_that_is_down_leaves_the_doubt(gateway: Gateway, doubt
 
 
 async def test_a_doubt_that_the_executor_saw_settled_before_is_caught_up_with(gateway: Gateway, doubtful: Run) -> None:
-    """As where the gateway died between telling the executor and setting its run running."""
+    """The state after a gateway died between settling the call at the executor and resuming its run."""
     await gateway.fakes.executor.resolve(doubtful.id, "var1", TOOK_EFFECT)
     run = await gateway.client.resolve(doubtful.id, "var1", TOOK_EFFECT)
     assert run.status is RunStatus.SUCCEEDED

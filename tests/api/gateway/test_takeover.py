@@ -1,4 +1,4 @@
-"""Gateways that die, are only slow, or say goodbye: their runs go on in others, once."""
+"""Gateways that die, are slow, or shut down: another gateway takes their runs over, exactly once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ LEASE_S = 0.5
 
 @pytest.fixture
 async def pair(database: str) -> AsyncIterator[tuple[Gateway, Gateway]]:
-    """Two gateways of one database, which ask the same peers."""
+    """Two gateways on one database with the same peers."""
     fakes = Fakes()
     async with (
         open_gateway(database, fakes, lease_s=LEASE_S) as one,
@@ -44,7 +44,7 @@ def unhurried(query: str) -> SolveRequest:
 
 
 async def begun(gateway: Gateway, at: str, query: str) -> Run:
-    """A run that has come to a planner, or an executor, that does not answer yet."""
+    """A run that waits for a planner or an executor that does not answer yet."""
     fakes = gateway.fakes
     fakes.planner.delay_s = 20 if at == "plan" else 0
     fakes.executor.gate = asyncio.Event()
@@ -85,7 +85,7 @@ async def test_a_clock_that_was_set_back_keeps_no_run_of_the_dead(pair: tuple[Ga
     await one.die()
     one.fakes.executor.gate = None
     engine = create_engine(database)
-    async with write(engine) as connection:  # its last sign of life is of a time that is yet to come
+    async with write(engine) as connection:  # its last heartbeat is in the future
         owner = sa.select(RUNS.c.owner).where(RUNS.c.id == run.id).scalar_subquery()
         await connection.execute(
             MEMBERS.update().where(MEMBERS.c.id == owner).values(seen_at=MEMBERS.c.seen_at + 3_600)
@@ -119,7 +119,7 @@ async def test_a_gateway_that_was_only_slow_overwrites_nothing(pair: tuple[Gatew
     solving = asyncio.create_task(one.client.solve(ask(ASK_ROOM, mutations="allow")))
     await until(lambda: len(executor.requests) == 1)
     await one.go_silent()
-    await until(lambda: len(executor.requests) == 2)  # the other one has taken it over and follows it too
+    await until(lambda: len(executor.requests) == 2)  # the other gateway has taken the run over and follows it too
     gate.set()
     answered = await solving
     done = await ended(two.client, answered.id)
@@ -150,7 +150,7 @@ async def test_a_cancelled_run_whose_gateway_dies_is_ended_by_another(
     await one.die()
     await two.client.cancel(run.id)
     assert fakes.executor.gate is not None
-    fakes.executor.gate.set()  # the other one may have taken it over before it was cancelled
+    fakes.executor.gate.set()  # the other gateway may have taken it over before it was cancelled
     assert (await ended(two.client, run.id)).status is RunStatus.CANCELLED
     assert fakes.executor.sent in ([], [(run.id, "var1")])
 
@@ -200,7 +200,7 @@ async def test_a_run_that_was_lost_without_a_death_is_found_by_its_own_gateway(d
         gateway.fakes.planner.delay_s = 20
         run = await gateway.client.solve(unhurried(ASK_HOLIDAYS))
         (task,) = gateway.app.state.service._runs._tasks
-        task.cancel()  # as by a bug
+        task.cancel()  # simulates a bug
         gateway.fakes.planner.delay_s = 0
         assert (await ended(gateway.client, run.id)).status is RunStatus.SUCCEEDED
 

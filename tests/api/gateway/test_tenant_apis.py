@@ -1,4 +1,4 @@
-"""APIs that belong to tenants: a principal of another one cannot find, read, name, pin, plan with or change them."""
+"""APIs of tenants: principals of other tenants cannot find, read, name, pin, plan with or change them."""
 
 import json
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ OPEN = "city.listTrams"
 
 
 class Town:
-    """A gateway with three principals, in front of a catalogue in which `world` is red's and `city` everyone's."""
+    """A gateway with three principals and a catalogue in which `world` belongs to red and `city` to everyone."""
 
     def __init__(self, app: object, retriever: Retriever, fakes: Fakes) -> None:
         self._app, self.retriever, self.fakes = app, retriever, fakes
@@ -73,7 +73,7 @@ async def town(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["fake", "real"])
 async def standing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
-    """One for all requests that are refused."""
+    """A gateway that is shared by all tests of refused requests."""
     async with built(request.param, tmp_path_factory.mktemp("standing")) as town:
         yield town
 
@@ -256,7 +256,7 @@ async def test_bad_options_are_refused(standing: Town, options: dict[str, object
 
 
 async def test_a_tenant_is_not_chosen_by_whoever_asks(town: Town) -> None:
-    """The retriever's own parameter is not one of the gateway's."""
+    """The gateway does not accept the retriever's ``tenant`` parameter."""
     http = open_http("http://gateway", InProcessTransport(town._app))  # type: ignore[arg-type]
     headers = {"Authorization": "Bearer blue-token"}
     for path in (f"/apis/{SECRET}?tenant=red", f"/v1/apis/{SECRET}?tenant=red"):

@@ -1,4 +1,4 @@
-"""Principals, and tenants that see nothing of each other."""
+"""Principals, and the isolation of tenants from each other."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -69,7 +69,7 @@ async def test_the_policy_is_told_whose_calls_they_are(shared: Gateway) -> None:
 
 
 async def test_the_executor_is_told_whose_calls_they_are(shared: Gateway) -> None:
-    """By this it knows which secrets a run may present."""
+    """The executor needs the tenant to know which secrets a run may present."""
     for token, tenant in (("red-token-1", "red"), ("blue-token-1", "blue"), ("plain-token-1", "default")):
         await shared.as_principal(token).solve(ask(ASK_HOLIDAYS))
         assert shared.fakes.executor.requests[-1].tenant == tenant
@@ -109,7 +109,7 @@ async def test_two_headers_name_nobody(second: str) -> None:
 def test_who_guesses_has_to_wait() -> None:
     now = [0.0]
     known = Principals(GatewaySettings(token=SecretStr("s3cret-token"), max_wrong_tokens=3), clock=lambda: now[0])
-    for _ in range(20):  # one wrong token, however often: somebody forgot to change it
+    for _ in range(20):  # the same wrong token many times is not an attack but an outdated client
         with pytest.raises(Unauthorized):
             known.of(b"the-old-token", "192.0.2.1")
     for guess in (b"guess-1", b"guess-2"):

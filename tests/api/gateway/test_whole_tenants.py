@@ -1,4 +1,4 @@
-"""A tenant as a whole: exported line by line, deleted piece by piece, and nobody else's touched."""
+"""Whole tenants: exported line by line, deleted step by step, without effect on other tenants."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ async def key_of(gateway: Gateway, tenant: str = "red") -> str:
 
 
 async def furnish(gateway: Gateway, token: str, title: str) -> None:
-    """Three runs, one of which waits, a demonstration and an imported document."""
+    """Create three runs, one of them waiting, a demo and an imported document."""
     client = gateway.as_principal(token)
     first = await client.solve(ask(ASK_HOLIDAYS))
     await client.solve(ask(ASK_HOLIDAYS))

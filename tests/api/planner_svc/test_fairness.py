@@ -1,4 +1,4 @@
-"""One tenant's long sentences do not keep the planner from another's request."""
+"""One tenant's long queries do not block another tenant's request in the planner."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ WANTED = ("convertUnits", "computeDateDifference", "getCountry", "listHolidays",
 
 @pytest.fixture(scope="module")
 def candidates() -> tuple[Candidate, ...]:
-    """The sandbox's operations, as far as a request has so many."""
+    """The sandbox's operations, up to a request's limit."""
     document = json.dumps(create_sandbox(SandboxSettings()).openapi())
     apis = import_document(document, "sandbox", "http://sandbox.example").apis
     wanted = sorted(apis, key=lambda api: api.name not in WANTED)

@@ -1,4 +1,4 @@
-"""The planner over HTTP: its routes as the typed client sees them, and what it says to bad input."""
+"""The planner over HTTP: its routes through the typed client, and its responses to invalid input."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -34,16 +34,16 @@ WRONG = plan(step("a", "find", name=3), answer="$a.cod$")
 
 
 class First:
-    """A backend without a model: the first candidate, called with the whole request as its name."""
+    """A backend without a model. It calls the first candidate with the whole query as ``name``."""
 
     name = "first"
 
     async def read(self, apis: Sequence[Api]) -> int:
-        """There is nothing to get ready."""
+        """Do nothing; no preparation is needed."""
         return 0
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
-        """One step, or none where there is no candidate."""
+        """Draft one step, or none if there is no candidate."""
         if not request.candidates:
             return PlanDraft(None, reason="There is no candidate.")
         call = Step(id="a", api=request.candidates[0].api.id, arguments={"name": LiteralValue(value=request.query)})
@@ -52,7 +52,7 @@ class First:
 
 
 class Wordy:
-    """A model that always says the same."""
+    """A model that always returns the same text."""
 
     async def write(self, messages: Sequence[Message], max_tokens: int, end: float) -> Completion:
         """The code of the country."""

@@ -1,4 +1,4 @@
-"""The planner as an application with a language model behind it, as its settings say."""
+"""The planner application with the language model that its settings name."""
 
 import pytest
 from pydantic import SecretStr, ValidationError

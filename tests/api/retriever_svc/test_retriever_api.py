@@ -1,4 +1,4 @@
-"""The retriever over HTTP: its routes as the typed client sees them, and what it says to bad input."""
+"""The retriever over HTTP: its routes through the typed client, and its responses to invalid input."""
 
 import json
 from collections.abc import AsyncIterator
@@ -51,7 +51,7 @@ async def app(tmp_path: Path) -> AsyncIterator[FastAPI]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def standing(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of one service for all requests that are refused."""
+    """A client of one service that is shared by all tests of refused requests."""
     async with (
         running(tmp_path_factory.mktemp("standing")) as app,
         open_http("http://retriever", InProcessTransport(app)) as client,
@@ -97,7 +97,7 @@ async def test_the_road_of_a_document(client: RetrieverClient) -> None:
 
 
 async def test_an_import_counts_as_its_tenants_work(client: RetrieverClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From reading the document to storing what it holds: it is streamed, after the handler has returned."""
+    """The whole import counts, from reading to storing, although it is streamed after the handler has returned."""
     worked_for, run = list[str](), ComputePool.run
 
     async def noting(pool: ComputePool, *arguments: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Cached answers of ``/retrieve``: shared through a real Redis, never another catalogue's, and never needed."""
+"""Cached answers of ``/retrieve``: shared through a real Redis, never from another catalogue, and optional."""
 
 import json
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ REQUEST = {"query": "what does a ticket cost", "k": 5}
 async def replica(
     database: Path, encoder: CountingEncoder, redis_url: str | None, **more: Any
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    """A retriever on this database; it looks for other replicas' changes at every request."""
+    """A retriever on this database that checks for other replicas' changes at every request."""
     settings = RetrieverSettings(
         database_url=f"sqlite+aiosqlite:///{database}", redis_url=redis_url, version_check_s=0, **more
     )
@@ -41,7 +41,7 @@ async def add(client: httpx2.AsyncClient, new: Any) -> None:
 
 
 async def retrieved(client: httpx2.AsyncClient) -> tuple[int, set[str]]:
-    """The version that answered, and the APIs it found."""
+    """Retrieve, and return the catalogue version and the found APIs."""
     answer = await client.post("/retrieve", json=REQUEST)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     found = answer.json()

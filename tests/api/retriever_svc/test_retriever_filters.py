@@ -1,4 +1,4 @@
-"""Filters, pins and tenants over HTTP, where answers are kept, and in a database of before."""
+"""Filters, pins and tenants over HTTP, with cached answers, and with a database of an older version."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

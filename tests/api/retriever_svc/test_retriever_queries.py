@@ -1,4 +1,4 @@
-"""Requests that nobody would write, or that somebody would to do harm: an answer, or a refusal that says why."""
+"""Unusual and malicious queries get an answer, or a refusal with the reason."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The retriever against its own OpenAPI document: no request that can be made from it may be answered with a 5xx."""
+"""The retriever against its own OpenAPI document: no request made from it may get a 5xx."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who may call what."""
+"""Which credentials may call which operations."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""The published OpenAPI document, and that hostile input never breaks what it describes."""
+"""The published OpenAPI document, and responses to hostile input, which must conform to it."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The lab misbehaves exactly as told."""
+"""The lab's operations misbehave exactly as requested."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Every kind of paging leads to all items once."""
+"""Every kind of paging returns every item exactly once."""
 
 import re
 from typing import Any

@@ -28,7 +28,7 @@ CHECKS = [
     status_code_conformance,
 ]
 EXAMPLES = {GenerationMode.POSITIVE: examples(0.4), GenerationMode.NEGATIVE: examples(0.2)}
-# Codes that exist: random ones would end at "not found" and never reach the logic.
+# Codes that exist. Random ones would only lead to "not found".
 REAL = {
     "country_code": ["DE", "US", "AQ", "SA", "XK", "VA", "IL"],
     "subdivision": ["DE-BY", "US-TX"],
@@ -58,7 +58,7 @@ BOUNDED = settings(
 
 
 def sign(case: schemathesis.Case[Any], app: FastAPI) -> dict[str, Any]:
-    """Give the case the credentials its operation asks for; returns the options of the call."""
+    """Give the case the credentials that its operation needs; return the options of the call."""
     wanted = {name for entry in case.operation.definition.raw.get("security", ()) for name in entry}
     if "apiKey" in wanted:
         case.headers["X-API-Key"] = API_KEY
@@ -71,7 +71,7 @@ def sign(case: schemathesis.Case[Any], app: FastAPI) -> dict[str, Any]:
 
 
 def make_real(case: schemathesis.Case[Any], data: st.DataObject) -> None:
-    """Put codes that exist into most places for codes."""
+    """Replace most codes in the case by codes that exist."""
     body = case.body if isinstance(case.body, dict) else {}
     for place in (case.path_parameters, case.query, body):
         for name in place.keys() & REAL.keys():
@@ -86,7 +86,7 @@ def test_the_estate_keeps_to_its_document(app: FastAPI, mode: GenerationMode, su
     for found in estate.get_all_operations():
         assert isinstance(found, Ok), found
         operation = found.ok()
-        if operation.path.startswith("/lab/"):  # fails when told to
+        if operation.path.startswith("/lab/"):  # fails on request
             continue
 
         @settings(BOUNDED, max_examples=EXAMPLES[mode].max_examples)

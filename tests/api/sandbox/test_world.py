@@ -1,4 +1,4 @@
-"""Answers about the world, against facts known from elsewhere."""
+"""Answers about the world, compared with facts from other sources."""
 
 from typing import Any
 
