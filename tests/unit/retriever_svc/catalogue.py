@@ -35,7 +35,7 @@ async def open_service(url: str, encoder: Encoder, **options: Any) -> AsyncItera
         CatalogueStorage(engine), encoder, searches, imports, options=RankingOptions(), limits=Limits(), **options
     )
     try:
-        await service.follow()
+        await service.sync()
         yield service
     finally:
         await searches.close()

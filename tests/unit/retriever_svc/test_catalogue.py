@@ -147,7 +147,7 @@ async def test_other_replicas_see_changes(url: str, encoder: CountingEncoder) ->
 async def test_a_stale_index_never_answers_with_a_changed_api(url: str, encoder: CountingEncoder) -> None:
     async with open_service(url, encoder) as one, open_service(url, encoder, version_check_s=3_600) as two:
         await imported(one, HOLIDAYS, SUN)
-        await two.follow()
+        await two.sync()
         changed = sealed(HOLIDAYS.model_copy(update={"deprecated": True}))
         await one.update(HOLIDAYS.id, changed)
         result = await two.find("public holidays", 2)
@@ -182,7 +182,7 @@ async def test_concurrent_writers_lose_nothing(url: str, encoder: CountingEncode
         async with asyncio.TaskGroup() as group:
             for n in range(10):
                 group.create_task((one, two)[n % 2].create(api(f"op{n}", f"Thing number {n}")))
-        await one.follow()
+        await one.sync()
         status = await one.status()
         assert (status.apis, status.catalogue_version, status.index_version) == (10, 10, 10)
 

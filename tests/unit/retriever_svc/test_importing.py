@@ -162,10 +162,10 @@ async def test_another_form_of_the_same_document_changes_nothing(
 
 async def test_only_what_changed_is_written_and_embedded(service: CatalogueService, encoder: CountingEncoder) -> None:
     await send(service, document(PATHS))
-    numbers = {entry.id: entry.number for entry in (await service.follow()).entries}
+    numbers = {entry.id: entry.number for entry in (await service.sync()).entries}
     report, _ = await send(service, document(paths(listTickets="What a visit costs")))
     assert (counts(report), encoder.texts) == ((0, 1, 1, 0), 3)
-    assert {entry.id: entry.number for entry in (await service.follow()).entries} == numbers
+    assert {entry.id: entry.number for entry in (await service.sync()).entries} == numbers
 
 
 async def test_a_dry_run_shows_everything_and_changes_nothing(
