@@ -23,7 +23,7 @@ from retriever_svc.engine.saving import SnapshotFiles
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import embedding_text, record
 from retriever_svc.engine.vectors import Indexes, VectorIndex, as_ids, open_indexes
-from retriever_svc.importers import Limits, sealed
+from retriever_svc.importers import Limits, with_content_hash
 from retriever_svc.importing import DocumentImporter
 from retriever_svc.models import Delta, Entry, Hit, Record
 from retriever_svc.secrets import needed_secrets
@@ -245,7 +245,7 @@ class CatalogueService:
         Raises:
             Conflict: the id is taken.
         """
-        new = record(sealed(api))
+        new = record(with_content_hash(api))
         await self._storage.create(new, self._encoder.name, await self._embed([new]))
         await self.refresh()
         return new.api
@@ -259,7 +259,7 @@ class CatalogueService:
         """
         if api.id != api_id:
             raise Conflict(f"The API in the body has the id {api.id!r}, not {api_id!r}.")
-        new = record(sealed(api))
+        new = record(with_content_hash(api))
         await self._storage.update(new, self._encoder.name, await self._embed([new]))
         await self.refresh()
         return new.api

@@ -122,7 +122,7 @@ def find(
         options: how the signals are joined.
     """
     allowed = filters.allowed(snapshot)
-    clauses, hits = rank(snapshot, encoder, query, k, allowed, options, filters.pins(snapshot))
+    clauses, hits = rank(snapshot, encoder, query, k, allowed, options, filters.pinned_positions(snapshot))
     if not suppliers or not hits:
         return clauses, hits
     supplying = [

@@ -10,7 +10,7 @@ import orjson
 from pydantic import JsonValue
 
 from retriever_svc.importers.bodies import read_body, read_response
-from retriever_svc.importers.constants import settle
+from retriever_svc.importers.constants import apply_constants
 from retriever_svc.importers.effects import read_effect
 from retriever_svc.importers.keys import Usual, take_keys, usual_names
 from retriever_svc.importers.limits import MAX_DESCRIPTION, MAX_NAME, MAX_SUMMARY, Limits, Notes
@@ -130,10 +130,10 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
         idempotency_header=idempotency,
         effect=effect,
     )
-    return source.weigh(sealed(settle(api, {})))
+    return source.weigh(with_content_hash(apply_constants(api, {})))
 
 
-def sealed(api: Api) -> Api:
+def with_content_hash(api: Api) -> Api:
     """The API with its content hash: SHA-256 of its JSON with sorted keys, without the hash itself."""
     content = api.model_dump(mode="json", exclude=OUTSIDE_CONTENT)
     return api.model_copy(update={"content_hash": content_hash(content)})

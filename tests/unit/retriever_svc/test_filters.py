@@ -96,7 +96,7 @@ def test_a_mask_is_the_rules_in_plain_python(entries: list[Entry], filters: Filt
     snapshot = snapshot_of(entries)
     assert allowed_ids(snapshot, filters) == sorted(one.id for one in entries if passes(one, filters))
     there = {one.id for one in entries if is_theirs(one, filters)}
-    pins = [snapshot.entries.ids[position] for position in filters.pins(snapshot)]
+    pins = [snapshot.entries.ids[position] for position in filters.pinned_positions(snapshot)]
     assert pins == [key for key in dict.fromkeys(filters.pinned) if key in there]
 
 

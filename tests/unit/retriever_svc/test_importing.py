@@ -1,4 +1,4 @@
-"""The way of a document into the catalogue: what is known is not read, what changes is shown, twins are named."""
+"""How a document gets into the catalogue: what is known is not read, what changes is shown, related APIs are named."""
 
 import json
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from retriever_svc import importing
-from retriever_svc.importers import sealed
+from retriever_svc.importers import with_content_hash
 from retriever_svc.service import CatalogueService
 from services.contracts.api import ImportChange, ImportReport, ImportRequest, RelatedApi
 from services.errors import Conflict
@@ -101,7 +101,7 @@ async def test_apis_edited_by_hand_are_brought_back(service: CatalogueService, e
     await send(service, document(PATHS))
     one = await service.get("the-zoo.getAnimal")
     if edit == "update":
-        await service.update(one.id, sealed(one.model_copy(update={"summary": "Changed"})))
+        await service.update(one.id, with_content_hash(one.model_copy(update={"summary": "Changed"})))
     elif edit == "delete":
         await service.delete(one.id)
     else:
