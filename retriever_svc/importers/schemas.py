@@ -85,7 +85,7 @@ class Schemas:
     """
 
     def __init__(self, document: Document, directional: bool, limits: Limits, notes: Notes) -> None:
-        self.patterns = Patterns(document.spend)
+        self.patterns = Patterns(document.count_steps)
         self._document = document
         self._directional = directional
         self._limits = limits
