@@ -68,7 +68,7 @@ class Snapshot:
     by_api: Mapping[str, tuple[int, ...]]
     by_tenant: Mapping[str | None, list[int]]
 
-    def seen(self, tenant: str | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def visible_rows(self, tenant: str | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """A mask (n,): whether each row is this tenant's or everyone's."""
         mask = np.zeros(len(self.entries), np.bool_)
         for owner in {None, tenant}:

@@ -53,9 +53,9 @@ def select(
         return []
     similarities = np.clip(snapshot.vectors @ query, -1.0, 1.0).astype(np.float64)
     offered = dict.fromkeys(apis)
-    seen = snapshot.seen(tenant)
-    chosen = _task_level(snapshot, np.where(seen, similarities, -np.inf), offered, k, threshold)
-    for row in _api_level(snapshot, similarities, list(offered), seen):
+    visible = snapshot.visible_rows(tenant)
+    chosen = _task_level(snapshot, np.where(visible, similarities, -np.inf), offered, k, threshold)
+    for row in _api_level(snapshot, similarities, list(offered), visible):
         if len(chosen) == k:
             break
         chosen.append(Match(snapshot.entries[row], float(similarities[row]), "api"))
@@ -72,7 +72,7 @@ def nearest(
     offered = dict.fromkeys(apis)
     found: list[Match] = []
     order = np.argsort(-similarities, kind="stable")
-    for row in order[snapshot.seen(tenant)[order]][:_SCANNED]:
+    for row in order[snapshot.visible_rows(tenant)[order]][:_SCANNED]:
         entry = snapshot.entries[row]
         if len(found) == limit:
             break
@@ -81,7 +81,7 @@ def nearest(
     return found
 
 
-def worded_alike(query: str, near: Sequence[Match], texts: Mapping[str, str], limit: int) -> list[Match]:
+def similarly_worded(query: str, near: Sequence[Match], texts: Mapping[str, str], limit: int) -> list[Match]:
     """At most ``limit`` demos whose requests share many words with the query, those that share most first.
 
     Args:
@@ -119,10 +119,10 @@ def _task_level(
 
 
 def _api_level(
-    snapshot: Snapshot, similarities: NDArray[np.float64], offered: Sequence[str], seen: NDArray[np.bool_]
+    snapshot: Snapshot, similarities: NDArray[np.float64], offered: Sequence[str], visible: NDArray[np.bool_]
 ) -> Iterator[int]:
     """Rows of the API-level demos that the tenant sees: one of each API in turn, each API's most similar first."""
-    rows = ([row for row in snapshot.by_api.get(api, ()) if seen[row]] for api in offered)
+    rows = ([row for row in snapshot.by_api.get(api, ()) if visible[row]] for api in offered)
     queues = [sorted(own, key=lambda row: -similarities[row]) for own in rows]
     for turn in range(max(map(len, queues), default=0)):
         yield from (queue[turn] for queue in queues if turn < len(queue))

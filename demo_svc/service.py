@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from demo_svc.models import Listing, Match, Page, Snapshot, key_of, text_hash
-from demo_svc.selector import nearest, select, worded_alike
+from demo_svc.selector import nearest, select, similarly_worded
 from demo_svc.storage import DemoStorage
 from services.compute import ComputePool, checkpoint
 from services.contracts.demo import Demo, demo_id
@@ -78,7 +78,7 @@ class DemoService:
         choose = partial(self._choose, snapshot, query, apis, tenant)
         matches, near = await self._pool.run(choose, k, limit, _NEAR if alike else 0)
         if near:
-            matches += worded_alike(query, near, await self._texts_of(near), alike)
+            matches += similarly_worded(query, near, await self._texts_of(near), alike)
         demos = await self._storage.get([match.entry.id for match in matches])
         # A tenant's demo may equal one that was later added for everyone: only the first of the two is returned.
         found = dict[str, tuple[Demo, Match]]()

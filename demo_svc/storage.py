@@ -104,7 +104,7 @@ class DemoStorage:
     async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors]) -> None:
         """Store vectors by the hash of their text. Existing ones are not changed."""
         async with write(self._engine) as connection:
-            await _lock(connection, grow=0)
+            await _lock_version(connection, grow=0)
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
 
     async def add(self, demos: Iterable[Demo], tenant: str | None = None) -> set[str]:
@@ -117,7 +117,7 @@ class DemoStorage:
         """
         wanted = {demo.id: demo for demo in demos}
         async with write(self._engine) as connection:
-            await _lock(connection, grow=0)
+            await _lock_version(connection, grow=0)
             there: set[str] = set()
             for chunk in chunks(list(wanted)):
                 for keys in (chunk, [key_of(one, tenant) for one in chunk]):
@@ -127,7 +127,7 @@ class DemoStorage:
                 await connection.execute(insert(DEMOS), [_row(demo, tenant) for demo in new])
                 links = [{"demo": key_of(demo.id, tenant), "api": api} for demo in new for api in demo.apis]
                 await connection.execute(insert(DEMO_APIS), links)
-                await _lock(connection, grow=1)
+                await _lock_version(connection, grow=1)
         return {demo.id for demo in new}
 
     async def get(self, keys: Sequence[str]) -> dict[str, Demo]:
@@ -155,7 +155,7 @@ class DemoStorage:
     async def delete(self, key: str) -> bool:
         """Remove the demo with this key, and its vectors if no other demo has its request. False if there is none."""
         async with write(self._engine) as connection:
-            await _lock(connection, grow=0)
+            await _lock_version(connection, grow=0)
             hashed = await connection.scalar(select(DEMOS.c.text_hash).where(DEMOS.c.id == key))
             if hashed is None:
                 return False
@@ -163,11 +163,11 @@ class DemoStorage:
             await connection.execute(delete(DEMOS).where(DEMOS.c.id == key))
             still_used = exists().where(DEMOS.c.text_hash == hashed)
             await connection.execute(delete(EMBEDDINGS).where(EMBEDDINGS.c.text_hash == hashed, ~still_used))
-            await _lock(connection, grow=1)
+            await _lock_version(connection, grow=1)
             return True
 
 
-async def _lock(connection: AsyncConnection, grow: int) -> None:
+async def _lock_version(connection: AsyncConnection, grow: int) -> None:
     """Increase the version. Other writers wait here until the transaction ends (SQLite has only one writer anyway)."""
     await connection.execute(update(KNOWLEDGE).values(version=KNOWLEDGE.c.version + grow))
 

@@ -1,7 +1,8 @@
 """Constants of a provider: values that all its calls send unless the request names another one, such as an account id.
 
-They are stored with the provider's pin, and in each of its APIs as the ``constant`` of a parameter. So the API itself
-says that the user need not be asked for the value. A changed constant changes the API: plans are checked again.
+They are stored with the record of the provider's document, and in each of its APIs as the ``constant`` of a parameter.
+So the API itself says that the user need not be asked for the value. A changed constant changes the API: plans are
+checked again.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Final
 from pydantic import JsonValue
 
 from retriever_svc.engine.texts import record
-from retriever_svc.importers import Imported, sealed
-from retriever_svc.importers.constants import said_by, settle, value_for
+from retriever_svc.importers import Imported, with_content_hash
+from retriever_svc.importers.constants import apply_constants, parsed_scalar, value_for
 from retriever_svc.importers.keys import is_key_name
-from retriever_svc.models import Change, Pin, Record, is_seen, state_of
+from retriever_svc.models import Change, ImportedDocumentRecord, Record, is_seen, state_of
 from retriever_svc.storage import CatalogueStorage
 from services.compute import ComputePool
 from services.contracts.api import Api, Parameter
@@ -64,28 +65,28 @@ class ConstantsService:
             Conflict: the provider belongs to another owner, or is being changed.
             ValidationFailed: no operation has such a parameter or allows the value, or it is a credential.
         """
-        pin = await self._storage.pin_for(provider)
-        if pin is None or not is_seen(pin.tenants, tenant):
+        document_record = await self._storage.document_record_of(provider)
+        if document_record is None or not is_seen(document_record.tenants, tenant):
             raise NotFound(f"No document was imported for a provider {provider!r}.")
-        await self._storage.change(pin, (), tenant)  # raises Conflict where the tenant may not
+        await self._storage.change(document_record, (), tenant)  # raises Conflict where the tenant may not
         stored = await self._storage.stored_of(provider)
-        # Read the pin again after the APIs: of two concurrent changes the later one is refused.
-        pin = await self._storage.pin_for(provider) or pin
-        changed = await self._pool.run(_changed, pin, stored, request)
+        # Read the record again after the APIs: of two concurrent changes the later one is refused.
+        document_record = await self._storage.document_record_of(provider) or document_record
+        changed = await self._pool.run(_prepare_change, document_record, stored, request)
         _, version = await self._storage.replace_provider(
-            changed.pin, changed.records, self._encoder, {}, changed.change.hash, tenant
+            changed.document_record, changed.records, self._encoder, {}, changed.change.hash, tenant
         )
         await self._refresh()
-        return ProviderConstants(provider=provider, constants=changed.told, catalogue_version=version)
+        return ProviderConstants(provider=provider, constants=changed.reported, catalogue_version=version)
 
 
 def with_constants(imported: Imported, constants: Mapping[str, str]) -> Imported:
     """The document with the provider's constants applied. A warning names each constant that no operation takes."""
     if not constants:
         return imported
-    apis = tuple(_settled(api, constants) for api in imported.apis)
-    taking = _taking(apis, constants)
-    unused = sorted(name for name in constants if not taking[name])
+    apis = tuple(_with_constants(api, constants) for api in imported.apis)
+    operations = _count_operations(apis, constants)
+    unused = sorted(name for name in constants if not operations[name])
     warnings = tuple(
         f"the constant {name!r} is kept, but no operation takes it any more; `nestor apis unset {imported.provider}"
         f" {name}` removes it"
@@ -95,38 +96,40 @@ def with_constants(imported: Imported, constants: Mapping[str, str]) -> Imported
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Changed:
+class _ConstantsChange:
     """A provider with changed constants, and the constants to report."""
 
-    pin: Pin
+    document_record: ImportedDocumentRecord
     records: tuple[Record, ...]
     change: Change
-    told: tuple[Constant, ...]
+    reported: tuple[Constant, ...]
 
 
-def _changed(pin: Pin, stored: Sequence[tuple[str, tuple[str, ...]]], request: ConstantsRequest) -> _Changed:
+def _prepare_change(
+    document_record: ImportedDocumentRecord, stored: Sequence[tuple[str, tuple[str, ...]]], request: ConstantsRequest
+) -> _ConstantsChange:
     """Raises ValidationFailed."""
     apis = [Api.model_validate_json(text).model_copy(update={"tenants": tenants}) for text, tenants in stored]
-    constants, secrets, named = dict(pin.constants), _secrets(apis), _by_name(apis, request.constants)
+    constants, secrets, named = dict(document_record.constants), _secrets(apis), _by_name(apis, request.constants)
     for name, text in request.constants.items():
         known = next((one for one in constants if one.lower() == name.lower()), None)
         if text is None and known is None:
-            raise ValidationFailed(f"The provider {pin.provider!r} has no constant {name!r}.")
+            raise ValidationFailed(f"The provider {document_record.provider!r} has no constant {name!r}.")
         constants.pop(known or name, None)
         if text is not None:
-            _refuse_credential(pin.provider, secrets, name, text)
-            constants[_refuse_unfit(pin.provider, named[name.lower()], name, text)] = text
+            _refuse_credential(document_record.provider, secrets, name, text)
+            constants[_refuse_unfit(document_record.provider, named[name.lower()], name, text)] = text
     if len(constants) > MAX_CONSTANTS:
         raise ValidationFailed(f"A provider has at most {MAX_CONSTANTS} constants.")
     ordered = dict(sorted(constants.items()))
-    records = tuple(record(_settled(api, ordered), pin.version) for api in apis)
+    records = tuple(record(_with_constants(api, ordered), document_record.version) for api in apis)
     before = {api.id: state_of(api.content_hash, api.tenants) for api in apis}
     after = {one.api.id: state_of(one.api.content_hash, one.api.tenants) for one in records}
     # An empty importer forces the next import to read the document again, so that its report has current warnings.
-    new = dataclasses.replace(pin, constants=ordered, importer="")
-    taking = _taking([one.api for one in records], ordered)
-    told = tuple(Constant(name=name, value=text, operations=taking[name]) for name, text in ordered.items())
-    return _Changed(new, records, Change(before, after, pin.document_hash), told)
+    new = dataclasses.replace(document_record, constants=ordered, importer="")
+    operations = _count_operations([one.api for one in records], ordered)
+    reported = tuple(Constant(name=name, value=text, operations=operations[name]) for name, text in ordered.items())
+    return _ConstantsChange(new, records, Change(before, after, document_record.document_hash), reported)
 
 
 def _secrets(apis: Sequence[Api]) -> dict[str, str]:
@@ -172,23 +175,21 @@ def _refuse_unfit(provider: str, named: Sequence[tuple[Parameter, Api]], name: s
     return name if name == first or name in fitting else first
 
 
-def _settled(api: Api, constants: Mapping[str, str]) -> Api:
-    settled = settle(api, constants)
-    return api if settled is api else sealed(settled)
+def _with_constants(api: Api, constants: Mapping[str, str]) -> Api:
+    changed = apply_constants(api, constants)
+    return api if changed is api else with_content_hash(changed)
 
 
-def _taking(apis: Sequence[Api], constants: Mapping[str, str]) -> Counter[str]:
+def _count_operations(apis: Sequence[Api], constants: Mapping[str, str]) -> Counter[str]:
     """For each constant, how many of the operations send it. The operations have their constants set already."""
     names = {name.lower(): name for name in constants}
     counts = Counter[str]()
     for api in apis:
-        settled = (
-            (names.get(one.wire_name.lower()), one.constant) for one in api.parameters if one.constant is not None
-        )
-        counts.update({name for name, value in settled if name is not None and _says(constants[name], value)})
+        sent = ((names.get(one.wire_name.lower()), one.constant) for one in api.parameters if one.constant is not None)
+        counts.update({name for name, value in sent if name is not None and _equals(constants[name], value)})
     return counts
 
 
-def _says(text: str, value: JsonValue) -> bool:
+def _equals(text: str, value: JsonValue) -> bool:
     """Whether the value is the constant that was set, and not one that the document fixes."""
-    return text == value or (not isinstance(value, str) and said_by(text) == value)
+    return text == value or (not isinstance(value, str) and parsed_scalar(text) == value)

@@ -43,7 +43,7 @@ def updated(before: Api, after: Api) -> ImportChange:
     A value that only one side has, such as a parameter, is one field if its JSON is short enough to be shown.
     """
     found = {path: (old, new) for path, old, new in _differences(before, after)}
-    paths = [path for path in found if not _is_told_elsewhere(path, found)]
+    paths = [path for path in found if not _repeats_another(path, found)]
     paths.sort(key=lambda path: _RANKS.get(path[0], len(_RANKS)))
     fields = tuple(_field(path, *found[path]) for path in paths[:_MAX_FIELDS])
     left_out = max(0, len(paths) - _MAX_FIELDS)
@@ -161,7 +161,7 @@ def _same(one: _Value, other: _Value) -> bool:
     return one is not NOWHERE and other is not NOWHERE and json.dumps(one) == json.dumps(other)
 
 
-def _is_told_elsewhere(path: _Path, found: Mapping[_Path, tuple[_Value, _Value]]) -> bool:
+def _repeats_another(path: _Path, found: Mapping[_Path, tuple[_Value, _Value]]) -> bool:
     """Whether a parameter's field only repeats another field: importers copy descriptions and defaults."""
     if path[0] != "parameters":
         return False

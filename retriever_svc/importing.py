@@ -20,9 +20,9 @@ from retriever_svc import differences
 from retriever_svc.constants import with_constants
 from retriever_svc.engine.texts import record
 from retriever_svc.importers import Imported, Limits, import_document
-from retriever_svc.models import Change, Pin, Record
+from retriever_svc.models import Change, ImportedDocumentRecord, Record
+from retriever_svc.related import find_related
 from retriever_svc.storage import CatalogueStorage, refuse_unexpected
-from retriever_svc.twins import find_twins
 from services.compute import ComputePool, checkpoint
 from services.contracts.api import (
     DocumentPage,
@@ -69,12 +69,12 @@ def importer_version() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedImport:
     """A document that was read and compared, but not stored yet.
 
     Attributes:
         imported: the content of the document.
-        pin: the document, and how it was read.
+        document_record: the document, and how it was read.
         records: its APIs.
         change: how they change the catalogue.
         sensitive: the changes that a person must confirm.
@@ -83,7 +83,7 @@ class Prepared:
     """
 
     imported: Imported
-    pin: Pin
+    document_record: ImportedDocumentRecord
     records: tuple[Record, ...]
     change: Change
     sensitive: tuple[SensitiveChange, ...]
@@ -130,7 +130,7 @@ class DocumentImporter:
             Conflict: an id belongs to another provider, the provider belongs to another owner, or the change differs
                 from the one that was reviewed.
         """
-        request = _for_itself(request, tenant)
+        request = _for_tenant(request, tenant)
         known = await self._known(request, tenant)
         if known is not None:
             return _single(known)
@@ -144,27 +144,30 @@ class DocumentImporter:
                 origin=request.origin,
             )
         )
-        _refuse_nothing(imported)
+        _refuse_empty(imported)
         return self.apply(await self.prepare(imported, request, tenant))
 
-    async def prepare(self, imported: Imported, request: ImportRequest, tenant: str | None = None) -> Prepared:
+    async def prepare(self, imported: Imported, request: ImportRequest, tenant: str | None = None) -> PreparedImport:
         """Compare the document with the catalogue and change nothing. Raises Conflict, as :meth:`open` does."""
-        known = await self._storage.pin_for(imported.provider)
-        imported = _owned(imported, request, known)
+        known = await self._storage.document_record_of(imported.provider)
+        imported = _with_tenants(imported, request, known)
         constants = known.constants if known is not None else {}
         imported = await self._pool.run(with_constants, imported, constants)
-        records = await self._pool.run(lambda: tuple(record(api, imported.version) for api in _paced(imported.apis)))
-        pin = dataclasses.replace(self._pin(imported, request, tenant), constants=constants)
-        change = await self._storage.change(pin, records, tenant)
-        await self._refuse_foreign(imported.provider, change.added)
+        records = await self._pool.run(
+            lambda: tuple(record(api, imported.version) for api in _with_checkpoints(imported.apis))
+        )
+        document_record = dataclasses.replace(self._document_record(imported, request, tenant), constants=constants)
+        change = await self._storage.change(document_record, records, tenant)
+        await self._refuse_taken_ids(imported.provider, change.added)
         refuse_unexpected(change, request.confirm or request.expected_change)
-        _refuse_stranger(imported, change, request)
+        _refuse_unrelated(imported, change, request)
         sensitive = await self._sensitive(imported, change)
-        held = (request.hold_changes and await self._is_news(change, pin)) or (sensitive and not request.confirm)
+        is_held = request.hold_changes and await self._is_new_content(change, document_record)
+        applies = not (request.dry_run or is_held or (sensitive and not request.confirm))
         # _store() passes this change's hash: if the provider is changed in the meantime, the import is refused.
-        return Prepared(imported, pin, records, change, sensitive, not (request.dry_run or held), tenant)
+        return PreparedImport(imported, document_record, records, change, sensitive, applies, tenant)
 
-    async def apply(self, prepared: Prepared) -> AsyncGenerator[ImportEvent, None]:
+    async def apply(self, prepared: PreparedImport) -> AsyncGenerator[ImportEvent, None]:
         """Replace the provider's APIs with the document's, or show what that would change. The report comes last.
 
         Raises:
@@ -184,33 +187,34 @@ class DocumentImporter:
             yield ImportProgress(phase="storing", done=total, total=total)
         else:
             for group in _groups(prepared.change.updated, _DIFFERENCES):
-                for change in await self._shown(prepared, group):
+                for change in await self._updates(prepared, group):
                     yield change
-            for change in _others(prepared):
+            for change in _added_and_removed(prepared):
                 yield change
             version = await self._storage.version()
         yield await self._report(prepared, version)
 
     async def documents(self, limit: int, offset: int, tenant: str | None = None) -> DocumentPage:
         """A page of the imported documents: all, or those that this tenant sees."""
-        pins, total = await self._storage.pins(limit, offset, tenant)
-        shown = (self._document(pin, tenant) for pin in pins)
+        records, total = await self._storage.document_records(limit, offset, tenant)
+        shown = (self._document(one, tenant) for one in records)
         return DocumentPage(documents=tuple(shown), total=total)
 
-    def _document(self, pin: Pin, tenant: str | None) -> ImportedDocument:
-        skipped = _NOTES.validate_json(pin.notes)[0] if pin.notes.startswith("[") else ()  # "{}" of early versions
+    def _document(self, stored: ImportedDocumentRecord, tenant: str | None) -> ImportedDocument:
+        has_notes = stored.notes.startswith("[")  # "{}" of early versions
+        skipped = _NOTES.validate_json(stored.notes)[0] if has_notes else ()
         return ImportedDocument(
-            provider=pin.provider,
-            document_hash=pin.document_hash,
-            format=pin.format,
-            version=pin.version,
-            server=pin.server,
-            tenants=tuple(name for name in pin.tenants if tenant in (None, name)),
-            imported_at=pin.imported_at,
-            constants=dict(pin.constants),
+            provider=stored.provider,
+            document_hash=stored.document_hash,
+            format=stored.format,
+            version=stored.version,
+            server=stored.server,
+            tenants=tuple(name for name in stored.tenants if tenant in (None, name)),
+            imported_at=stored.imported_at,
+            constants=dict(stored.constants),
             skipped=skipped[:_SKIPPED],
             skipped_total=len(skipped),
-            current=pin.importer == self._importer,
+            current=stored.importer == self._importer,
         )
 
     async def _known(self, request: ImportRequest, tenant: str | None) -> ImportReport | None:
@@ -219,17 +223,17 @@ class DocumentImporter:
         None: it must be read.
         """
         digest = hashlib.sha256(request.document.encode("utf-8", "replace")).hexdigest()
-        found = await self._storage.pin_of(digest, request.server or request.origin, request.provider)
+        found = await self._storage.find_document_record(digest, request.server or request.origin, request.provider)
         if found is None or found[0].importer != self._importer:
             return None
-        pin, apis, version = found
-        if pin.owner != tenant or _ordered(request.tenants) not in (None, pin.tenants):
+        document_record, apis, version = found
+        if document_record.owner != tenant or _ordered(request.tenants) not in (None, document_record.tenants):
             return None
-        skipped, warnings = _NOTES.validate_json(pin.notes)
+        skipped, warnings = _NOTES.validate_json(document_record.notes)
         return ImportReport(
-            provider=pin.provider,
-            format=pin.format,
-            document_hash=pin.document_hash,
+            provider=document_record.provider,
+            format=document_record.format,
+            document_hash=document_record.document_hash,
             added=0,
             updated=0,
             unchanged=apis,
@@ -240,8 +244,10 @@ class DocumentImporter:
             catalogue_version=version,
         )
 
-    def _pin(self, imported: Imported, request: ImportRequest, tenant: str | None) -> Pin:
-        return Pin(
+    def _document_record(
+        self, imported: Imported, request: ImportRequest, tenant: str | None
+    ) -> ImportedDocumentRecord:
+        return ImportedDocumentRecord(
             provider=imported.provider,
             document_hash=imported.document_hash,
             format=imported.format,
@@ -269,15 +275,15 @@ class DocumentImporter:
                 found += differences.sensitive(old, after) if after is not None else ()
         return tuple(found)
 
-    async def _refuse_foreign(self, provider: str, ids: Sequence[str]) -> None:
+    async def _refuse_taken_ids(self, provider: str, ids: Sequence[str]) -> None:
         for api_id, owner in (await self._storage.owners(ids)).items():
             if owner != provider:
                 raise Conflict(f"The id {api_id!r} belongs to another provider.")
 
-    async def _is_news(self, change: Change, pin: Pin) -> bool:
+    async def _is_new_content(self, change: Change, document_record: ImportedDocumentRecord) -> bool:
         """Whether a stored API is updated or removed, and the document differs from the one imported last."""
         touched = bool(change.updated or change.removed)
-        return touched and await self._storage.hash_of(pin.provider) != pin.document_hash
+        return touched and await self._storage.hash_of(document_record.provider) != document_record.document_hash
 
     async def _unembedded(self, records: Sequence[Record]) -> dict[str, str]:
         """Texts without a vector, by hash. They are sorted by length, so that all workers get similar work."""
@@ -295,24 +301,29 @@ class DocumentImporter:
         vectors = await asyncio.gather(*runs)
         return {k: v for share, rows in zip(shares, vectors, strict=True) for k, v in zip(share, rows, strict=True)}
 
-    async def _store(self, prepared: Prepared, vectors: Mapping[str, Vectors]) -> int:
+    async def _store(self, prepared: PreparedImport, vectors: Mapping[str, Vectors]) -> int:
         """Store, make searchable, and return the catalogue's version."""
         _, version = await self._storage.replace_provider(
-            prepared.pin, prepared.records, self._encoder.name, vectors, prepared.change.hash, prepared.tenant
+            prepared.document_record,
+            prepared.records,
+            self._encoder.name,
+            vectors,
+            prepared.change.hash,
+            prepared.tenant,
         )
         await self._refresh()
         return version
 
-    async def _shown(self, prepared: Prepared, ids: Sequence[str]) -> list[ImportChange]:
+    async def _updates(self, prepared: PreparedImport, ids: Sequence[str]) -> list[ImportChange]:
         """How these APIs would change. APIs that were removed in the meantime are left out."""
         new = {api.id: api for api in prepared.imported.apis}
         old = await self._storage.get(ids)
         pairs = [(old[key], new[key]) for key in ids if key in old]
-        return await self._pool.run(lambda: [differences.updated(*pair) for pair in _paced(pairs)])
+        return await self._pool.run(lambda: [differences.updated(*pair) for pair in _with_checkpoints(pairs)])
 
-    async def _report(self, prepared: Prepared, version: int) -> ImportReport:
+    async def _report(self, prepared: PreparedImport, version: int) -> ImportReport:
         imported, change = prepared.imported, prepared.change
-        related, related_total = await find_twins(self._storage, imported.provider, prepared.records, prepared.tenant)
+        related, related_total = await find_related(self._storage, imported.provider, prepared.records, prepared.tenant)
         added, updated = len(change.added), len(change.updated)
         return ImportReport(
             provider=imported.provider,
@@ -334,7 +345,7 @@ class DocumentImporter:
         )
 
 
-def _owned(imported: Imported, request: ImportRequest, known: Pin | None) -> Imported:
+def _with_tenants(imported: Imported, request: ImportRequest, known: ImportedDocumentRecord | None) -> Imported:
     """The document with the tenants of its APIs set: those of the request, else those of the provider's last import."""
     tenants = _ordered(request.tenants)
     if tenants is None and known is not None:
@@ -345,14 +356,14 @@ def _owned(imported: Imported, request: ImportRequest, known: Pin | None) -> Imp
     return dataclasses.replace(imported, apis=apis)
 
 
-def _others(prepared: Prepared) -> list[ImportChange]:
+def _added_and_removed(prepared: PreparedImport) -> list[ImportChange]:
     """The APIs that would be removed and added."""
     new = {api.id: api for api in prepared.imported.apis}
     removed = [ImportChange(action="removed", id=key) for key in prepared.change.removed]
     return removed + [ImportChange(action="added", id=key, summary=new[key].summary) for key in prepared.change.added]
 
 
-def _for_itself(request: ImportRequest, tenant: str | None) -> ImportRequest:
+def _for_tenant(request: ImportRequest, tenant: str | None) -> ImportRequest:
     """The request, restricted to this tenant.
 
     Raises:
@@ -365,7 +376,7 @@ def _for_itself(request: ImportRequest, tenant: str | None) -> ImportRequest:
     return request.model_copy(update={"tenants": (tenant,)})
 
 
-def _refuse_stranger(imported: Imported, change: Change, request: ImportRequest) -> None:
+def _refuse_unrelated(imported: Imported, change: Change, request: ImportRequest) -> None:
     """Refuse an unreviewed document whose title names a provider that has entirely different operations.
 
     Raises:
@@ -380,7 +391,7 @@ def _refuse_stranger(imported: Imported, change: Change, request: ImportRequest)
         )
 
 
-def _refuse_nothing(imported: Imported) -> None:
+def _refuse_empty(imported: Imported) -> None:
     """Refuse a document without operations: importing it would only remove APIs.
 
     Raises:
@@ -402,7 +413,7 @@ def _ordered(tenants: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return None if tenants is None else tuple(sorted(set(tenants)))
 
 
-def _paced(items: Iterable[T]) -> Iterator[T]:
+def _with_checkpoints(items: Iterable[T]) -> Iterator[T]:
     """The items, with a checkpoint before each."""
     for item in items:
         checkpoint()

@@ -14,12 +14,12 @@ from retriever_svc.answers import AnswerCache
 from retriever_svc.engine.ranking import shipped_options
 from retriever_svc.engine.saving import SnapshotFiles
 from retriever_svc.engine.vectors import Indexes, open_indexes
-from retriever_svc.following import Follower
 from retriever_svc.handlers import router
 from retriever_svc.importers import Limits
 from retriever_svc.service import CatalogueService
 from retriever_svc.settings import RetrieverSettings
 from retriever_svc.storage import CatalogueStorage
+from retriever_svc.sync import Synchroniser
 from services.app import create_service
 from services.compute import ComputePool
 from services.encoder import Encoder, load_encoder
@@ -89,10 +89,10 @@ async def _opened(
     searches = ComputePool(settings.compute_workers, settings.compute_waiting, name="retriever-search")
     opened.push_async_callback(searches.close)
     service = _service(settings, storage, reader, searches, imports, indexes)
-    await service.follow()
+    await service.sync()
     # Check twice as often as requests would need to, so that no request has to check.
-    following = asyncio.create_task(Follower(service, signals, settings.version_check_s / 2).run())
-    opened.push_async_callback(_stopped, following)
+    syncing = asyncio.create_task(Synchroniser(service, signals, settings.version_check_s / 2).run())
+    opened.push_async_callback(_stopped, syncing)
     app.state.answers = AnswerCache(cache, settings.answer_ttl_s)
     app.state.readiness |= {"catalogue": service.check_index, "database": storage.ping}
     if settings.redis_url is not None:

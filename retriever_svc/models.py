@@ -91,7 +91,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class ImportedDocumentRecord:
     """The document a provider's APIs come from, and how it was read.
 
     Attributes:

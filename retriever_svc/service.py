@@ -1,6 +1,6 @@
 """The catalogue's consistency: a search that starts after the answer to a change sees the change.
 
-A change does not wait for the index. The background task (:mod:`following`) or the next search updates it, whichever
+A change does not wait for the index. The background task (:mod:`sync`) or the next search updates it, whichever
 comes first. So a thousand small imports in a row do not build a thousand indexes.
 """
 
@@ -23,7 +23,7 @@ from retriever_svc.engine.saving import SnapshotFiles
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import embedding_text, record
 from retriever_svc.engine.vectors import Indexes, VectorIndex, as_ids, open_indexes
-from retriever_svc.importers import Limits, sealed
+from retriever_svc.importers import Limits, with_content_hash
 from retriever_svc.importing import DocumentImporter
 from retriever_svc.models import Delta, Entry, Hit, Record
 from retriever_svc.secrets import needed_secrets
@@ -115,7 +115,7 @@ class CatalogueService:
         self._files = files
         self._snapshot = Snapshot.empty(encoder.dimension, self._indexes.empty())
         self.changed = asyncio.Event()
-        self._following = asyncio.Lock()
+        self._sync_lock = asyncio.Lock()
         self._checked_at = self._changed_at = -1e9
 
     @property
@@ -129,7 +129,7 @@ class CatalogueService:
         In the first case the check does not wait for an update in progress.
         """
         if time.monotonic() - self._checked_at >= self._version_check_s + _READY_S:
-            await self.follow()
+            await self.sync()
         if self._snapshot.version < 0:
             raise NotReady("the index is not loaded")
 
@@ -138,29 +138,29 @@ class CatalogueService:
         self._changed_at = time.monotonic()
         self.changed.set()
 
-    async def follow(self) -> Snapshot:
+    async def sync(self) -> Snapshot:
         """Update the snapshot to the catalogue's version and return it. Stored vectors are read, missing ones computed.
 
         Changes that are made during an update are applied together by the next one.
         """
-        async with self._following:
-            return await self._follow()
+        async with self._sync_lock:
+            return await self._sync()
 
-    async def _follow(self) -> Snapshot:
+    async def _sync(self) -> Snapshot:
         asked_at = time.monotonic()
         if await self._storage.version() != self._snapshot.version:
             if self._snapshot.version < 0:
                 await self.load()
             delta = await self._storage.changes(self._snapshot.stamps)
             vectors = await self._changed_vectors(delta)
-            self._snapshot = await asyncio.to_thread(self._snapshot.follow, delta, vectors)
+            self._snapshot = await asyncio.to_thread(self._snapshot.with_changes, delta, vectors)
             del delta, vectors
             await asyncio.to_thread(give_back)
         self._checked_at = asked_at
         return self._snapshot
 
     async def load(self) -> None:
-        """Load the snapshot that was saved last. It may be of an old version: :meth:`follow` updates it."""
+        """Load the snapshot that was saved last. It may be of an old version: :meth:`sync` updates it."""
         if self._files is not None:
             saved = await asyncio.to_thread(self._files.load, self._encoder.name, self._indexes)
             self._snapshot = saved or self._snapshot
@@ -184,7 +184,7 @@ class CatalogueService:
             if documents is not None:
                 return Found(snapshot.version, clauses, tuple(zip(hits, documents, strict=True)))
             # A document is not the one that was indexed: another replica has changed the catalogue.
-            await self.follow()
+            await self.sync()
         raise NotReady("the catalogue changes faster than it can be read")
 
     async def search(
@@ -245,7 +245,7 @@ class CatalogueService:
         Raises:
             Conflict: the id is taken.
         """
-        new = record(sealed(api))
+        new = record(with_content_hash(api))
         await self._storage.create(new, self._encoder.name, await self._embed([new]))
         await self.refresh()
         return new.api
@@ -259,7 +259,7 @@ class CatalogueService:
         """
         if api.id != api_id:
             raise Conflict(f"The API in the body has the id {api.id!r}, not {api_id!r}.")
-        new = record(sealed(api))
+        new = record(with_content_hash(api))
         await self._storage.update(new, self._encoder.name, await self._embed([new]))
         await self.refresh()
         return new.api
@@ -283,8 +283,8 @@ class CatalogueService:
         """The snapshot, updated first if this replica changed the catalogue or the last check is too old."""
         if self._is_current():
             return self._snapshot
-        async with self._following:  # the first of the waiting tasks updates it for all
-            return self._snapshot if self._is_current() else await self._follow()
+        async with self._sync_lock:  # the first of the waiting tasks updates it for all
+            return self._snapshot if self._is_current() else await self._sync()
 
     def _is_current(self) -> bool:
         return self._checked_at > self._changed_at and time.monotonic() - self._checked_at < self._version_check_s
@@ -319,11 +319,11 @@ class CatalogueService:
     async def _changed_vectors(self, delta: Delta) -> VectorIndex:
         """The snapshot's vectors, without those of removed APIs and with those of new ones."""
         before = self._snapshot
-        gone, new = before.gone(delta), await asyncio.to_thread(before.unembedded, delta)
-        if not len(gone) and not new:
+        removed, new = before.removed(delta), await asyncio.to_thread(before.unembedded, delta)
+        if not len(removed) and not new:
             return before.vectors
         index = await asyncio.to_thread(before.vectors.copy)
-        await asyncio.to_thread(index.delete, gone)
+        await asyncio.to_thread(index.delete, removed)
         for start in range(0, len(new), _VECTORS):
             entries = new[start : start + _VECTORS]
             vectors = await self._vectors(entries)

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from retriever_svc.models import Change, Delta, Entry, Pin, Record, is_seen, state_of
+from retriever_svc.models import Change, Delta, Entry, ImportedDocumentRecord, Record, is_seen, state_of
 from retriever_svc.tables import APIS, CATALOGUE, DOCUMENTS, EMBEDDINGS
 from services.contracts.api import Api
 from services.encoder import Vectors
@@ -33,8 +33,8 @@ from services.storage.engine import Probe, Transactions, read, write
 _DERIVED = ("text_hash", "lexical", "inputs", "outputs", "open", "operation_key", "content_key", "revision")
 """Columns derived from an API. They may change with the code that derives them although the API does not."""
 _OF_API = ("content_hash", "tags", "deprecated", "tenants")
-_PIN = [DOCUMENTS.c[name] for name in Pin.__dataclass_fields__]
-_HEAD = [APIS.c[name] for name in Entry.__dataclass_fields__]
+_DOCUMENT_COLUMNS = [DOCUMENTS.c[name] for name in ImportedDocumentRecord.__dataclass_fields__]
+_ENTRY_COLUMNS = [APIS.c[name] for name in Entry.__dataclass_fields__]
 
 
 class CatalogueStorage:
@@ -116,7 +116,7 @@ class CatalogueStorage:
     async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors]) -> None:
         """Store vectors for texts of APIs that are in the catalogue already, after a change of the encoder."""
         async with write(self._engine) as connection:
-            await _lock(connection, grow=0)
+            await _lock_version(connection, grow=0)
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
 
     async def create(self, record: Record, encoder: str, vectors: Mapping[str, Vectors]) -> None:
@@ -126,11 +126,11 @@ class CatalogueStorage:
             Conflict: the id is taken.
         """
         async with write(self._engine) as connection:
-            await _lock(connection, grow=1)
+            await _lock_version(connection, grow=1)
             if await connection.scalar(select(APIS.c.number).where(APIS.c.id == record.api.id)) is not None:
                 raise Conflict(f"There is an API {record.api.id!r} already.")
             await connection.execute(insert(APIS), [_row(record)])
-            await _edited(connection, record.api.id)
+            await _mark_edited(connection, record.api.id)
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
 
     async def update(self, record: Record, encoder: str, vectors: Mapping[str, Vectors]) -> None:
@@ -140,14 +140,14 @@ class CatalogueStorage:
             NotFound: there is no API with that id.
         """
         async with write(self._engine) as connection:
-            await _lock(connection, grow=1)
-            await _edited(connection, record.api.id)
+            await _lock_version(connection, grow=1)
+            await _mark_edited(connection, record.api.id)
             changed = await connection.execute(update(APIS).where(APIS.c.id == record.api.id).values(_row(record)))
             if not changed.rowcount:
                 raise NotFound(f"There is no API {record.api.id!r}.")
-            await _edited(connection, record.api.id)  # the update may have changed its provider
+            await _mark_edited(connection, record.api.id)  # the update may have changed its provider
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
-            await _forget_vectors(connection)
+            await _delete_unused_vectors(connection)
 
     async def delete(self, api_id: str) -> None:
         """Remove an API.
@@ -156,11 +156,11 @@ class CatalogueStorage:
             NotFound: there is no API with that id.
         """
         async with write(self._engine) as connection:
-            await _lock(connection, grow=1)
-            await _edited(connection, api_id)
+            await _lock_version(connection, grow=1)
+            await _mark_edited(connection, api_id)
             if not (await connection.execute(delete(APIS).where(APIS.c.id == api_id))).rowcount:
                 raise NotFound(f"There is no API {api_id!r}.")
-            await _forget_vectors(connection)
+            await _delete_unused_vectors(connection)
 
     async def delete_provider(self, provider: str, tenant: str | None = None) -> None:
         """Remove a provider with all its APIs. The operator (``tenant`` None) may remove any.
@@ -170,20 +170,20 @@ class CatalogueStorage:
             Conflict: it belongs to another owner.
         """
         async with write(self._engine) as connection:
-            await _lock(connection, grow=1)
+            await _lock_version(connection, grow=1)
             query = select(APIS.c.tenants).where(APIS.c.provider == provider).distinct()
             audiences = [row.tenants for row in await connection.execute(query)]
             if not any(is_seen(tenants, tenant) for tenants in audiences):
                 raise NotFound(f"There is no provider {provider!r}.")
             if tenant is not None:
-                await _refuse_others(connection, provider, tenant, exists=True)
+                await _refuse_other_owners(connection, provider, tenant, exists=True)
             await connection.execute(delete(DOCUMENTS).where(DOCUMENTS.c.provider == provider))
             await connection.execute(delete(APIS).where(APIS.c.provider == provider))
-            await _forget_vectors(connection)
+            await _delete_unused_vectors(connection)
 
     async def replace_provider(
         self,
-        pin: Pin,
+        document_record: ImportedDocumentRecord,
         records: Sequence[Record],
         encoder: str,
         vectors: Mapping[str, Vectors],
@@ -195,7 +195,7 @@ class CatalogueStorage:
         Only rows that differ are written, and the version grows only if there are any.
 
         Args:
-            pin: the document they come from.
+            document_record: the document they come from.
             records: all APIs of the provider.
             encoder: name of the encoder of the vectors.
             vectors: vectors of the texts that had none, by the texts' hashes.
@@ -211,11 +211,11 @@ class CatalogueStorage:
         """
         wanted = {record.api.id: record for record in records}
         async with write(self._engine) as connection:
-            version = await _lock(connection, grow=0)
-            change = await _change(connection, pin, records, tenant)
+            version = await _lock_version(connection, grow=0)
+            change = await _change(connection, document_record, records, tenant)
             refuse_unexpected(change, expected)
-            await _refuse_foreign(connection, change.added)
-            rewritten = await _differing(connection, pin.provider, wanted)
+            await _refuse_taken_ids(connection, change.added)
+            rewritten = await _differing(connection, document_record.provider, wanted)
             for chunk in chunks(change.removed):
                 await connection.execute(delete(APIS).where(APIS.c.id.in_(chunk)))
             if change.added:
@@ -224,16 +224,18 @@ class CatalogueStorage:
                 await connection.execute(update(APIS).where(APIS.c.id == record.api.id).values(_row(record)))
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
             if change.removed or rewritten:
-                await _forget_vectors(connection)
-            await _keep_pin(connection, pin)
+                await _delete_unused_vectors(connection)
+            await _replace_document_record(connection, document_record)
             if change.added or change.removed or rewritten:
-                version = await _lock(connection, grow=1)
+                version = await _lock_version(connection, grow=1)
         return change, version
 
-    async def change(self, pin: Pin, records: Sequence[Record], tenant: str | None = None) -> Change:
+    async def change(
+        self, document_record: ImportedDocumentRecord, records: Sequence[Record], tenant: str | None = None
+    ) -> Change:
         """What :meth:`replace_provider` would change now. Raises Conflict if the tenant may not do so."""
         async with read(self._engine) as connection:
-            return await _change(connection, pin, records, tenant)
+            return await _change(connection, document_record, records, tenant)
 
     async def owners(self, ids: Sequence[str]) -> dict[str, str]:
         """The providers of the APIs that exist, by id."""
@@ -244,7 +246,7 @@ class CatalogueStorage:
                 found.update({row.id: row.provider for row in rows})
         return found
 
-    async def twins(
+    async def related(
         self, provider: str, column: str, keys: Sequence[str], tenant: str | None = None
     ) -> list[tuple[str, str, str]]:
         """Key, id and revision of the APIs of other providers that have one of these keys and that the tenant sees.
@@ -264,25 +266,27 @@ class CatalogueStorage:
                 found += [(row[0], row[1], row[2]) for row in rows if is_seen(row[3], tenant)]
         return found
 
-    async def pin_of(self, document_hash: str, server: str | None, provider: str | None) -> tuple[Pin, int, int] | None:
-        """The pin of a document imported with this server for this provider (None: the one its title names).
+    async def find_document_record(
+        self, document_hash: str, server: str | None, provider: str | None
+    ) -> tuple[ImportedDocumentRecord, int, int] | None:
+        """The record of a document imported with this server for this provider (None: the one its title names).
 
         Returns:
-            The pin, the number of the provider's APIs, and the catalogue's version; None if there is no such import.
+            The record, the number of the provider's APIs, and the catalogue's version; None if there is no such import.
         """
         asked = DOCUMENTS.c.named.is_(False) if provider is None else DOCUMENTS.c.provider == provider
         same = (DOCUMENTS.c.document_hash == document_hash, DOCUMENTS.c.server.is_not_distinct_from(server), asked)
         apis = select(func.count()).where(APIS.c.provider == DOCUMENTS.c.provider).scalar_subquery()
         version = select(CATALOGUE.c.version).scalar_subquery()
         async with read(self._engine) as connection:
-            row = (await connection.execute(select(*_PIN, apis, version).where(*same).limit(1))).first()
-        return None if row is None else (_as_pin(row[:-2]), row[-2], row[-1])
+            row = (await connection.execute(select(*_DOCUMENT_COLUMNS, apis, version).where(*same).limit(1))).first()
+        return None if row is None else (_as_document_record(row[:-2]), row[-2], row[-1])
 
-    async def pin_for(self, provider: str) -> Pin | None:
-        """The pin of the document that was last imported for the provider, or None."""
+    async def document_record_of(self, provider: str) -> ImportedDocumentRecord | None:
+        """The record of the document that was last imported for the provider, or None."""
         async with read(self._engine) as connection:
-            row = (await connection.execute(select(*_PIN).where(DOCUMENTS.c.provider == provider))).first()
-        return None if row is None else _as_pin(row)
+            row = (await connection.execute(select(*_DOCUMENT_COLUMNS).where(DOCUMENTS.c.provider == provider))).first()
+        return None if row is None else _as_document_record(row)
 
     async def hash_of(self, provider: str) -> str | None:
         """The hash of the document that the provider's APIs come from."""
@@ -291,14 +295,16 @@ class CatalogueStorage:
             found: str | None = await connection.scalar(query)
         return found
 
-    async def pins(self, limit: int, offset: int, tenant: str | None = None) -> tuple[list[Pin], int]:
-        """A page of the pins that the tenant sees, in order of their providers, and the number of all these pins."""
+    async def document_records(
+        self, limit: int, offset: int, tenant: str | None = None
+    ) -> tuple[list[ImportedDocumentRecord], int]:
+        """A page of the records that the tenant sees, in order of their providers, and the number of all of them."""
         async with read(self._engine) as connection:
             owned = await connection.execute(select(DOCUMENTS.c.provider, DOCUMENTS.c.tenants))
             seen = sorted(row.provider for row in owned if is_seen(row.tenants, tenant))
-            query = select(*_PIN).where(DOCUMENTS.c.provider.in_(seen[offset : offset + limit]))
-            pins = [_as_pin(row) for row in await connection.execute(query)]
-        return sorted(pins, key=lambda pin: pin.provider), len(seen)
+            query = select(*_DOCUMENT_COLUMNS).where(DOCUMENTS.c.provider.in_(seen[offset : offset + limit]))
+            records = [_as_document_record(row) for row in await connection.execute(query)]
+        return sorted(records, key=lambda record: record.provider), len(seen)
 
 
 def refuse_unexpected(change: Change, expected: str | None) -> None:
@@ -308,16 +314,18 @@ def refuse_unexpected(change: Change, expected: str | None) -> None:
         raise Conflict("The document or the catalogue is not what was looked at: look at the change again.")
 
 
-async def _change(connection: AsyncConnection, pin: Pin, records: Sequence[Record], tenant: str | None) -> Change:
-    query = select(APIS.c.id, APIS.c.content_hash, APIS.c.tenants).where(APIS.c.provider == pin.provider)
+async def _change(
+    connection: AsyncConnection, document_record: ImportedDocumentRecord, records: Sequence[Record], tenant: str | None
+) -> Change:
+    query = select(APIS.c.id, APIS.c.content_hash, APIS.c.tenants).where(APIS.c.provider == document_record.provider)
     rows = (await connection.execute(query)).all()
-    await _refuse_others(connection, pin.provider, tenant, exists=bool(rows))
+    await _refuse_other_owners(connection, document_record.provider, tenant, exists=bool(rows))
     before = {row.id: state_of(row.content_hash, row.tenants) for row in rows}
     after = {record.api.id: state_of(record.api.content_hash, record.api.tenants) for record in records}
-    return Change(before, after, pin.document_hash)
+    return Change(before, after, document_record.document_hash)
 
 
-async def _refuse_others(connection: AsyncConnection, provider: str, tenant: str | None, *, exists: bool) -> None:
+async def _refuse_other_owners(connection: AsyncConnection, provider: str, tenant: str | None, *, exists: bool) -> None:
     """Raise Conflict unless this tenant imported the provider. The operator (None) owns APIs that were not imported."""
     owned = (await connection.execute(select(DOCUMENTS.c.owner).where(DOCUMENTS.c.provider == provider))).first()
     if (owned is not None or exists) and (owned.owner if owned else None) != tenant:
@@ -350,44 +358,44 @@ async def _freeze(connection: AsyncConnection) -> None:
 
 
 async def _entries(connection: AsyncConnection, numbers: Sequence[int]) -> list[Entry]:
-    rows = await connection.execute(select(*_HEAD).where(APIS.c.number.in_(numbers)))
+    rows = await connection.execute(select(*_ENTRY_COLUMNS).where(APIS.c.number.in_(numbers)))
     return [Entry(*row) for row in rows]
 
 
-async def _lock(connection: AsyncConnection, grow: int) -> int:
+async def _lock_version(connection: AsyncConnection, grow: int) -> int:
     """Increase the version by ``grow`` and return it. Other writers wait here until the transaction ends."""
     query = update(CATALOGUE).values(version=CATALOGUE.c.version + grow).returning(CATALOGUE.c.version)
     return int((await connection.execute(query)).scalar_one())
 
 
-async def _refuse_foreign(connection: AsyncConnection, ids: Sequence[str]) -> None:
+async def _refuse_taken_ids(connection: AsyncConnection, ids: Sequence[str]) -> None:
     for chunk in chunks(ids):
         taken = await connection.scalar(select(APIS.c.id).where(APIS.c.id.in_(chunk)).limit(1))
         if taken is not None:
             raise Conflict(f"The id {taken!r} belongs to another provider.")
 
 
-async def _forget_vectors(connection: AsyncConnection) -> None:
+async def _delete_unused_vectors(connection: AsyncConnection) -> None:
     """Delete the vectors of texts that no API uses any more."""
     used = exists().where(APIS.c.text_hash == EMBEDDINGS.c.text_hash)
     await connection.execute(delete(EMBEDDINGS).where(~used))
 
 
-async def _edited(connection: AsyncConnection, api_id: str) -> None:
+async def _mark_edited(connection: AsyncConnection, api_id: str) -> None:
     """Note that the API's provider differs from its document, so that the next import reads the document again."""
     provider = select(APIS.c.provider).where(APIS.c.id == api_id).scalar_subquery()
     await connection.execute(update(DOCUMENTS).where(DOCUMENTS.c.provider == provider).values(importer=""))
 
 
-async def _keep_pin(connection: AsyncConnection, pin: Pin) -> None:
-    await connection.execute(delete(DOCUMENTS).where(DOCUMENTS.c.provider == pin.provider))
-    await connection.execute(insert(DOCUMENTS), [dataclasses.asdict(pin)])
+async def _replace_document_record(connection: AsyncConnection, document_record: ImportedDocumentRecord) -> None:
+    await connection.execute(delete(DOCUMENTS).where(DOCUMENTS.c.provider == document_record.provider))
+    await connection.execute(insert(DOCUMENTS), [dataclasses.asdict(document_record)])
 
 
-def _as_pin(row: Sequence[Any]) -> Pin:
-    pin = Pin(*row)
-    moment = pin.imported_at
-    return dataclasses.replace(pin, imported_at=moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+def _as_document_record(row: Sequence[Any]) -> ImportedDocumentRecord:
+    document_record = ImportedDocumentRecord(*row)
+    moment = document_record.imported_at
+    return dataclasses.replace(document_record, imported_at=moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def _row(record: Record) -> dict[str, object]:

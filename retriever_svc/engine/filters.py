@@ -50,10 +50,10 @@ class Filters:
         mask = np.logical_and.reduce(masks) if masks else None
         if mask is None or mask.all():
             return None
-        mask[self.pins(snapshot)] = True
+        mask[self.pinned_positions(snapshot)] = True
         return np.flatnonzero(mask)
 
-    def pins(self, snapshot: Snapshot) -> list[int]:
+    def pinned_positions(self, snapshot: Snapshot) -> list[int]:
         """Positions of the pinned APIs that this tenant sees, each once, in the order of the request."""
         places = {_position(snapshot, api_id): None for api_id in self.pinned}
         return [place for place in places if place is not None and self._sees(snapshot, place)]

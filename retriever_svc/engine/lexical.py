@@ -53,7 +53,7 @@ class LexicalIndex:
         self._vocabulary: dict[str, int] = {}
         self._fill(_count(documents, self._vocabulary))
 
-    def follow(self, origins: Positions, added: Sequence[str]) -> LexicalIndex:
+    def with_changes(self, origins: Positions, added: Sequence[str]) -> LexicalIndex:
         """A new index for changed documents, made from this one: only added documents are read.
 
         Args:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from services.encoder import Vectors
 
 _WORD = re.compile(r"[a-z0-9]+")
-_NO_NAME = {
+_IGNORED = {
     "com",
     "net",
     "org",
@@ -29,9 +29,9 @@ _NO_NAME = {
     "v2",
     "v3",
 }
-_NO_NAME |= {"service", "services"}
-_REST = 0.5
-_TOGETHER = 3
+_IGNORED |= {"service", "services"}
+_OTHER_WORD = 0.5
+_AVERAGED = 3
 """Number of a provider's best APIs whose scores are averaged."""
 
 
@@ -42,12 +42,12 @@ class ProviderNames:
         self._count = len(names)
         self._by_word: dict[str, list[tuple[int, float]]] = {}
         for number, name in enumerate(names):
-            first, *rest = [word for word in _WORD.findall(name.lower()) if word not in _NO_NAME] or [""]
+            first, *rest = [word for word in _WORD.findall(name.lower()) if word not in _IGNORED] or [""]
             self._by_word.setdefault(first, []).append((number, 1.0))
             for word in rest:
-                self._by_word.setdefault(word, []).append((number, _REST / len(rest)))
+                self._by_word.setdefault(word, []).append((number, _OTHER_WORD / len(rest)))
 
-    def named(self, query: str) -> Vectors:
+    def matches(self, query: str) -> Vectors:
         """How much of each provider's name occurs in the request: (p,), 1 for its first word."""
         found = np.zeros(self._count, np.float32)
         for word in set(_WORD.findall(query.lower())):
@@ -56,7 +56,7 @@ class ProviderNames:
         return found
 
 
-def meant(scores: Vectors, owners: NDArray[np.int32], count: int) -> Vectors:
+def provider_scores(scores: Vectors, owners: NDArray[np.int32], count: int) -> Vectors:
     """The mean score of each provider's best three APIs, missing ones counting as 0: (p,).
 
     APIs that are needed together nearly always come from one provider. So a provider with several fitting APIs is
@@ -71,6 +71,6 @@ def meant(scores: Vectors, owners: NDArray[np.int32], count: int) -> Vectors:
     order = np.lexsort((-scores, owners))
     _, starts, sizes = np.unique(owners[order], return_index=True, return_counts=True)
     place = np.arange(len(order)) - np.repeat(starts, sizes)
-    best = order[place < _TOGETHER]
-    np.add.at(found, owners[best], scores[best] / _TOGETHER)
+    best = order[place < _AVERAGED]
+    np.add.at(found, owners[best], scores[best] / _AVERAGED)
     return found

@@ -20,10 +20,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from retriever_svc.engine.clauses import split_clauses
-from retriever_svc.engine.evidence import evidence
+from retriever_svc.engine.features import features
 from retriever_svc.engine.filters import Filters, within
 from retriever_svc.engine.relevance import any_needed, load_relevance
-from retriever_svc.engine.scoring import Asked, Scores, ask, best_of_each, candidates, score, within_budget
+from retriever_svc.engine.scoring import (
+    PreparedQuery,
+    Scores,
+    best_of_each,
+    candidates,
+    prepare_query,
+    score,
+    within_budget,
+)
 from retriever_svc.engine.snapshot import Snapshot, exact_key
 from retriever_svc.engine.suppliers import find_suppliers, rest_of_small
 from retriever_svc.engine.vectors import Ids
@@ -114,7 +122,7 @@ def find(
         options: how the signals are joined.
     """
     allowed = filters.allowed(snapshot)
-    clauses, hits = rank(snapshot, encoder, query, k, allowed, options, filters.pins(snapshot))
+    clauses, hits = rank(snapshot, encoder, query, k, allowed, options, filters.pinned_positions(snapshot))
     if not suppliers or not hits:
         return clauses, hits
     supplying = [
@@ -151,17 +159,17 @@ def rank(
     if not snapshot.entries or (allowed is not None and not len(allowed)):
         return clauses, []
     exact = list(dict.fromkeys([*pinned, *_exact(snapshot, query, allowed)]))[:k]
-    asked = ask(snapshot, encoder, clauses, max(options.depth, 4 * k), allowed)
+    prepared = prepare_query(snapshot, encoder, clauses, max(options.depth, 4 * k), allowed)
     if not options.relevance:
-        scores = score(asked, asked.positions(exact), options.dense_weight, options.context)
-        return clauses, _hits(asked, scores, exact, pinned, k, options, None)
+        scores = score(prepared, prepared.positions(exact), options.dense_weight, options.context)
+        return clauses, _hits(prepared, scores, exact, pinned, k, options, None)
     model = load_relevance(options.relevance)
-    scores = candidates(asked, exact, options.dense_weight, options.context, 2 * k)
-    relevance = model.probabilities(evidence(asked.pool(scores)))
+    scores = candidates(prepared, exact, options.dense_weight, options.context, 2 * k)
+    relevance = model.probabilities(features(prepared.candidate_set(scores)))
     threshold = model.threshold if options.threshold is None else options.threshold
     if len(exact) == len(pinned) and any_needed(relevance) < threshold:
-        return clauses, _hits(asked, scores, exact, pinned, k, options, relevance)[: len(pinned)]
-    return clauses, _hits(asked, scores, exact, pinned, k, options, relevance)
+        return clauses, _hits(prepared, scores, exact, pinned, k, options, relevance)[: len(pinned)]
+    return clauses, _hits(prepared, scores, exact, pinned, k, options, relevance)
 
 
 def whole(query: str) -> Clause:
@@ -170,7 +178,7 @@ def whole(query: str) -> Clause:
 
 
 def _hits(
-    asked: Asked,
+    prepared: PreparedQuery,
     scores: Scores,
     exact: list[int],
     pinned: Sequence[int],
@@ -180,8 +188,8 @@ def _hits(
 ) -> list[Hit]:
     best = scores.fused.max(axis=0) if relevance is None else relevance
     chosen = _choose(scores, best, exact, k, options)
-    reasons = reasons_of(asked, scores, exact, pinned, options.dense_weight)
-    return [_hit(asked.snapshot, scores, m, reasons[m], relevance) for m in chosen]
+    reasons = reasons_of(prepared, scores, exact, pinned, options.dense_weight)
+    return [_hit(prepared.snapshot, scores, m, reasons[m], relevance) for m in chosen]
 
 
 def _choose(scores: Scores, best: Vectors, exact: list[int], k: int, options: RankingOptions) -> list[int]:
@@ -201,12 +209,12 @@ def _choose(scores: Scores, best: Vectors, exact: list[int], k: int, options: Ra
 
 
 def reasons_of(
-    asked: Asked, scores: Scores, exact: list[int], pinned: Sequence[int], dense_weight: float
+    prepared: PreparedQuery, scores: Scores, exact: list[int], pinned: Sequence[int], dense_weight: float
 ) -> list[FoundBy]:
     """Why each of the scored APIs was found. Of meaning and words, it is the one that contributes more to the score.
 
     Args:
-        asked: the request.
+        prepared: the request.
         scores: the scores of m APIs.
         exact: positions of the APIs that come first: the pinned ones, and those that the request names.
         pinned: positions of the pinned APIs.
@@ -214,7 +222,7 @@ def reasons_of(
     """
     best = (scores.fused.argmax(axis=0), np.arange(len(scores.positions)))
     by_meaning = dense_weight * scores.dense[best] >= (1 - dense_weight) * scores.lexical[best]
-    near = np.isin(scores.positions, asked.near)
+    near = np.isin(scores.positions, prepared.near)
     pairs = zip(near.tolist(), by_meaning.tolist(), strict=True)
     reasons: list[FoundBy] = ["provider" if not n else "meaning" if m else "words" for n, m in pairs]
     for place, position in enumerate(scores.positions.tolist()):

@@ -1,4 +1,4 @@
-"""The relevance model: it computes from the evidence how likely a candidate is needed.
+"""The relevance model: it computes from the features how likely a candidate is needed.
 
 Gradient-boosted trees, trained by ``training.retriever`` on requests with the APIs that solve them.
 """
@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from retriever_svc.engine.evidence import COLUMNS
+from retriever_svc.engine.features import COLUMNS
 from services.encoder import Vectors
 from services.trees import Trees, TreesError, read_arrays
 
@@ -23,12 +23,12 @@ _FIRST = 10
 
 
 class RelevanceError(ValueError):
-    """A file is not a model, or is a model for other evidence."""
+    """A file is not a model, or is a model for other features."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelevanceModel:
-    """Trees over the evidence.
+    """Trees over the features.
 
     Attributes:
         columns: (c,) names of the features that it was trained on.
@@ -69,9 +69,9 @@ class RelevanceModel:
         with path.open("wb") as file:
             np.savez_compressed(file, **own | self.trees.arrays())
 
-    def probabilities(self, evidence: Vectors) -> Vectors:
-        """How likely each candidate is needed: (m,), from the evidence (m, c)."""
-        return self.trees.probabilities(evidence)
+    def probabilities(self, features: Vectors) -> Vectors:
+        """How likely each candidate is needed: (m,), from the features (m, c)."""
+        return self.trees.probabilities(features)
 
 
 def any_needed(relevance: Vectors) -> float:

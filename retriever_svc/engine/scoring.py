@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retriever_svc.engine.evidence import Pool
-from retriever_svc.engine.providers import meant
+from retriever_svc.engine.features import CandidateSet
+from retriever_svc.engine.providers import provider_scores
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.vectors import Ids
 from retriever_svc.engine.words import words
@@ -23,7 +23,7 @@ _OF_PROVIDER: Final = 60
 """The best ``_OF_PROVIDER`` APIs of the ``_PROVIDERS`` providers that the request probably means are candidates too."""
 _READ: Final = 300
 """Most APIs of a provider that are compared by meaning: those that share most words with the request."""
-_MEANT, _NAMED = 0.7, 0.2
+_PROVIDER_WEIGHT, _NAME_WEIGHT = 0.7, 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PreparedQuery:
     """A request against a snapshot.
 
     Attributes:
@@ -59,11 +59,11 @@ class Asked:
         """The positions that are near, and ``more``."""
         return np.union1d(self.near, np.asarray(more, np.int64))
 
-    def pool(self, scores: Scores) -> Pool:
+    def candidate_set(self, scores: Scores) -> CandidateSet:
         """The candidates with the data that features are computed from."""
         snapshot, positions = self.snapshot, scores.positions
         best, owners = scores.fused.max(axis=0), snapshot.facts.owners[positions]
-        return Pool(
+        return CandidateSet(
             clauses=tuple(clause.text for clause in self.clauses),
             dense=np.clip(scores.dense, 0, 1),
             lexical=scores.lexical,
@@ -71,15 +71,17 @@ class Asked:
             matched=self.lexical[:, positions],
             traits=snapshot.facts.traits[positions],
             owners=owners,
-            meant=meant(best, owners, len(snapshot.names)),
-            named=snapshot.named.named(self.clauses[-1].text),
+            provider_scores=provider_scores(best, owners, len(snapshot.names)),
+            name_matches=snapshot.provider_names.matches(self.clauses[-1].text),
             sizes=snapshot.sizes,
         )
 
 
-def ask(snapshot: Snapshot, encoder: Encoder, clauses: tuple[Clause, ...], depth: int, allowed: Ids | None) -> Asked:
+def prepare_query(
+    snapshot: Snapshot, encoder: Encoder, clauses: tuple[Clause, ...], depth: int, allowed: Ids | None
+) -> PreparedQuery:
     """Encode a request's clauses and find the APIs near each: ``depth`` by meaning, and as many by words."""
-    queries = read_clauses(encoder, clauses)
+    queries = encode_clauses(encoder, clauses)
     lexical = np.stack([snapshot.lexical.scores(words(clause.text)) for clause in clauses])
     if allowed is not None:
         mask = np.zeros(len(snapshot.entries), dtype=bool)
@@ -91,10 +93,10 @@ def ask(snapshot: Snapshot, encoder: Encoder, clauses: tuple[Clause, ...], depth
     top = np.argpartition(-lexical, cut - 1, axis=1)[:, :cut]
     matching = top[np.take_along_axis(lexical, top, axis=1) > 0]
     both = np.unique(np.concatenate([near, matching]).astype(np.int64))
-    return Asked(snapshot, clauses, queries, lexical, both, allowed)
+    return PreparedQuery(snapshot, clauses, queries, lexical, both, allowed)
 
 
-def read_clauses(encoder: Encoder, clauses: tuple[Clause, ...]) -> Vectors:
+def encode_clauses(encoder: Encoder, clauses: tuple[Clause, ...]) -> Vectors:
     """The vectors of a request's clauses, the whole of it last: (c, d). The encoder reads the request once.
 
     A clause's vector is the mean of its token vectors in the whole request. This is as good as encoding the clause
@@ -120,34 +122,36 @@ def _mean(tokens: Vectors) -> Vectors:
     return mean
 
 
-def score(asked: Asked, positions: Ids, dense_weight: float, context: float) -> Scores:
+def score(prepared: PreparedQuery, positions: Ids, dense_weight: float, context: float) -> Scores:
     """Score these APIs (see :mod:`ranking`)."""
-    snapshot, lexical = asked.snapshot, asked.lexical
-    dense = snapshot.vectors.similarities(asked.queries, snapshot.numbers[positions])
+    snapshot, lexical = prepared.snapshot, prepared.lexical
+    dense = snapshot.vectors.similarities(prepared.queries, snapshot.numbers[positions])
     relative = lexical[:, positions] / np.maximum(lexical.max(axis=1, keepdims=True), 1e-9)
     fused = dense_weight * np.clip(dense, 0, 1) + (1 - dense_weight) * relative
     fused[:-1] += context * (fused[-1] - fused[:-1])
     return Scores(positions, fused.astype(np.float32), dense, relative.astype(np.float32))
 
 
-def candidates(asked: Asked, exact: list[int], dense_weight: float, context: float, least: int = 0) -> Scores:
+def candidates(
+    prepared: PreparedQuery, exact: list[int], dense_weight: float, context: float, least: int = 0
+) -> Scores:
     """The best APIs by score (at least ``least``), and the best ones of the providers that are probably meant."""
-    snapshot = asked.snapshot
-    first = score(asked, asked.positions(exact), dense_weight, context)
+    snapshot = prepared.snapshot
+    first = score(prepared, prepared.positions(exact), dense_weight, context)
     owners = snapshot.facts.owners[first.positions]
-    likely = meant(first.fused.max(axis=0), owners, len(snapshot.names))
-    likely = np.where(likely > 0, likely + _NAMED * snapshot.named.named(asked.clauses[-1].text), 0)
+    likely = provider_scores(first.fused.max(axis=0), owners, len(snapshot.names))
+    likely = np.where(likely > 0, likely + _NAME_WEIGHT * snapshot.provider_names.matches(prepared.clauses[-1].text), 0)
     providers = np.argsort(-likely, kind="stable")[:_PROVIDERS]
-    members = [_members(asked, int(provider)) for provider in providers if likely[provider] > 0]
+    members = [_members(prepared, int(provider)) for provider in providers if likely[provider] > 0]
     more = np.setdiff1d(np.concatenate([*members, np.empty(0, np.int64)]), first.positions)
-    scores = _both(first, score(asked, more, dense_weight, context))
+    scores = _joined(first, score(prepared, more, dense_weight, context))
     best, owners = scores.fused.max(axis=0), snapshot.facts.owners[scores.positions]
-    helped = best + _MEANT * likely[owners]
-    kept = [_highest(helped, max(_BEST, least)), np.flatnonzero(np.isin(scores.positions, exact))]
+    boosted = best + _PROVIDER_WEIGHT * likely[owners]
+    kept = [_highest(boosted, max(_BEST, least)), np.flatnonzero(np.isin(scores.positions, exact))]
     for provider in providers:
         own = np.flatnonzero(owners == provider)
         kept.append(own[_highest(best[own], _OF_PROVIDER)])
-    return _only(scores, np.unique(np.concatenate(kept)))
+    return _selected(scores, np.unique(np.concatenate(kept)))
 
 
 def within_budget(fused: Vectors, ranked: list[int], exact: int, k: int, worth: NDArray[np.bool_]) -> list[int]:
@@ -177,12 +181,12 @@ def best_of_each(fused: Vectors, count: int) -> list[int]:
     return best
 
 
-def _members(asked: Asked, provider: int) -> Ids:
+def _members(prepared: PreparedQuery, provider: int) -> Ids:
     """A provider's APIs; if there are many, those that share most words with the request."""
-    members = asked.snapshot.providers[asked.snapshot.names[provider]]
-    if asked.allowed is not None:
-        members = np.intersect1d(members, asked.allowed)
-    return members[_highest(asked.lexical[:, members].max(axis=0), _READ)]
+    members = prepared.snapshot.providers[prepared.snapshot.names[provider]]
+    if prepared.allowed is not None:
+        members = np.intersect1d(members, prepared.allowed)
+    return members[_highest(prepared.lexical[:, members].max(axis=0), _READ)]
 
 
 def _highest(values: Vectors, count: int) -> Ids:
@@ -190,7 +194,7 @@ def _highest(values: Vectors, count: int) -> Ids:
     return np.arange(len(values)) if len(values) <= count else np.argpartition(-values, count)[:count]
 
 
-def _both(one: Scores, other: Scores) -> Scores:
+def _joined(one: Scores, other: Scores) -> Scores:
     """The scores of two disjoint sets of APIs together."""
     order = np.argsort(np.concatenate([one.positions, other.positions]))
 
@@ -205,5 +209,5 @@ def _both(one: Scores, other: Scores) -> Scores:
     )
 
 
-def _only(scores: Scores, kept: Ids) -> Scores:
+def _selected(scores: Scores, kept: Ids) -> Scores:
     return Scores(scores.positions[kept], scores.fused[:, kept], scores.dense[:, kept], scores.lexical[:, kept])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from retriever_svc.engine import feeds
+from retriever_svc.engine import supply_index
 from retriever_svc.engine.entries import Entries, pack
 from retriever_svc.engine.labels import TAGS, Labels, label_keys, tag_row
 from retriever_svc.engine.lexical import LexicalIndex
@@ -41,7 +41,7 @@ class Facts:
         open: (n,) whether each API can be called with words alone.
         keys: (n, ``KEYS``) digests of exact names.
         traits: (n, ``WIDTH``) features of each API for ranking (see :mod:`traits`).
-        supplies: (n, ``feeds.KEYS``) digests of what each API supplies (see :mod:`feeds`).
+        supplies: (n, ``supply_index.KEYS``) digests of what each API supplies (see :mod:`supply_index`).
         methods: (n,) digests of HTTP methods.
         tags: (n, ``TAGS``) digests of tags.
         deprecated: (n,) whether each API's document says so.
@@ -55,7 +55,7 @@ class Facts:
     open: NDArray[np.bool_]
     keys: Keys
     traits: Traits
-    supplies: feeds.Keys
+    supplies: supply_index.Keys
     methods: Labels
     tags: Labels
     deprecated: NDArray[np.bool_]
@@ -74,15 +74,17 @@ class Facts:
             open=np.array([entry.open for entry in entries], bool),
             keys=np.array([keys_of(entry) for entry in entries], np.uint64).reshape(-1, KEYS),
             traits=np.array([traits_of(entry) for entry in entries], np.int32).reshape(-1, WIDTH),
-            supplies=np.array([feeds.keys_of(entry) for entry in entries], np.int32).reshape(-1, feeds.KEYS),
+            supplies=np.array([supply_index.keys_of(entry) for entry in entries], np.int32).reshape(
+                -1, supply_index.KEYS
+            ),
             methods=label_keys(entry.method for entry in entries),
             tags=np.array([tag_row(entry.tags) for entry in entries], np.uint64).reshape(-1, TAGS),
             deprecated=np.array([entry.deprecated for entry in entries], bool),
             audiences=np.array(groups, np.int32),
         )
 
-    def follow(self, origins: Ids, added: Facts) -> Facts:
-        """These facts at their new positions, together with the added ones (see :meth:`LexicalIndex.follow`)."""
+    def with_changes(self, origins: Ids, added: Facts) -> Facts:
+        """These facts at their new positions, together with the added ones (see :meth:`LexicalIndex.with_changes`)."""
         kept, new = np.flatnonzero(origins >= 0), np.flatnonzero(origins < 0)
 
         def joined(name: str) -> NDArray[np.generic]:
@@ -114,10 +116,10 @@ class Snapshot:
         numbers: (n,) the entries' numbers.
         positions: from a number to a position.
         open: (n,) whether each API can be called with words alone.
-        feeds: which APIs of a provider supply what.
+        supply_index: which APIs of a provider supply what.
         providers: (m,) positions of each provider's APIs.
         exact: positions by exact name, path and id, in the form of :func:`exact_key`.
-        named: the providers by the words of their names.
+        provider_names: the providers by the words of their names.
         sizes: (p,) number of APIs of each provider.
         digest: digest of the version and every row.
     """
@@ -140,8 +142,8 @@ class Snapshot:
         self.positions: Mapping[int, int] = {number: place for place, number in enumerate(facts.numbers.tolist())}
         self.providers = _by_provider(facts.owners, names)
         self.exact = ExactNames(facts.keys)
-        self.named = ProviderNames(names)
-        self.feeds = feeds.Feeds(facts.supplies, facts.owners)
+        self.provider_names = ProviderNames(names)
+        self.supply_index = supply_index.SupplyIndex(facts.supplies, facts.owners)
         self.sizes = np.bincount(facts.owners, minlength=len(names))
         self.digest = facts.digest(version)
 
@@ -157,7 +159,7 @@ class Snapshot:
         """The stamp of the row that each entry was made from, by number."""
         return dict(zip(self.numbers.tolist(), self.facts.stamps.astype(str).tolist(), strict=True))
 
-    def gone(self, delta: Delta) -> Ids:
+    def removed(self, delta: Delta) -> Ids:
         """The numbers that are no longer in the catalogue."""
         return as_ids(sorted(self.positions.keys() - delta.stamps.keys()))
 
@@ -181,22 +183,22 @@ class Snapshot:
         changed = (entry for entry in listing.entries if known.get(entry.number) != stamps[entry.number])
         delta = Delta(listing.version, stamps, tuple(changed))
         index, new = self.vectors.copy(), self.unembedded(delta)
-        index.delete(self.gone(delta))
+        index.delete(self.removed(delta))
         if new:
             index.upsert(as_ids([e.number for e in new]), np.stack([vectors[e.text_hash] for e in new]))
-        return self.follow(delta, index)
+        return self.with_changes(delta, index)
 
-    def follow(self, delta: Delta, vectors: VectorIndex) -> Snapshot:
+    def with_changes(self, delta: Delta, vectors: VectorIndex) -> Snapshot:
         """The snapshot of another version, made from this one: only changes are read. Blocks: run it on a pool.
 
         Args:
             delta: the differences of that version.
-            vectors: this snapshot's vectors, without those that are ``gone`` and with those that are ``unembedded``.
+            vectors: this snapshot's vectors, without those that are ``removed`` and with those that are ``unembedded``.
         """
         origins, added = self._order(delta)
         names = {name: number for number, name in enumerate(self.names)}
         audiences = {group: number for number, group in enumerate(self.audiences)}
-        facts = self.facts.follow(origins, Facts.of(added, delta.stamps, names, audiences))
+        facts = self.facts.with_changes(origins, Facts.of(added, delta.stamps, names, audiences))
         return Snapshot(
             version=delta.version,
             entries=_entries(self.entries, origins, added),
@@ -204,8 +206,8 @@ class Snapshot:
             names=tuple(names),
             audiences=tuple(audiences),
             vectors=vectors,
-            lexical=self.lexical.follow(origins, [entry.lexical for entry in added]),
-            outputs=self.outputs.follow(origins, [entry.outputs for entry in added]),
+            lexical=self.lexical.with_changes(origins, [entry.lexical for entry in added]),
+            outputs=self.outputs.with_changes(origins, [entry.outputs for entry in added]),
         )
 
     def _order(self, delta: Delta) -> tuple[Ids, list[Entry]]:

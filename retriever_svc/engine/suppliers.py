@@ -2,8 +2,9 @@
 
 "Public holidays in Denmark" matches an API that needs a country code, and nothing in the request says "code": the API
 that turns a country's name into its code matches no clause. So for each parameter of the best hits whose value may come
-from a response, the operations of the same provider whose names say that they supply it are added (see :mod:`feeds`).
-Then, for each required parameter, the outputs of all APIs are searched by the parameter's own words.
+from a response, the operations of the same provider whose names say that they supply it are added (see
+:mod:`supply_index`). Then, for each required parameter, the outputs of all APIs are searched by the parameter's own
+words.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from itertools import chain, islice
 
 import numpy as np
 
-from retriever_svc.engine.feeds import Want, wants_of
 from retriever_svc.engine.fields import required_lines
 from retriever_svc.engine.filters import within
 from retriever_svc.engine.snapshot import Snapshot
+from retriever_svc.engine.supply_index import InputNeed, input_needs
 from retriever_svc.engine.vectors import Ids
 from retriever_svc.models import Entry, Hit
 from services.encoder import Vectors
 
-_FED = 12
+_HITS_BY_KEYS = 12
 """Number of the best hits that get suppliers from their own provider."""
-_PER_WANT = 2
+_PER_NEED = 2
 _NEXT = 0.6
 _UNKNOWN = 0.8
 """Weights of a parameter's second supplier, and of each input that a supplier requires and the hit does not."""
@@ -31,7 +32,7 @@ _READ = 24
 """Most possible suppliers of a parameter that are read: a document may have thousands of similar ones."""
 _LEADING = 12
 """Number of the best hits whose providers are considered."""
-_HITS = 6
+_HITS_BY_WORDS = 6
 """Number of the best hits that get suppliers by words."""
 _INPUTS = 8
 """Most inputs of these hits that are searched for: each costs a search over all outputs."""
@@ -45,7 +46,10 @@ def find_suppliers(snapshot: Snapshot, hits: list[Hit], budget: int, allowed: Id
     """At most ``budget`` APIs that are not hits and supply an input of a hit, starting with the best hits."""
     taken = {hit.entry.number for hit in hits}
     chosen: dict[int, Entry] = {}
-    for position in chain(_fed(snapshot, hits[:_FED], allowed), _worded(snapshot, hits[:_HITS], allowed)):
+    for position in chain(
+        _by_provider_keys(snapshot, hits[:_HITS_BY_KEYS], allowed),
+        _by_output_words(snapshot, hits[:_HITS_BY_WORDS], allowed),
+    ):
         if len(chosen) >= budget:
             break
         entry = snapshot.entries[position]
@@ -67,18 +71,18 @@ def rest_of_small(snapshot: Snapshot, hits: list[Hit], most: int, allowed: Ids |
     return [entry for position in rest if (entry := snapshot.entries[position]).number not in taken]
 
 
-def _fed(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None) -> list[int]:
+def _by_provider_keys(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None) -> list[int]:
     """Positions of suppliers from the hits' own providers, the likeliest to be needed by any hit first."""
-    supply = _Supply(snapshot, allowed)
+    supply = _ProviderSuppliers(snapshot, allowed)
     unneeded: dict[int, float] = {}
     for hit in hits:
         likely = hit.score if hit.relevance is None else hit.relevance
-        for position, surely in supply.of(hit.entry).items():
-            unneeded[position] = unneeded.get(position, 1.0) * (1 - likely * surely)
+        for position, certainty in supply.of(hit.entry).items():
+            unneeded[position] = unneeded.get(position, 1.0) * (1 - likely * certainty)
     return sorted(unneeded, key=lambda position: (unneeded[position], position))
 
 
-class _Supply:
+class _ProviderSuppliers:
     """Finds suppliers within a provider. It reads each API once."""
 
     def __init__(self, snapshot: Snapshot, allowed: Ids | None) -> None:
@@ -89,41 +93,41 @@ class _Supply:
         """Positions of suppliers of the API's parameters, and how likely each is needed if the API is."""
         own, known = self._snapshot.positions[entry.number], frozenset(_names(entry))
         found: dict[int, float] = {}
-        for want in wants_of(entry):
-            for place, (position, surely) in enumerate(self._best(own, known, want)):
-                found[position] = max(found.get(position, 0.0), want.weight * surely * _NEXT**place)
+        for need in input_needs(entry):
+            for place, (position, certainty) in enumerate(self._best(own, known, need)):
+                found[position] = max(found.get(position, 0.0), need.weight * certainty * _NEXT**place)
         return found
 
-    def _best(self, own: int, known: frozenset[str], want: Want) -> list[tuple[int, float]]:
+    def _best(self, own: int, known: frozenset[str], need: InputNeed) -> list[tuple[int, float]]:
         """Positions of suppliers of a parameter, with how likely each supplies it, best first.
 
         Args:
             own: position of the API that has the parameter.
             known: names of the inputs that this API requires.
-            want: the parameter.
+            need: the parameter.
         """
         ranked = []
-        for position, strength in self._surest(own, want):
+        for position, strength in self._most_certain(own, need):
             required, length = self._of(position)
-            if want.name in required and not self._reads(position, want):
+            if need.name in required and not self._reads(position, need):
                 continue  # it needs the value itself
             ranked.append((-strength * _UNKNOWN ** len(required - known), length, position))
-        return [(position, -strength) for strength, _, position in sorted(ranked)[:_PER_WANT]]
+        return [(position, -strength) for strength, _, position in sorted(ranked)[:_PER_NEED]]
 
-    def _surest(self, own: int, want: Want) -> list[tuple[int, float]]:
+    def _most_certain(self, own: int, need: InputNeed) -> list[tuple[int, float]]:
         """Positions of the surest suppliers, at most ``_READ``, and how likely each supplies the parameter."""
         owner = int(self._snapshot.facts.owners[own])
-        surely: dict[int, float] = {}
-        found = self._snapshot.feeds.positions(owner, list(want.keys), _READ)
-        for positions, strength in zip(found, want.keys.values(), strict=True):
+        certainty: dict[int, float] = {}
+        found = self._snapshot.supply_index.positions(owner, list(need.keys), _READ)
+        for positions, strength in zip(found, need.keys.values(), strict=True):
             for position in positions if self._allowed is None else within(positions, self._allowed):
                 if position != own:
-                    surely[position] = max(surely.get(position, 0.0), strength)
-        return sorted(surely.items(), key=lambda item: -item[1])[:_READ]
+                    certainty[position] = max(certainty.get(position, 0.0), strength)
+        return sorted(certainty.items(), key=lambda item: -item[1])[:_READ]
 
-    def _reads(self, position: int, want: Want) -> bool:
+    def _reads(self, position: int, need: InputNeed) -> bool:
         """Whether the API reads one of the things that the parameter identifies."""
-        return bool(want.reads and want.reads in self._snapshot.facts.supplies[position])
+        return bool(need.read_key and need.read_key in self._snapshot.facts.supplies[position])
 
     def _of(self, position: int) -> tuple[frozenset[str], int]:
         """The inputs that the API requires, and the length of its path: of two equal suppliers the shorter one wins."""
@@ -133,7 +137,7 @@ class _Supply:
         return self._read[position]
 
 
-def _worded(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None) -> Iterator[int]:
+def _by_output_words(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None) -> Iterator[int]:
     """Positions of APIs of any provider whose outputs share words with inputs that the hits require."""
     needs = {(line, hit.entry.provider): None for hit in hits for line in required_lines(hit.entry.inputs)}
     for line, provider in list(needs)[:_INPUTS]:

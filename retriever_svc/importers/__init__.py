@@ -10,6 +10,6 @@ Swagger 2.0, and ``operations`` joins them. A document is untrusted: an error in
 
 from retriever_svc.importers.documents import Imported, import_document
 from retriever_svc.importers.limits import Limits
-from retriever_svc.importers.operations import sealed
+from retriever_svc.importers.operations import with_content_hash
 
-__all__ = ["Imported", "Limits", "import_document", "sealed"]
+__all__ = ["Imported", "Limits", "import_document", "with_content_hash"]

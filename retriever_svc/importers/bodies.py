@@ -48,11 +48,11 @@ def read_body(reading: Reading, declared: JsonValue) -> tuple[RequestBody | None
     Raises:
         SkipOperation: a reference leaves the document, or a required body cannot be read.
     """
-    body = reading.document.needed(declared, "the body")
+    body = reading.document.deref_required(declared, "the body")
     content = as_object(body.get("content"))
     if not content:
         return None, []
-    reading.document.spend(len(content))
+    reading.document.count_steps(len(content))
     media_type = choose_media_type(list(content))
     chosen = as_object(content[media_type])
     media_type = "application/json" if media_type in _ANYTHING else media_type
@@ -79,7 +79,7 @@ def read_response(reading: Reading, declared: JsonValue) -> tuple[ApiResponse, f
     If a reference leads out of the document or nowhere, the schema is left open: it allows anything.
     """
     responses = as_object(declared)
-    reading.document.spend(len(responses))
+    reading.document.count_steps(len(responses))
     codes = sorted(
         code for code in responses if len(code) == 3 and code.isascii() and code.isdigit() and code[0] == "2"
     )
@@ -96,7 +96,7 @@ def read_response(reading: Reading, declared: JsonValue) -> tuple[ApiResponse, f
     content = as_object(response.get("content"))
     if not content:
         return ApiResponse(status=status, media_type=None, description=description), frozenset()
-    reading.document.spend(len(content))
+    reading.document.count_steps(len(content))
     media_type = choose_media_type(list(content))
     schema = reading.schemas.normalise(as_object(content[media_type]).get("schema", {}), Direction.RESPONSE)
     if schema.leaves is not None:
@@ -151,7 +151,7 @@ def _properties(reading: Reading, flat: _Flat, encoding: JsonObject, required: b
                 raise SkipOperation("a required property of the body has a name of more than 200 characters, or none")
             reading.warn("a property of the body with an overlong or empty name is left out")
             continue
-        reading.document.spend(ARGUMENT_STEPS)
+        reading.document.count_steps(ARGUMENT_STEPS)
         schema = reading.schemas.normalise(declared, Direction.REQUEST)
         part = as_object(encoding.get(name))
         style, explode = style_of(part, Location.BODY, reading) if _STYLED & part.keys() else (Style.SIMPLE, False)
@@ -161,7 +161,7 @@ def _properties(reading: Reading, flat: _Flat, encoding: JsonObject, required: b
                 location=Location.BODY,
                 required=needed,
                 description=str(schema.schema.get("description", ""))
-                or as_text(reading.document.glance(declared).get("description"), MAX_FIELD_DESCRIPTION),
+                or as_text(reading.document.deref_or_empty(declared).get("description"), MAX_FIELD_DESCRIPTION),
                 schema=schema.schema,
                 refs=schema.refs,
                 style=style,
@@ -213,7 +213,7 @@ def _merge(reading: Reading, part: JsonObject, flat: _Flat, pending: list[JsonVa
     if _NOT_FLAT & part.keys() or not ({"object", None} & {k for k in kinds if isinstance(k, str) or k is None}):
         flat.is_flat = False
         return
-    reading.schemas.spend(part)
+    reading.schemas.count_steps(part)
     if len(as_object(part.get("properties"))) > _MAX_FLAT:
         flat.is_flat = False
         return

@@ -45,7 +45,7 @@ _FILLER: Final = frozenset({"string", "value", "text"})
 """What document generators write as a default if there is none."""
 
 
-def settle(api: Api, given: Mapping[str, str]) -> Api:
+def apply_constants(api: Api, given: Mapping[str, str]) -> Api:
     """The API with a constant for each parameter whose value is determined; its content hash is not updated.
 
     Args:
@@ -54,7 +54,7 @@ def settle(api: Api, given: Mapping[str, str]) -> Api:
             is ignored for it.
     """
     folded = {name.lower(): text for name, text in given.items()}
-    parameters = tuple(_settled(one, api.definitions, folded) for one in api.parameters)
+    parameters = tuple(_with_constant(one, api.definitions, folded) for one in api.parameters)
     return api if parameters == api.parameters else api.model_copy(update={"parameters": parameters})
 
 
@@ -64,22 +64,22 @@ def value_for(parameter: Parameter, definitions: Mapping[str, JsonSchema], text:
         return None
     if _allows(parameter.json_schema, definitions, text):
         return text
-    said = said_by(text)
-    return None if said is None or not _allows(parameter.json_schema, definitions, said) else said
+    scalar = parsed_scalar(text)
+    return None if scalar is None or not _allows(parameter.json_schema, definitions, scalar) else scalar
 
 
-def said_by(text: str) -> bool | int | float | None:
+def parsed_scalar(text: str) -> bool | int | float | None:
     """The number or boolean that a text represents; None if it represents none or would lose digits."""
     try:
-        said = orjson.loads(text)
+        scalar = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    if isinstance(said, float) and (not math.isfinite(said) or text.removeprefix("-").isdigit()):
+    if isinstance(scalar, float) and (not math.isfinite(scalar) or text.removeprefix("-").isdigit()):
         return None  # orjson turns an integer of more than 64 bits into a float
-    return said if isinstance(said, bool | int | float) else None
+    return scalar if isinstance(scalar, bool | int | float) else None
 
 
-def _settled(parameter: Parameter, definitions: Mapping[str, JsonSchema], given: Mapping[str, str]) -> Parameter:
+def _with_constant(parameter: Parameter, definitions: Mapping[str, JsonSchema], given: Mapping[str, str]) -> Parameter:
     text = given.get(parameter.wire_name.lower())
     constant = None if text is None else value_for(parameter, definitions, text)
     if constant is None:

@@ -26,24 +26,24 @@ _PLACES: Final = frozenset({Location.QUERY, Location.HEADER, Location.COOKIE})
 _NAMED: Final = re.compile(r"([^/{}]*/?)\{([^{}]{1,200})\}")
 """A parameter of a path, with the text before it."""
 _MAX_PATH: Final = 4_000
-_SURE: Final = re.compile(
+_CERTAIN_NAME: Final = re.compile(
     r"(?:x)?(?:(?:rapid|my|user|dev|developer)?api(?:key|token|secret)|accesstoken|authtoken|oauthtoken|bearertoken"
     r"|accesskey|authkey|secretkey|subscriptionkey|ocpapimsubscriptionkey|appkey|applicationkey|clientsecret|appsecret"
     r"|authorization)"
 )
-_MAYBE: Final = re.compile(
+_AMBIGUOUS_NAME: Final = re.compile(
     r"(?:x)?(?:token|key|appid|applicationid|auth|apiuser|secret|apitoken|sessiontoken|clientid)"
 )
 _SECRET: Final = re.compile(r"(?:^|[^a-z])(?:token|secret|pass(?:word|wd|phrase)?|credentials?)$", re.IGNORECASE)
 _IN_PATH: Final = re.compile(r"(?:x|bot)?(?:token|auth|secret|apitoken|sessiontoken)")
 """Ambiguous names in a path. ``{key}`` and ``{appId}`` are not among them: in paths they identify things."""
-_MANAGED: Final = re.compile(
+_KEY_MANAGEMENT: Final = re.compile(
     r"(?:key|token|secret|credential|session|integration|service|webhook|password)s?(?:/|$)"
     r"|log-?(?:in|out)|sign-?in|revoke|refresh|introspect|verify|validate|reset|confirm|invit|oauth|/auth(?:/|$)",
     re.IGNORECASE,
 )
 """Paths of operations that manage keys: there a key is the subject, and not the credential."""
-_SAID: Final = re.compile(
+_KEY_DESCRIPTION: Final = re.compile(
     r"\b(?:api|app|application|access|auth|authori[sz]ation|authentication|developer|secret|subscription|bearer)"
     r"[ _-]?(?:key|token|id)s?\b|\bauthenticat|\bauthori[sz]ation\b|\bcredential",
     re.IGNORECASE,
@@ -52,14 +52,14 @@ _LICENCE: Final = re.compile(
     r"\blicen[sc]e key\b.{0,60}\b(?:use|call|access)\b.{0,30}\b(?:api|service)\b", re.IGNORECASE
 )
 """Descriptions of a licence key that gives access to the API, and is not the API's subject."""
-_OTHERWISE: Final = re.compile(
+_OTHER_MEANING: Final = re.compile(
     r"\b(?:page|paging|pagination|next|continu|cursor|verif|reset|confirm|invit|coin|crypto|currenc|contract|symbol|push"
     r"|device|game|payment|search)",
     re.IGNORECASE,
 )
-_MOST: Final = 0.5
-_FEW: Final = 2
-_ONLY: Final = "the only body"
+_MIN_SHARE: Final = 0.5
+_MIN_OPERATIONS: Final = 2
+_SINGLE_BODY: Final = "the only body"
 """The place of possible keys in the body of the only operation that has a body."""
 _KINDS: Final = (("bearer", SecretKind.BEARER), ("basic", SecretKind.BASIC))
 Usual = frozenset[tuple[str, str]]
@@ -69,7 +69,7 @@ def usual_names(root: Document, entries: Iterable[Entry]) -> Usual:
     """Place and folded name of the possible keys that most operations, and at least two, take.
 
     For members of a body, only operations with a body count. If only one has a body, its members get a place of their
-    own (``_ONLY``).
+    own (``_SINGLE_BODY``).
     """
     counts, total, bodies = Counter[tuple[str, str]](), 0, 0
     known: dict[int, frozenset[str]] = {}
@@ -78,15 +78,17 @@ def usual_names(root: Document, entries: Iterable[Entry]) -> Usual:
             continue
         total += 1
         listed = [*as_list(entry.item.get("parameters")), *as_list(entry.operation.get("parameters"))]
-        counts.update({found for item in listed if (found := _doubtful(root, item)) is not None})
+        counts.update({found for item in listed if (found := _possible_key(root, item)) is not None})
         counts.update({("path", name) for name in _in_path(entry.path)})
-        if not _MANAGED.search(entry.path):
+        if not _KEY_MANAGEMENT.search(entry.path):
             members = _members(root, entry.operation, listed, known)
             bodies += bool(members)
             counts.update({("body", name) for name in members if name})
-    least = {"body": max(_FEW, _MOST * bodies)}
-    usual = {name for name, count in counts.items() if count >= least.get(name[0], max(_FEW, _MOST * total))}
-    only = {(_ONLY, name) for place, name in counts if place == "body" and bodies == 1}
+    least = {"body": max(_MIN_OPERATIONS, _MIN_SHARE * bodies)}
+    usual = {
+        name for name, count in counts.items() if count >= least.get(name[0], max(_MIN_OPERATIONS, _MIN_SHARE * total))
+    }
+    only = {(_SINGLE_BODY, name) for place, name in counts if place == "body" and bodies == 1}
     return frozenset(usual | only)
 
 
@@ -118,15 +120,17 @@ def _members(
 
 def _key_names(names: Iterable[str]) -> frozenset[str]:
     folded = (_fold(name) if len(name) <= MAX_NAME else "" for name in names)
-    return frozenset(name if _SURE.fullmatch(name) or _MAYBE.fullmatch(name) else "" for name in folded)
+    return frozenset(
+        name if _CERTAIN_NAME.fullmatch(name) or _AMBIGUOUS_NAME.fullmatch(name) else "" for name in folded
+    )
 
 
 def is_key_name(name: str) -> bool:
     """Whether a parameter with this name always holds a secret."""
-    return _SURE.fullmatch(_fold(name)) is not None or _SECRET.search(name) is not None
+    return _CERTAIN_NAME.fullmatch(_fold(name)) is not None or _SECRET.search(name) is not None
 
 
-def take_keys(
+def separate_credentials(
     arguments: list[Argument], security: Alternatives, provider: str, usual: Usual, path: str
 ) -> tuple[list[Argument], Alternatives]:
     """The arguments that are not credentials, and the credentials that a call must present.
@@ -154,7 +158,7 @@ def take_keys(
     return rest, (*optional, ()) if optional else ()
 
 
-def _doubtful(root: Document, item: JsonValue) -> tuple[str, str] | None:
+def _possible_key(root: Document, item: JsonValue) -> tuple[str, str] | None:
     try:
         declared = as_object(root.deref(item))
     except (DanglingReference, SkipOperation):
@@ -162,7 +166,7 @@ def _doubtful(root: Document, item: JsonValue) -> tuple[str, str] | None:
     name, place = declared.get("name"), declared.get("in")
     if not isinstance(name, str) or not isinstance(place, str) or len(name) > MAX_NAME:
         return None
-    return (place, _fold(name)) if place in _PLACES and _MAYBE.fullmatch(_fold(name)) else None
+    return (place, _fold(name)) if place in _PLACES and _AMBIGUOUS_NAME.fullmatch(_fold(name)) else None
 
 
 def _in_path(path: str) -> set[str]:
@@ -170,7 +174,7 @@ def _in_path(path: str) -> set[str]:
     found = set()
     for before, name in _NAMED.findall(path[:_MAX_PATH]):
         folded = _fold(name)
-        if (_SURE.fullmatch(folded) or _IN_PATH.fullmatch(folded)) and not _MANAGED.search(before):
+        if (_CERTAIN_NAME.fullmatch(folded) or _IN_PATH.fullmatch(folded)) and not _KEY_MANAGEMENT.search(before):
             found.add(folded)
     return found
 
@@ -180,23 +184,25 @@ def _is_inner_key(argument: Argument, usual: Usual, path: str, *, declared: bool
     name = _fold(argument.wire_name)
     if not _is_plain_text(argument.schema) or argument.media_type is not None:
         return False
-    is_usual = (str(argument.location), name) in usual and not _OTHERWISE.search(argument.description)
+    is_usual = (str(argument.location), name) in usual and not _OTHER_MEANING.search(argument.description)
     if argument.location is Location.PATH:
         return is_usual and name in _in_path(path)
-    is_sure = _SURE.fullmatch(name) is not None and not _MANAGED.search(path)
-    is_told = (_ONLY, name) in usual and any(said.search(argument.description) for said in (_SAID, _LICENCE))
-    return argument.location is Location.BODY and not declared and (is_usual or is_sure or is_told)
+    is_sure = _CERTAIN_NAME.fullmatch(name) is not None and not _KEY_MANAGEMENT.search(path)
+    is_described = (_SINGLE_BODY, name) in usual and any(
+        pattern.search(argument.description) for pattern in (_KEY_DESCRIPTION, _LICENCE)
+    )
+    return argument.location is Location.BODY and not declared and (is_usual or is_sure or is_described)
 
 
 def _is_key(argument: Argument, usual: Usual) -> bool:
     name = _fold(argument.wire_name)
-    if _SURE.fullmatch(name):
+    if _CERTAIN_NAME.fullmatch(name):
         return True
-    if not _MAYBE.fullmatch(name) or not _is_plain_text(argument.schema):
+    if not _AMBIGUOUS_NAME.fullmatch(name) or not _is_plain_text(argument.schema):
         return False
-    if _SAID.search(argument.description):
+    if _KEY_DESCRIPTION.search(argument.description):
         return True
-    return not _OTHERWISE.search(argument.description) and (str(argument.location), name) in usual
+    return not _OTHER_MEANING.search(argument.description) and (str(argument.location), name) in usual
 
 
 def _is_plain_text(schema: Mapping[str, JsonValue]) -> bool:

@@ -10,9 +10,9 @@ import orjson
 from pydantic import JsonValue
 
 from retriever_svc.importers.bodies import read_body, read_response
-from retriever_svc.importers.constants import settle
+from retriever_svc.importers.constants import apply_constants
 from retriever_svc.importers.effects import read_effect
-from retriever_svc.importers.keys import Usual, take_keys, usual_names
+from retriever_svc.importers.keys import Usual, separate_credentials, usual_names
 from retriever_svc.importers.limits import MAX_DESCRIPTION, MAX_NAME, MAX_SUMMARY, Limits, Notes
 from retriever_svc.importers.names import Names, slug
 from retriever_svc.importers.outline import Outline
@@ -65,8 +65,8 @@ class Source:
         origin = origin if is_openapi else None  # only OpenAPI defines what a relative server is relative to
         return cls(document, schemas, notes, limits, provider, server, is_swagger, servers, origin, usual)
 
-    def weigh(self, api: Api) -> Api:
-        """Count the API's size.
+    def check_size(self, api: Api) -> Api:
+        """Return the API, after adding its size to that of the others.
 
         Raises:
             InvalidDocument: the APIs of the document together are too large.
@@ -88,7 +88,7 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
         raise SkipOperation("the path does not begin with a slash")
     if len(path) > _MAX_PATH or re.search(r"[\s\x00-\x1f]", path):
         raise SkipOperation(f"the path holds blanks or has more than {_MAX_PATH} characters")
-    source.document.spend(len(item) + len(operation))
+    source.document.count_steps(len(item) + len(operation))
     label = f"{method} {path}"[:MAX_SUMMARY]
     # RFC 6570 as Google uses it (the parameter is declared without the plus), and the forms `:id` and `<id>` of others.
     path = _FOREIGN.sub(lambda match: f"{{{match[1] or match[2]}}}", path.replace("{+", "{"))
@@ -103,7 +103,7 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
     security = _security(source, operation, server)
     arguments += properties
     if source.usual_keys is not None:
-        arguments, security = take_keys(arguments, security, source.provider, source.usual_keys, path)
+        arguments, security = separate_credentials(arguments, security, source.provider, source.usual_keys, path)
     name = _name(source, operation.get("operationId"), method, path)
     api_id = f"{source.provider}.{name}"
     summary = as_text(operation.get("summary"), MAX_SUMMARY) or as_text(item.get("summary"), MAX_SUMMARY)
@@ -130,10 +130,10 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
         idempotency_header=idempotency,
         effect=effect,
     )
-    return source.weigh(sealed(settle(api, {})))
+    return source.check_size(with_content_hash(apply_constants(api, {})))
 
 
-def sealed(api: Api) -> Api:
+def with_content_hash(api: Api) -> Api:
     """The API with its content hash: SHA-256 of its JSON with sorted keys, without the hash itself."""
     content = api.model_dump(mode="json", exclude=OUTSIDE_CONTENT)
     return api.model_copy(update={"content_hash": content_hash(content)})

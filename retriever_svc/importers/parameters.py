@@ -153,7 +153,7 @@ def _declared(reading: Reading, item: JsonValue, path: str) -> JsonObject | None
 
     A place in capitals is accepted. Without a place, a parameter that the path names is a path parameter.
     """
-    declared = reading.document.needed(item, "a parameter")
+    declared = reading.document.deref_required(item, "a parameter")
     name, place = declared.get("name"), declared.get("in")
     place = place.strip().lower() if isinstance(place, str) else "path" if f"{{{name}}}" in path else place
     if isinstance(name, str) and 0 < len(name) <= MAX_NAME and place in ("path", "query", "header", "cookie"):
@@ -167,7 +167,7 @@ def _declared(reading: Reading, item: JsonValue, path: str) -> JsonObject | None
 
 
 def _read_parameter(reading: Reading, declared: JsonObject) -> Argument:
-    reading.document.spend(ARGUMENT_STEPS)
+    reading.document.count_steps(ARGUMENT_STEPS)
     name, location = str(declared["name"]), Location(str(declared["in"]))
     required = is_true(declared.get("required")) or location is Location.PATH
     media_type, wanted = _document(declared)

@@ -25,11 +25,11 @@ class Patterns:
     """Reads the patterns of one document.
 
     Args:
-        spend: counts steps; raises an error if the document takes too many.
+        count_steps: counts steps; raises an error if the document takes too many.
     """
 
-    def __init__(self, spend: Callable[[int], None]) -> None:
-        self._spend = spend
+    def __init__(self, count_steps: Callable[[int], None]) -> None:
+        self._count_steps = count_steps
         self._usable: dict[str, bool] = {}
         self._compiled: dict[str, jsonschema_rs.Draft202012Validator | None] = {}
         self._allowed: dict[tuple[str, ...], bool] = {}
@@ -39,7 +39,7 @@ class Patterns:
         if len(pattern) > _MAX_PATTERN or (steps := _SIZES * compile_steps(pattern)) > _MAX_STEPS:
             return False
         if pattern not in self._usable:
-            self._spend(steps)
+            self._count_steps(steps)
             options = jsonschema_rs.FancyRegexOptions(size_limit=_SIZES * REGEX_BYTES)
             self._usable[pattern] = _validator(pattern, options) is not None
         return self._usable[pattern]
@@ -53,7 +53,7 @@ class Patterns:
             return False
         key = (pattern, *examples)
         if examples and key not in self._allowed:
-            self._spend(1 + sum(map(len, examples)))
+            self._count_steps(1 + sum(map(len, examples)))
             validator = self._linear(pattern)
             self._allowed[key] = validator is None or any(map(validator.is_valid, examples))
         return self._allowed.get(key, True)
@@ -61,7 +61,7 @@ class Patterns:
     def _linear(self, pattern: str) -> jsonschema_rs.Draft202012Validator | None:
         """A validator that takes linear time. None: the pattern cannot be compiled so, such as one with look-around."""
         if pattern not in self._compiled:
-            self._spend(compile_steps(pattern))
+            self._count_steps(compile_steps(pattern))
             if len(self._compiled) >= _KEPT:
                 self._compiled.clear()
             self._compiled[pattern] = _validator(pattern, jsonschema_rs.RegexOptions(size_limit=REGEX_BYTES))

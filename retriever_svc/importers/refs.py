@@ -38,7 +38,7 @@ class Document:
         self._left = steps
         self._unchecked = 0
 
-    def spend(self, steps: int) -> None:
+    def count_steps(self, steps: int) -> None:
         """Count work. A part that is written once can be used by every operation, and so cost far more than its text.
 
         Raises:
@@ -65,7 +65,7 @@ class Document:
         seen = set[str]()
         while True:
             pointer = self._pointer(reference)
-            self.spend(1)
+            self.count_steps(1)
             if pointer in seen or len(seen) > _MAX_HOPS:
                 raise DanglingReference(f"{pointer} refers to itself")
             seen.add(pointer)
@@ -80,7 +80,7 @@ class Document:
         Raises:
             SkipOperation, DanglingReference: see :meth:`resolve`.
         """
-        self.spend(1)
+        self.count_steps(1)
         if not (isinstance(value, dict) and "$ref" in value):
             return value
         target = self.resolve(value["$ref"])[1]
@@ -88,7 +88,7 @@ class Document:
             return self.resolve(target["$ref"])[1]
         return target
 
-    def needed(self, value: JsonValue, what: str) -> JsonObject:
+    def deref_required(self, value: JsonValue, what: str) -> JsonObject:
         """:meth:`deref` of an object that the operation cannot do without.
 
         Raises:
@@ -99,7 +99,7 @@ class Document:
         except DanglingReference as error:
             raise SkipOperation(f"{what} cannot be read: {error}") from error
 
-    def glance(self, value: JsonValue) -> JsonObject:
+    def deref_or_empty(self, value: JsonValue) -> JsonObject:
         """:meth:`deref` of an object; empty if its target is not in the document, which is reported when it is read."""
         try:
             return as_object(self.deref(value))

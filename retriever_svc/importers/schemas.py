@@ -85,7 +85,7 @@ class Schemas:
     """
 
     def __init__(self, document: Document, directional: bool, limits: Limits, notes: Notes) -> None:
-        self.patterns = Patterns(document.spend)
+        self.patterns = Patterns(document.count_steps)
         self._document = document
         self._directional = directional
         self._limits = limits
@@ -121,7 +121,7 @@ class Schemas:
         while queue:
             key = queue.popleft()
             definition = self._definition(key)
-            self._document.spend(1)
+            self._document.count_steps(1)
             size += definition.size
             if len(found) >= self._limits.definitions or size > self._limits.definition_bytes:
                 found[self.name(key)] = {}
@@ -181,7 +181,7 @@ class Schemas:
         hidden = _HIDDEN[direction]
         if is_true(as_object(schema).get(hidden)):
             return False
-        return not is_true(self._document.glance(schema).get(hidden))
+        return not is_true(self._document.deref_or_empty(schema).get(hidden))
 
     def hidden(self, schema: JsonObject, direction: Direction) -> set[str]:
         """The names of the properties that messages of this direction leave out.
@@ -194,7 +194,7 @@ class Schemas:
         while pending:
             part = pending.pop()
             properties = as_object(part.get("properties"))
-            self._document.spend(1 + len(properties))
+            self._document.count_steps(1 + len(properties))
             found |= {name for name, member in properties.items() if not self.travels(member, direction)}
             referred: list[JsonValue] = [{"$ref": part["$ref"]}] if "$ref" in part else []
             for item in [*referred, *as_list(part.get("allOf"))]:
@@ -204,16 +204,18 @@ class Schemas:
                     continue
                 if pointer:
                     seen.add(pointer)
-                pending.append(self._document.glance(branch))
+                pending.append(self._document.deref_or_empty(branch))
         return found
 
-    def spend(self, schema: JsonObject) -> None:
+    def count_steps(self, schema: JsonObject) -> None:
         """Count the cost of reading one schema, without the schemas in it.
 
         Raises:
             InvalidDocument: the document exceeds its limit.
         """
-        self._document.spend(1 + len(schema) + sum(len(value) for value in schema.values() if isinstance(value, list)))
+        self._document.count_steps(
+            1 + len(schema) + sum(len(value) for value in schema.values() if isinstance(value, list))
+        )
 
     def warn(self, message: str) -> None:
         """Add a warning about a schema."""
@@ -254,7 +256,7 @@ class Schemas:
         """Whether a validator could return to this definition without consuming any part of the value."""
         pending, seen = list(leads_to(key)), set[Key]()
         while pending and key not in seen:
-            self._document.spend(1)
+            self._document.count_steps(1)
             other = pending.pop()
             if other not in seen:
                 seen.add(other)
@@ -274,7 +276,7 @@ class Schemas:
             found = dict[Key, None]()
             while pending:
                 part = as_object(pending.pop())
-                self.spend(part)
+                self.count_steps(part)
                 if (other := self._keys.get(str(part.get("$ref", "")))) is not None:
                     found[other] = None
                 for name in IN_PLACE & part.keys():
@@ -320,7 +322,7 @@ class _Reader:
         """
         if not isinstance(schema, dict):
             return schema if isinstance(schema, bool) else True
-        self._schemas.spend(schema)
+        self._schemas.count_steps(schema)
         out = plain_keywords(schema, self._schemas.patterns)
         if "$ref" in schema:
             out |= self._reference(schema["$ref"], in_place)

@@ -40,7 +40,7 @@ def upgrade_servers(root: JsonObject) -> list[JsonValue]:
 def sends_body_parameters(document: Document, shared: JsonValue, operation: JsonObject) -> bool:
     """Whether an operation of OpenAPI 3 describes its body with Swagger's `in: body` or `in: formData`."""
     for item in [*parameter_list(shared), *parameter_list(operation.get("parameters"))]:
-        if document.glance(item).get("in") in ("body", "formData"):
+        if document.deref_or_empty(item).get("in") in ("body", "formData"):
             return "requestBody" not in operation
     return False
 
@@ -53,7 +53,7 @@ def upgrade_operation(document: Document, notes: Notes, shared: JsonValue, opera
     """
     merged: dict[tuple[str, str], JsonObject] = {}
     for item in [*parameter_list(shared), *parameter_list(operation.get("parameters"))]:
-        parameter = document.needed(item, "a parameter")
+        parameter = document.deref_required(item, "a parameter")
         merged[str(parameter.get("in")), str(parameter.get("name"))] = parameter
     consumes = _media_types(operation, document, "consumes")
     produces = _media_types(operation, document, "produces")
@@ -74,7 +74,7 @@ def upgrade_operation(document: Document, notes: Notes, shared: JsonValue, opera
 
 def _media_types(operation: JsonObject, document: Document, key: str) -> list[str]:
     declared = operation[key] if key in operation else document.root.get(key)
-    document.spend(len(as_list(declared)))
+    document.count_steps(len(as_list(declared)))
     return [media_type for media_type in as_list(declared) if isinstance(media_type, str) and media_type]
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retriever_svc.engine.evidence import COLUMNS
+from retriever_svc.engine.features import COLUMNS
 from retriever_svc.engine.relevance import RelevanceModel
 from services.encoder import Vectors
 from training.shared.boosting import Growth, boosted

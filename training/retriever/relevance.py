@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from retriever_svc.engine.clauses import split_clauses
-from retriever_svc.engine.evidence import evidence
+from retriever_svc.engine.features import features
 from retriever_svc.engine.ranking import RankingOptions, whole
 from retriever_svc.engine.relevance import RelevanceModel, any_needed
-from retriever_svc.engine.scoring import ask, candidates
+from retriever_svc.engine.scoring import candidates, prepare_query
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.vectors import Ids
 from services.encoder import Encoder, Vectors
@@ -95,12 +95,12 @@ def example(
         group: the group that stays in one fold.
     """
     clauses = (*split_clauses(query), whole(query))
-    asked = ask(snapshot, encoder, clauses, options.depth, allowed)
-    scores = candidates(asked, [], options.dense_weight, options.context)
+    prepared = prepare_query(snapshot, encoder, clauses, options.depth, allowed)
+    scores = candidates(prepared, [], options.dense_weight, options.context)
     if not len(scores.positions):
         return None
     found = [snapshot.entries.ids[position] in needed for position in scores.positions.tolist()]
-    return Example(kind, group, evidence(asked.pool(scores)), scores.fused, np.array(found), len(needed))
+    return Example(kind, group, features(prepared.candidate_set(scores)), scores.fused, np.array(found), len(needed))
 
 
 def fitted(examples: Sequence[Example], encoder: str) -> tuple[RelevanceModel, Quality]:

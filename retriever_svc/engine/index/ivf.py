@@ -50,15 +50,15 @@ class IvfIndex:
 
     def upsert(self, ids: Ids, vectors: Vectors) -> None:
         """See :class:`VectorIndex`."""
-        self._bury(ids)
+        self._mark_dead(ids)
         self._recent.upsert(ids, vectors)
-        self._settle()
+        self._maintain()
 
     def delete(self, ids: Ids) -> None:
         """See :class:`VectorIndex`."""
-        self._bury(ids)
+        self._mark_dead(ids)
         self._recent.delete(ids)
-        self._settle()
+        self._maintain()
 
     def search(self, queries: Vectors, k: int, allowed: Ids | None = None) -> tuple[Ids, Vectors]:
         """See :class:`VectorIndex`."""
@@ -116,13 +116,13 @@ class IvfIndex:
         chosen[cells.rows(allowed)] = True
         return chosen & self._alive
 
-    def _bury(self, ids: Ids) -> None:
+    def _mark_dead(self, ids: Ids) -> None:
         """Mark these as dead in the cells."""
         if self.cells is not None:
             self._alive = self._alive.copy()
             self._alive[self.cells.rows(ids)] = False
 
-    def _settle(self) -> None:
+    def _maintain(self) -> None:
         """Train or write cells if they are due."""
         size = self.size
         if self.cells is None:
@@ -132,7 +132,7 @@ class IvfIndex:
             self._train()
         elif self._recent.size > self._most_recent or size - self._recent.size < len(self._alive) * (1 - 1 / _DEAD):
             ids = self._ids()
-            self._publish(self.cells.replaced(self._alive, ids, self._recent_part()))
+            self._replace_cells(self.cells.replaced(self._alive, ids, self._recent_part()))
 
     def _train(self) -> None:
         ids = self._ids()
@@ -140,9 +140,9 @@ class IvfIndex:
         wanted = min(SAMPLED_PER_CELL * cells_for(len(ids)), len(ids))
         chosen = np.sort(chance.choice(ids, wanted, replace=False))
         sample = np.concatenate([vectors[np.isin(part, chosen)] for part, vectors in self._parts()])
-        self._publish(Cells.trained(sample, ids, self._parts()))
+        self._replace_cells(Cells.trained(sample, ids, self._parts()))
 
-    def _publish(self, cells: Cells) -> None:
+    def _replace_cells(self, cells: Cells) -> None:
         """Make these the cells. They hold all vectors, so nothing is recent or dead."""
         self.cells, self._alive = cells, np.ones(len(cells.ids), bool)
         self._recent = FlatIndex(self._recent.dimension)

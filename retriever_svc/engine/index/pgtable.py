@@ -24,7 +24,7 @@ Found = tuple[int, int, float]
 _BATCH = 500
 """Vectors written in one transaction: about a second."""
 
-_MAKE = (
+_CREATE = (
     # If several replicas start at once, one creates the table and the others wait.
     "SELECT pg_advisory_xact_lock(7402918)",
     "CREATE EXTENSION IF NOT EXISTS vector",
@@ -38,7 +38,7 @@ _MAKE = (
     # A separate table: updating a row of vectors would insert it into the graph again.
     "CREATE TABLE IF NOT EXISTS {table}_unwanted (row bigint PRIMARY KEY, since timestamptz NOT NULL DEFAULT now())",
 )
-_TAKE_TURNS = "LOCK TABLE {table}_unwanted IN EXCLUSIVE MODE"
+_LOCK = "LOCK TABLE {table}_unwanted IN EXCLUSIVE MODE"
 _KNOWN = """
 WITH known AS (
     SELECT id, row FROM {table}
@@ -51,11 +51,11 @@ INSERT INTO {table} (id, digest, vector)
 SELECT id, digest, CAST(vector AS vector)
 FROM unnest(CAST(:ids AS bigint[]), CAST(:digests AS text[]), CAST(:vectors AS text[])) AS new (id, digest, vector)
 RETURNING id, row"""
-_LET_GO = "INSERT INTO {table}_unwanted (row) SELECT unnest(CAST(:rows AS bigint[])) ON CONFLICT DO NOTHING"
-_SWEEP = """
+_MARK_UNWANTED = "INSERT INTO {table}_unwanted (row) SELECT unnest(CAST(:rows AS bigint[])) ON CONFLICT DO NOTHING"
+_REMOVE_UNWANTED = """
 WITH gone AS (DELETE FROM {table}_unwanted WHERE since < now() - interval '1 hour' RETURNING row)
 DELETE FROM {table} WHERE row IN (SELECT row FROM gone)"""
-_WANT = """
+_RECLAIM = """
 WITH there AS (
     SELECT row FROM {table}
     JOIN unnest(CAST(:ids AS bigint[]), CAST(:rows AS bigint[])) AS new (id, row) USING (id, row)
@@ -63,7 +63,9 @@ WITH there AS (
 kept AS (DELETE FROM {table}_unwanted WHERE row IN (SELECT row FROM there))
 SELECT count(*) FROM there"""
 # Without iterative scans a filter would be applied to the first ef_search rows only.
-_SET = "SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', :breadth, true)"
+_SET_SCAN = (
+    "SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', :breadth, true)"
+)
 _RANK = """
 SELECT query.number, best.row, best.id, best.score
 FROM unnest(CAST(CAST(:queries AS text[]) AS vector[])) WITH ORDINALITY AS query (vector, number),
@@ -76,7 +78,7 @@ _NEAREST = _RANK.replace("{rows}", "{table} AS candidate")
 _NEAREST_AMONG = _RANK.replace("{rows}", "{table} AS candidate WHERE row = ANY(:rows)")
 _CANDIDATES = "WITH candidates AS MATERIALIZED (SELECT row, id, vector FROM {table} WHERE row = ANY(:rows))"
 _COMPARED = _CANDIDATES + _RANK.replace("{rows}", "candidates AS candidate")
-_BREADTH = (100, 1_000)
+_EF_SEARCH = (100, 1_000)
 """Least and most candidates that a search of the graph keeps (``ef_search``); pgvector's own limit is 1,000."""
 
 
@@ -105,11 +107,11 @@ class Table:
         self._thread.join()
         self._loop.close()
 
-    def make(self) -> None:
+    def create(self) -> None:
         """Create the table if it does not exist."""
 
         async def work(connection: AsyncConnection) -> None:
-            for statement in _MAKE:
+            for statement in _CREATE:
                 await connection.execute(self._text(statement))
 
         self._run(write, work)
@@ -121,23 +123,23 @@ class Table:
             rows |= self._run(write, self._adding(ids[start : start + _BATCH], vectors[start : start + _BATCH]))
         return np.array([rows[number] for number in ids.tolist()], np.int64)
 
-    def let_go(self, rows: Ids) -> None:
+    def mark_unwanted(self, rows: Ids) -> None:
         """Mark these rows as unwanted, and remove those that have been unwanted for an hour."""
         if len(rows):
-            self._execute(write, (_TAKE_TURNS, {}), (_LET_GO, {"rows": rows.tolist()}), (_SWEEP, {}))
+            self._execute(write, (_LOCK, {}), (_MARK_UNWANTED, {"rows": rows.tolist()}), (_REMOVE_UNWANTED, {}))
 
-    def want(self, ids: Ids, rows: Ids) -> bool:
+    def reclaim(self, ids: Ids, rows: Ids) -> bool:
         """Whether all these rows exist with these ids. Rows that exist are no longer unwanted."""
         given = {"ids": ids.tolist(), "rows": rows.tolist()}
-        found = self._execute(write, (_TAKE_TURNS, {}), (_WANT, given))
+        found = self._execute(write, (_LOCK, {}), (_RECLAIM, given))
         return bool(found[0][0] == len(ids))
 
     def nearest(self, queries: Vectors, k: int, rows: Ids | None) -> list[list[Found]]:
         """About the ``k`` nearest rows of each query, by the graph; ``rows``: only among these."""
         given = {"queries": _texts(queries), "k": k}
         ranked = (_NEAREST, given) if rows is None else (_NEAREST_AMONG, given | {"rows": rows.tolist()})
-        breadth = {"breadth": str(min(max(k, _BREADTH[0]), _BREADTH[1]))}
-        return _by_query(self._execute(read, (_SET, breadth), ranked), len(queries))
+        breadth = {"breadth": str(min(max(k, _EF_SEARCH[0]), _EF_SEARCH[1]))}
+        return _by_query(self._execute(read, (_SET_SCAN, breadth), ranked), len(queries))
 
     def compared(self, queries: Vectors, k: int, rows: Ids) -> list[list[Found]]:
         """The ``k`` nearest of these rows for each query, exactly: all rows are compared."""
@@ -148,7 +150,7 @@ class Table:
         digests = [hashlib.sha256(vector.tobytes()).hexdigest()[:32] for vector in vectors.astype("<f4")]
 
         async def work(connection: AsyncConnection) -> dict[int, int]:
-            await connection.execute(self._text(_TAKE_TURNS))
+            await connection.execute(self._text(_LOCK))
             known = await connection.execute(self._text(_KNOWN), {"ids": ids.tolist(), "digests": digests})
             rows = {found.id: found.row for found in known}
             new = [place for place, number in enumerate(ids.tolist()) if number not in rows]

@@ -46,11 +46,11 @@ class PgVectorIndex:
 
     def upsert(self, ids: Ids, vectors: Vectors) -> None:
         """See :class:`VectorIndex`."""
-        self._become(self._members.without(ids).having(ids, self._table.add(ids, vectors)))
+        self._set_members(self._members.without(ids).with_rows(ids, self._table.add(ids, vectors)))
 
     def delete(self, ids: Ids) -> None:
         """See :class:`VectorIndex`."""
-        self._become(self._members.without(ids))
+        self._set_members(self._members.without(ids))
 
     def search(self, queries: Vectors, k: int, allowed: Ids | None = None) -> tuple[Ids, Vectors]:
         """See :class:`VectorIndex`."""
@@ -85,15 +85,15 @@ class PgVectorIndex:
         """See :class:`VectorIndex`. The vectors stay in PostgreSQL; the file holds only the members."""
         files.save(path, _KIND, source, {"ids": self._members.ids, "rows": self._members.rows})
 
-    def adopt(self, ids: Ids, rows: Ids) -> bool:
+    def restore(self, ids: Ids, rows: Ids) -> bool:
         """Make these rows the members, if the table has them all; returns whether it has."""
-        if not self._table.want(ids, rows):
+        if not self._table.reclaim(ids, rows):
             return False
         self._members = _Members(ids, rows)
         return True
 
-    def _become(self, members: _Members) -> None:
-        self._table.let_go(np.setdiff1d(self._members.rows, members.rows))
+    def _set_members(self, members: _Members) -> None:
+        self._table.mark_unwanted(np.setdiff1d(self._members.rows, members.rows))
         self._members = members
 
 
@@ -118,7 +118,7 @@ class PgVectorIndexes:
 
     def empty(self) -> PgVectorIndex:
         """See :class:`Indexes`."""
-        self._table.make()
+        self._table.create()
         return PgVectorIndex(self._table)
 
     def load(self, path: Path, source: Source, *, memory_mapped: bool = True) -> PgVectorIndex | None:
@@ -127,7 +127,7 @@ class PgVectorIndexes:
         if saved is None:
             return None
         index = self.empty()
-        return index if index.adopt(saved.arrays["ids"], saved.arrays["rows"]) else None
+        return index if index.restore(saved.arrays["ids"], saved.arrays["rows"]) else None
 
     def close(self) -> None:
         """See :class:`Indexes`."""
@@ -149,7 +149,7 @@ class _Members:
         kept = np.isin(self.ids, ids)
         return _Members(self.ids[kept], self.rows[kept])
 
-    def having(self, ids: Ids, rows: Ids) -> _Members:
+    def with_rows(self, ids: Ids, rows: Ids) -> _Members:
         """These members and others, whose ids must be new."""
         every = np.concatenate([self.ids, ids])
         order = np.argsort(every)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demo_svc.models import Entry, Listing, Match, Snapshot
-from demo_svc.selector import nearest, select, worded_alike
+from demo_svc.selector import nearest, select, similarly_worded
 
 QUERY = np.array([1.0, 0.0], np.float32)
 
@@ -153,6 +153,6 @@ def test_worded_alike_is_what_shares_most_words() -> None:
     )
     near = nearest(base, QUERY, ["a"], 9)
     texts = {"x": "when is rain due", "y": "turn 4 miles into feet", "z": "Turn 9 yards into metres!"}
-    assert ids(worded_alike("turn 3 feet into metres", near, texts, 2)) == ["y", "z"]
-    assert ids(worded_alike("turn 3 feet into metres", near, texts, 1)) == ["y"]
-    assert worded_alike("hello there", near, texts, 9) == []
+    assert ids(similarly_worded("turn 3 feet into metres", near, texts, 2)) == ["y", "z"]
+    assert ids(similarly_worded("turn 3 feet into metres", near, texts, 1)) == ["y"]
+    assert similarly_worded("hello there", near, texts, 9) == []

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from retriever_svc.engine.ranking import RankingOptions
-from retriever_svc.importers import Imported, Limits, sealed
+from retriever_svc.importers import Imported, Limits, with_content_hash
 from retriever_svc.service import CatalogueService
 from retriever_svc.storage import CatalogueStorage
 from services.compute import ComputePool
@@ -16,8 +16,8 @@ from services.storage.migrate import migrate
 
 
 def api(name: str, summary: str = "", provider: str = "zoo", **members: Any) -> Api:
-    """A sealed API."""
-    return sealed(Api(id=f"{provider}.{name}", provider=provider, name=name, summary=summary, **members))
+    """An API with its content hash."""
+    return with_content_hash(Api(id=f"{provider}.{name}", provider=provider, name=name, summary=summary, **members))
 
 
 def found(*apis: Api, provider: str = "zoo") -> Imported:
@@ -35,7 +35,7 @@ async def open_service(url: str, encoder: Encoder, **options: Any) -> AsyncItera
         CatalogueStorage(engine), encoder, searches, imports, options=RankingOptions(), limits=Limits(), **options
     )
     try:
-        await service.follow()
+        await service.sync()
         yield service
     finally:
         await searches.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from retriever_svc.engine.filters import NO_FILTERS, Filters
-from retriever_svc.importers import sealed
+from retriever_svc.importers import with_content_hash
 from services.contracts.api import ImportRequest
 from services.encoder import Encoder, TokenEncoding, Vectors, load_encoder
 from services.errors import Conflict, NotFound
@@ -61,7 +61,7 @@ async def test_create_update_delete(url: str, encoder: CountingEncoder) -> None:
         with pytest.raises(Conflict):
             await service.create(HOLIDAYS)
         await service.create(SUN)
-        changed = sealed(SUN.model_copy(update={"summary": "How much a giraffe weighs"}))
+        changed = with_content_hash(SUN.model_copy(update={"summary": "How much a giraffe weighs"}))
         assert await service.update(SUN.id, changed) == changed
         result = await service.find("weight of a giraffe", 1)
         assert (result.version, result.hits[0][1]) == (3, changed)
@@ -114,7 +114,7 @@ async def test_a_text_is_embedded_once(url: str, encoder: CountingEncoder) -> No
     async with open_service(url, encoder) as service:
         await imported(service, HOLIDAYS, SUN)
         assert encoder.texts == 2
-        await imported(service, HOLIDAYS, sealed(SUN.model_copy(update={"deprecated": True})))
+        await imported(service, HOLIDAYS, with_content_hash(SUN.model_copy(update={"deprecated": True})))
         assert encoder.texts == 2
         await imported(service, HOLIDAYS, SUN, api("new", "Something new"))
         assert encoder.texts == 3
@@ -147,8 +147,8 @@ async def test_other_replicas_see_changes(url: str, encoder: CountingEncoder) ->
 async def test_a_stale_index_never_answers_with_a_changed_api(url: str, encoder: CountingEncoder) -> None:
     async with open_service(url, encoder) as one, open_service(url, encoder, version_check_s=3_600) as two:
         await imported(one, HOLIDAYS, SUN)
-        await two.follow()
-        changed = sealed(HOLIDAYS.model_copy(update={"deprecated": True}))
+        await two.sync()
+        changed = with_content_hash(HOLIDAYS.model_copy(update={"deprecated": True}))
         await one.update(HOLIDAYS.id, changed)
         result = await two.find("public holidays", 2)
         assert (result.version, changed in [a for _, a in result.hits]) == (2, True)
@@ -182,7 +182,7 @@ async def test_concurrent_writers_lose_nothing(url: str, encoder: CountingEncode
         async with asyncio.TaskGroup() as group:
             for n in range(10):
                 group.create_task((one, two)[n % 2].create(api(f"op{n}", f"Thing number {n}")))
-        await one.follow()
+        await one.sync()
         status = await one.status()
         assert (status.apis, status.catalogue_version, status.index_version) == (10, 10, 10)
 

@@ -12,7 +12,7 @@ from retriever_svc.engine.filters import NO_FILTERS, Filters, within
 from retriever_svc.engine.labels import TAGS
 from retriever_svc.engine.ranking import RankingOptions, find, reasons_of
 from retriever_svc.engine.saving import SnapshotFiles
-from retriever_svc.engine.scoring import ask, candidates
+from retriever_svc.engine.scoring import candidates, prepare_query
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import record
 from retriever_svc.engine.vectors import as_ids, open_indexes
@@ -96,7 +96,7 @@ def test_a_mask_is_the_rules_in_plain_python(entries: list[Entry], filters: Filt
     snapshot = snapshot_of(entries)
     assert allowed_ids(snapshot, filters) == sorted(one.id for one in entries if passes(one, filters))
     there = {one.id for one in entries if is_theirs(one, filters)}
-    pins = [snapshot.entries.ids[position] for position in filters.pins(snapshot)]
+    pins = [snapshot.entries.ids[position] for position in filters.pinned_positions(snapshot)]
     assert pins == [key for key in dict.fromkeys(filters.pinned) if key in there]
 
 
@@ -260,10 +260,10 @@ def test_an_api_that_only_its_provider_speaks_for(encoder: Encoder) -> None:
     apis = [api(f"op{number}", f"Holidays of year {number}", path=f"/op{number}") for number in range(6)]
     snapshot = snapshot_with(apis, encoder)
     query = Clause(text="Holidays of year 3", start=0, end=18)
-    asked = ask(snapshot, encoder, (query,), 1, None)
-    scores = candidates(asked, [], 0.6, 0.4)
-    reasons = reasons_of(asked, scores, [], [], 0.6)
-    near = asked.near.tolist()
+    prepared = prepare_query(snapshot, encoder, (query,), 1, None)
+    scores = candidates(prepared, [], 0.6, 0.4)
+    reasons = reasons_of(prepared, scores, [], [], 0.6)
+    near = prepared.near.tolist()
     assert len(scores.positions) == 6 > len(near) > 0
     for position, reason in zip(scores.positions.tolist(), reasons, strict=True):
         assert (reason == "provider") == (position not in near)

@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from retriever_svc.importers import import_document, sealed
+from retriever_svc.importers import import_document, with_content_hash
 from services.contracts.api import Location, SecretKind, Style
 from services.errors import InvalidDocument
 from tests.unit.retriever_svc.documents import document, imported, json_body, operation, single, skipped_reason
@@ -282,7 +282,7 @@ def test_the_content_hash_is_of_the_content() -> None:
     assert one.content_hash == same.content_hash
     assert len(one.content_hash) == 64
     assert one.content_hash != single(operation(summary="y")).content_hash
-    assert sealed(one) == one
+    assert with_content_hash(one) == one
 
 
 def test_a_required_parameter_that_cannot_be_expressed_skips_the_operation() -> None:

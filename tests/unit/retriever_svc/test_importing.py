@@ -1,4 +1,4 @@
-"""The way of a document into the catalogue: what is known is not read, what changes is shown, twins are named."""
+"""How a document gets into the catalogue: what is known is not read, what changes is shown, related APIs are named."""
 
 import json
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from retriever_svc import importing
-from retriever_svc.importers import sealed
+from retriever_svc.importers import with_content_hash
 from retriever_svc.service import CatalogueService
 from services.contracts.api import ImportChange, ImportReport, ImportRequest, RelatedApi
 from services.errors import Conflict
@@ -101,7 +101,7 @@ async def test_apis_edited_by_hand_are_brought_back(service: CatalogueService, e
     await send(service, document(PATHS))
     one = await service.get("the-zoo.getAnimal")
     if edit == "update":
-        await service.update(one.id, sealed(one.model_copy(update={"summary": "Changed"})))
+        await service.update(one.id, with_content_hash(one.model_copy(update={"summary": "Changed"})))
     elif edit == "delete":
         await service.delete(one.id)
     else:
@@ -162,10 +162,10 @@ async def test_another_form_of_the_same_document_changes_nothing(
 
 async def test_only_what_changed_is_written_and_embedded(service: CatalogueService, encoder: CountingEncoder) -> None:
     await send(service, document(PATHS))
-    numbers = {entry.id: entry.number for entry in (await service.follow()).entries}
+    numbers = {entry.id: entry.number for entry in (await service.sync()).entries}
     report, _ = await send(service, document(paths(listTickets="What a visit costs")))
     assert (counts(report), encoder.texts) == ((0, 1, 1, 0), 3)
-    assert {entry.id: entry.number for entry in (await service.follow()).entries} == numbers
+    assert {entry.id: entry.number for entry in (await service.sync()).entries} == numbers
 
 
 async def test_a_dry_run_shows_everything_and_changes_nothing(

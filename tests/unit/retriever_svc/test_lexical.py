@@ -40,7 +40,7 @@ def test_changes_leave_what_an_index_made_anew_would_be(texts: list[str], data: 
         texts = [text for _, text in after]
         origins = np.array([place for place, _ in after], np.int64)
         before, expected_before = index, scores_of(index)
-        index = index.follow(origins, [text for place, text in after if place < 0])
+        index = index.with_changes(origins, [text for place, text in after if place < 0])
         assert np.array_equal(scores_of(index), scores_of(LexicalIndex(texts)))
         assert np.array_equal(scores_of(before), expected_before), "an index in use does not change"
         assert np.array_equal(scores_of(LexicalIndex.of_arrays(index.arrays())), scores_of(index))
@@ -49,6 +49,6 @@ def test_changes_leave_what_an_index_made_anew_would_be(texts: list[str], data: 
 def test_words_that_nobody_has_any_more_are_forgotten() -> None:
     index = LexicalIndex(["lion tiger bear", "giraffe"])
     for number in range(20):
-        index = index.follow(np.array([0, -1]), [f"animal{number}"])
+        index = index.with_changes(np.array([0, -1]), [f"animal{number}"])
     assert len(bytes(index.arrays()["vocabulary"]).split()) < 12
     assert index.scores(["animal19"]).tolist()[1] > 0 == index.scores(["animal3"]).max()

@@ -1,4 +1,4 @@
-"""The second stage: evidence, the model that weighs it, and what it decides. Fitting it: test_training_relevance."""
+"""The second stage: features, the model that weighs it, and what it decides. Fitting it: test_training_relevance."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retriever_svc.engine import ranking
-from retriever_svc.engine.evidence import COLUMNS, evidence
+from retriever_svc.engine.features import COLUMNS, features
 from retriever_svc.engine.filters import Filters
-from retriever_svc.engine.providers import ProviderNames, meant
+from retriever_svc.engine.providers import ProviderNames, provider_scores
 from retriever_svc.engine.ranking import RankingOptions, find, rank, shipped_options
 from retriever_svc.engine.relevance import SHIPPED, RelevanceError, RelevanceModel, any_needed, load_relevance
-from retriever_svc.engine.scoring import ask, candidates
+from retriever_svc.engine.scoring import candidates, prepare_query
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.traits import METHOD, SEGMENTS, WIDTH, traits_of
 from retriever_svc.settings import RetrieverSettings
@@ -66,9 +66,9 @@ def snapshot(encoder: Encoder) -> Snapshot:
 
 def gathered(snapshot: Snapshot, encoder: Encoder, query: str) -> dict[str, dict[str, float]]:
     """The evidence by name of the API and of the column."""
-    asked = ask(snapshot, encoder, (Clause(text=query, start=0, end=len(query)),), 50, None)
-    scores = candidates(asked, [], 0.6, 0.4)
-    rows = evidence(asked.pool(scores))
+    prepared = prepare_query(snapshot, encoder, (Clause(text=query, start=0, end=len(query)),), 50, None)
+    scores = candidates(prepared, [], 0.6, 0.4)
+    rows = features(prepared.candidate_set(scores))
     assert rows.shape == (len(scores.positions), len(COLUMNS))
     assert np.isfinite(rows).all()
     names = [snapshot.entries[position].name for position in scores.positions.tolist()]
@@ -111,10 +111,10 @@ def test_any_name_and_path_has_traits(path: str, name: str) -> None:
 
 def test_named_and_meant_providers() -> None:
     names = ProviderNames(["adyen.com~Payments", "adyen.com~Payouts", "stripe", "api.io"])
-    assert names.named("Refund the payments of Adyen").tolist() == [1.5, 1, 0, 0]
-    assert names.named("api rest com").tolist() == [0, 0, 0, 0]
+    assert names.matches("Refund the payments of Adyen").tolist() == [1.5, 1, 0, 0]
+    assert names.matches("api rest com").tolist() == [0, 0, 0, 0]
     scores, owners = np.array([0.9, 0.6, 0.3, 0.9, 0.9, 0.1], np.float32), np.array([0, 1, 1, 1, 2, 2], np.int32)
-    assert meant(scores, owners, 4).tolist() == pytest.approx([0.3, 0.6, 1 / 3, 0])
+    assert provider_scores(scores, owners, 4).tolist() == pytest.approx([0.3, 0.6, 1 / 3, 0])
 
 
 def test_a_model_asks_its_question() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from retriever_svc.engine.clauses import split_clauses
 from retriever_svc.engine.ranking import whole
-from retriever_svc.engine.scoring import read_clauses
+from retriever_svc.engine.scoring import encode_clauses
 from services.encoder import Encoder, load_encoder
 
 QUERY = "List the boards of the team, then send a text to Ola"
@@ -19,7 +19,7 @@ def encoder() -> Encoder:
 def test_each_clause_is_near_what_it_says_by_itself(encoder: Encoder) -> None:
     clauses = (*split_clauses(QUERY), whole(QUERY))
     assert len(clauses) == 3
-    read, alone = read_clauses(encoder, clauses), encoder.encode([clause.text for clause in clauses])
+    read, alone = encode_clauses(encoder, clauses), encoder.encode([clause.text for clause in clauses])
     assert np.linalg.norm(read, axis=1) == pytest.approx(1, abs=1e-4)
     assert (read[:2] @ alone[:2].T).argmax(axis=1).tolist() == [0, 1]
     assert (read[-1] == alone[-1]).all()
@@ -27,7 +27,7 @@ def test_each_clause_is_near_what_it_says_by_itself(encoder: Encoder) -> None:
 
 def test_a_request_of_one_clause_is_read_as_it_stands(encoder: Encoder) -> None:
     clauses = (whole("List the boards"),)
-    assert (read_clauses(encoder, clauses) == encoder.encode(["List the boards"])).all()
+    assert (encode_clauses(encoder, clauses) == encoder.encode(["List the boards"])).all()
 
 
 def test_what_the_encoder_cuts_off_is_read_by_itself(encoder: Encoder) -> None:
@@ -35,10 +35,10 @@ def test_what_the_encoder_cuts_off_is_read_by_itself(encoder: Encoder) -> None:
     clauses = (*split_clauses(query), whole(query))
     last = clauses[-2]
     assert last.text == "send a text to Ola"
-    assert (read_clauses(encoder, clauses)[-2] == encoder.encode([last.text])[0]).all()
+    assert (encode_clauses(encoder, clauses)[-2] == encoder.encode([last.text])[0]).all()
 
 
 def test_signs_that_are_no_words_have_vectors_too(encoder: Encoder) -> None:
     for query in ("?", "\u200b, and \u200b", "🦁 and 🐯, then 🐻"):
         clauses = (*split_clauses(query), whole(query))
-        assert np.isfinite(read_clauses(encoder, clauses)).all()
+        assert np.isfinite(encode_clauses(encoder, clauses)).all()

@@ -72,7 +72,7 @@ def same(one: Snapshot, other: Snapshot) -> None:
     for key in {*one.facts.supplies.flat}:
         for owner, name in enumerate(one.names):
             theirs = other.names.index(name) if name in other.names else -1
-            assert one.feeds.positions(owner, [key], 99) == other.feeds.positions(theirs, [key], 99)
+            assert one.supply_index.positions(owner, [key], 99) == other.supply_index.positions(theirs, [key], 99)
     assert one.vectors.size == other.vectors.size == len(one.entries)
     assert one.digest == other.digest
 

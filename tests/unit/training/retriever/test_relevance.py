@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from retriever_svc.engine.evidence import COLUMNS
+from retriever_svc.engine.features import COLUMNS
 from retriever_svc.engine.relevance import RelevanceModel
 from tests.unit.evals.folders import folder
 

@@ -18,7 +18,7 @@ _KEYS: dict[str, Callable[[Record], str]] = {
 }
 
 
-async def find_twins(
+async def find_related(
     storage: CatalogueStorage, provider: str, records: Sequence[Record], tenant: str | None = None
 ) -> tuple[tuple[RelatedApi, ...], int]:
     """The provider's APIs that are the same operation as another API: at most ``MAX_RELATED``, and their total number.
@@ -30,7 +30,7 @@ async def find_twins(
         found.setdefault(relation.api, relation)
     for column, key in _KEYS.items():
         keyed = {key(record): record for record in records if key(record)}
-        for shared, other, revision in await storage.twins(provider, column, list(keyed), tenant):
+        for shared, other, revision in await storage.related(provider, column, list(keyed), tenant):
             record = keyed[shared]
             found.setdefault(record.api.id, _related(record, other, revision))
     related = sorted(found.values(), key=lambda relation: relation.api)

@@ -1,4 +1,4 @@
-"""Replicas follow the catalogue, idle ones too; a restart begins from the index that was saved."""
+"""Replicas stay in sync with the catalogue, idle ones too; a restart begins from the index that was saved."""
 
 import asyncio
 import json
@@ -131,7 +131,7 @@ async def counted(url: str, encoder: CountingEncoder) -> AsyncIterator[tuple[Cat
 
 async def test_changes_in_a_row_are_followed_all_at_once(tmp_path: Path, encoder: CountingEncoder) -> None:
     async with counted(f"sqlite+aiosqlite:///{tmp_path}/c.db", encoder) as (service, storage):
-        await service.follow()
+        await service.sync()
         before = storage.compared
         for number in range(6):
             await service.create(api(f"op{number}", "Feed the lions"))
@@ -145,7 +145,7 @@ async def test_searches_that_wait_look_once_and_readiness_waits_for_none(
     tmp_path: Path, encoder: CountingEncoder
 ) -> None:
     async with counted(f"sqlite+aiosqlite:///{tmp_path}/c.db", encoder) as (service, storage):
-        await service.follow()
+        await service.sync()
         await service.create(HOLIDAYS)
         storage.go.clear()
         looked = storage.looked
@@ -180,7 +180,7 @@ async def test_only_what_differs_is_read(
         await storage.delete(HOLIDAYS.id)
         delta = await storage.changes(delta.stamps)
         assert (delta.version, len(delta.stamps), delta.changed) == (4, 1, ())
-        await service.follow()
+        await service.sync()
         assert service._snapshot.lexical.scores(["dawn"]).max() > 0
         assert service._snapshot.lexical.scores(["sun"]).max() == 0
 
@@ -201,7 +201,7 @@ async def test_a_restart_begins_from_what_was_saved(tmp_path: Path, encoder: Cou
     async with replica(url, encoder) as service:
         await service.create(HOLIDAYS)
         await service.create(SUN)
-        await service.follow()
+        await service.sync()
     await forget_vectors(url)
     again = CountingEncoder()
     async with replica(url, again) as service:
@@ -218,7 +218,7 @@ async def test_a_saved_index_that_is_older_is_brought_up_to_date(
         await service.create(HOLIDAYS)
         await service.create(SUN)
         await service.create(api("gone", "Will not be there"))
-        await service.follow()
+        await service.sync()
     async with replica(postgres_url, encoder) as service:  # this one saves nothing
         await service.update(SUN.id, changed)
         await service.delete("zoo.gone")
@@ -252,7 +252,7 @@ async def test_a_damaged_index_is_made_anew(tmp_path: Path, encoder: CountingEnc
     url = f"sqlite+aiosqlite:///{tmp_path}/c.db"
     async with replica(url, encoder) as service:
         await service.create(SUN)
-        await service.follow()
+        await service.sync()
     for path in (tmp_path / "c.db.index").iterdir():
         path.write_bytes(b"not an index")
     async with replica(url, encoder) as service:
@@ -264,7 +264,7 @@ async def test_a_damaged_index_is_made_anew(tmp_path: Path, encoder: CountingEnc
 async def test_an_imported_document_is_found_by_the_next_search_and_by_other_replicas(
     tmp_path: Path, encoder: CountingEncoder
 ) -> None:
-    """The road from a document to an answer: import, follow, search; the other replica is asked nothing."""
+    """The road from a document to an answer: import, sync, search; the other replica is asked nothing."""
     url = f"sqlite+aiosqlite:///{tmp_path}/catalogue.db"
     async with replica(url, encoder) as one, replica(url, encoder) as two:
         for size, summary in enumerate(("Public holidays of a country", "When the sun rises at a place"), start=1):

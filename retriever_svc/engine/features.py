@@ -20,14 +20,16 @@ from retriever_svc.engine.traits import Traits, digests
 from retriever_svc.engine.words import words
 from services.encoder import Vectors
 
-_TOPS: Final = 6
+_BEST: Final = 6
 _VERBS: Final = (
     "get list retrieve fetch find search view show check read look obtain see query which what who when where how",
     "create add post send submit generate register book start upload make new run trigger initiate schedule order",
     "update set change replace modify edit rename move mark assign enable disable",
     "delete remove cancel clear unsubscribe revoke",
 )
-_KIND_OF: Final = {stem: kind for kind, verbs in enumerate(_VERBS) for verb in verbs.split() for stem in words(verb)}
+_KIND_OF_VERB: Final = {
+    stem: kind for kind, verbs in enumerate(_VERBS) for verb in verbs.split() for stem in words(verb)
+}
 _PLAIN: Final = re.compile(r"[A-Za-z]+")
 
 COLUMNS: Final = (
@@ -43,7 +45,7 @@ COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class CandidateSet:
     """The candidates of a request.
 
     Attributes:
@@ -52,7 +54,7 @@ class Pool:
         matched: (c, m) BM25 scores, not normalised. They are low if no API matches many words of the request.
         traits: (m, ``WIDTH``).
         owners: (m,) index of each candidate's provider.
-        meant, named: (p,) scores of every provider (see :mod:`providers`).
+        provider_scores, name_matches: (p,) scores of every provider (see :mod:`providers`).
         sizes: (p,) number of APIs of every provider.
     """
 
@@ -63,84 +65,86 @@ class Pool:
     matched: Vectors
     traits: Traits
     owners: NDArray[np.int32]
-    meant: Vectors
-    named: Vectors
+    provider_scores: Vectors
+    name_matches: Vectors
     sizes: NDArray[np.int64]
 
 
-def evidence(pool: Pool) -> Vectors:
+def features(candidates: CandidateSet) -> Vectors:
     """The features of the candidates: (m, ``COLUMNS``) float32."""
-    best = pool.fused.max(axis=0)
+    best = candidates.fused.max(axis=0)
     columns = {
-        **_scores(pool, best),
-        **_provider(pool, best),
-        **_relations(pool, best),
-        **_wording(pool),
-        **_form(pool),
+        **_scores(candidates, best),
+        **_provider(candidates, best),
+        **_relations(candidates, best),
+        **_wording(candidates),
+        **_form(candidates),
     }
     return np.stack([np.asarray(columns[name], np.float32) for name in COLUMNS], axis=1)
 
 
-def _scores(pool: Pool, best: Vectors) -> dict[str, Vectors]:
-    dense, lexical = -np.sort(-pool.dense, axis=0), -np.sort(-pool.lexical, axis=0)
-    second = min(1, len(pool.clauses) - 1)
-    per_word = pool.matched / np.array([max(1, len(set(words(clause)))) for clause in pool.clauses])[:, None]
-    ranks = np.argsort(np.argsort(-pool.fused, axis=1, kind="stable"), axis=1)
+def _scores(candidates: CandidateSet, best: Vectors) -> dict[str, Vectors]:
+    dense, lexical = -np.sort(-candidates.dense, axis=0), -np.sort(-candidates.lexical, axis=0)
+    second = min(1, len(candidates.clauses) - 1)
+    per_word = (
+        candidates.matched / np.array([max(1, len(set(words(clause)))) for clause in candidates.clauses])[:, None]
+    )
+    ranks = np.argsort(np.argsort(-candidates.fused, axis=1, kind="stable"), axis=1)
     return {
-        "dense": pool.dense[-1],
+        "dense": candidates.dense[-1],
         "dense_best": dense[0],
         "dense_second": dense[second],
-        "lexical": pool.lexical[-1],
+        "lexical": candidates.lexical[-1],
         "lexical_best": lexical[0],
         "lexical_second": lexical[second],
         "matched": per_word[-1],
         "matched_best": per_word.max(axis=0),
-        "whole": pool.fused[-1],
+        "whole": candidates.fused[-1],
         "best": best,
         "behind_best": best.max() - best,
         "clause_rank": np.log1p(ranks.min(axis=0)),
-        "behind_clause": (pool.fused.max(axis=1, keepdims=True) - pool.fused).min(axis=0),
+        "behind_clause": (candidates.fused.max(axis=1, keepdims=True) - candidates.fused).min(axis=0),
         "rank": np.log1p(_rank(best)),
     }
 
 
-def _provider(pool: Pool, best: Vectors) -> dict[str, Vectors]:
-    owners, count = pool.owners, len(pool.meant)
+def _provider(candidates: CandidateSet, best: Vectors) -> dict[str, Vectors]:
+    owners, count = candidates.owners, len(candidates.provider_scores)
     highest = np.zeros(count, np.float32)
     np.maximum.at(highest, owners, best)
     order = np.lexsort((-best, owners))
     _, starts, sizes = np.unique(owners[order], return_index=True, return_counts=True)
     rank = np.empty(len(owners))
     rank[order] = np.arange(len(order)) - np.repeat(starts, sizes)
-    most_named = pool.named.max(initial=0.0)
+    most_named = candidates.name_matches.max(initial=0.0)
     return {
-        "meant_behind": pool.meant.max() - pool.meant[owners],
-        "meant_rank": np.minimum(_rank(pool.meant)[owners], 10),
-        "named": pool.named[owners],
-        "named_behind": most_named - pool.named[owners],
+        "meant_behind": candidates.provider_scores.max() - candidates.provider_scores[owners],
+        "meant_rank": np.minimum(_rank(candidates.provider_scores)[owners], 10),
+        "named": candidates.name_matches[owners],
+        "named_behind": most_named - candidates.name_matches[owners],
         "anyone_named": np.full(len(owners), most_named),
-        "provider_size": np.log1p(pool.sizes[owners]),
+        "provider_size": np.log1p(candidates.sizes[owners]),
         "provider_rank": np.log1p(rank),
         "provider_behind": highest[owners] - best,
     }
 
 
-def _relations(pool: Pool, best: Vectors) -> dict[str, Vectors]:
+def _relations(candidates: CandidateSet, best: Vectors) -> dict[str, Vectors]:
     """Features that relate a candidate's path and name to those of the best candidates of the same provider."""
-    tops = np.argsort(-best, kind="stable")[:_TOPS]
-    own = (pool.owners[:, None] == pool.owners[tops]) & (np.arange(len(best))[:, None] != tops)
-    weight = np.where(own, best[tops], 0.0)
-    ours, theirs = pool.traits[:, None, t.SEGMENTS], pool.traits[tops][None, :, t.SEGMENTS]
+    top = np.argsort(-best, kind="stable")[:_BEST]
+    own = (candidates.owners[:, None] == candidates.owners[top]) & (np.arange(len(best))[:, None] != top)
+    weight = np.where(own, best[top], 0.0)
+    ours, theirs = candidates.traits[:, None, t.SEGMENTS], candidates.traits[top][None, :, t.SEGMENTS]
     common = np.cumprod((ours == theirs) & (ours != 0), axis=2).sum(axis=2)
     length, other = (ours != 0).sum(axis=2), (theirs != 0).sum(axis=2)
-    road = common / np.maximum(np.maximum(length, other), 1) * weight
-    names, their_names = pool.traits[:, t.NAME], pool.traits[tops][:, t.NAME]
+    shared_path = common / np.maximum(np.maximum(length, other), 1) * weight
+    names, their_names = candidates.traits[:, t.NAME], candidates.traits[top][:, t.NAME]
     shared = ((names[:, None, :, None] == their_names[None, :, None, :]) & (names[:, None, :, None] != 0)).any(axis=3)
     both = shared.sum(axis=2)
     either = (names != 0).sum(axis=1)[:, None] + (their_names != 0).sum(axis=1) - both
     return {
-        "same_road": road.max(axis=1),
-        "same_road_sum": road.sum(axis=1),
+        "same_road": shared_path.max(axis=1),
+        "same_road_sum": shared_path.sum(axis=1),
         "leads_to": np.where((common == length) & (length < other), weight, 0).max(axis=1),
         "comes_from": np.where((common == other) & (other < length), weight, 0).max(axis=1),
         "same_path": np.where((common == length) & (length == other), weight, 0).max(axis=1),
@@ -148,34 +152,34 @@ def _relations(pool: Pool, best: Vectors) -> dict[str, Vectors]:
     }
 
 
-def _wording(pool: Pool) -> dict[str, Vectors]:
-    said = np.array(digests(words(pool.clauses[-1])), np.int32)
-    kinds = np.zeros((len(pool.clauses), len(t.KINDS)), np.float32)
-    for number, clause in enumerate(pool.clauses):
-        found = [_KIND_OF[word] for word in words(" ".join(_PLAIN.findall(clause))) if word in _KIND_OF]
+def _wording(candidates: CandidateSet) -> dict[str, Vectors]:
+    request_words = np.array(digests(words(candidates.clauses[-1])), np.int32)
+    kinds = np.zeros((len(candidates.clauses), len(t.KINDS)), np.float32)
+    for number, clause in enumerate(candidates.clauses):
+        found = [_KIND_OF_VERB[word] for word in words(" ".join(_PLAIN.findall(clause))) if word in _KIND_OF_VERB]
         kinds[number, found] = 1
-    kind, clause_of = pool.traits[:, t.METHOD], pool.fused.argmax(axis=0)
+    kind, clause_of = candidates.traits[:, t.METHOD], candidates.fused.argmax(axis=0)
     return {
-        "name_covered": _covered(pool.traits[:, t.NAME], said),
-        "resource_covered": _covered(pool.traits[:, t.RESOURCE], said),
+        "name_covered": _covered(candidates.traits[:, t.NAME], request_words),
+        "resource_covered": _covered(candidates.traits[:, t.RESOURCE], request_words),
         **{name: kind == number for number, name in enumerate(("reads", "creates", "changes", "removes"))},
         "verb_said": kinds.max(axis=0)[kind],
         "verb_of_clause": kinds[clause_of, kind],
-        "words": np.full(len(kind), np.log1p(len(said))),
+        "words": np.full(len(kind), np.log1p(len(request_words))),
     }
 
 
-def _form(pool: Pool) -> dict[str, Vectors]:
+def _form(candidates: CandidateSet) -> dict[str, Vectors]:
     columns = {"depth": t.DEPTH, "parameters": t.PARAMETERS, "of_one": t.OF_ONE, "required": t.REQUIRED}
-    return {name: pool.traits[:, column] for name, column in columns.items()} | {
-        "clauses": np.full(len(pool.traits), len(pool.clauses))
+    return {name: candidates.traits[:, column] for name, column in columns.items()} | {
+        "clauses": np.full(len(candidates.traits), len(candidates.clauses))
     }
 
 
-def _covered(names: Traits, said: NDArray[np.int32]) -> Vectors:
+def _covered(names: Traits, request_words: NDArray[np.int32]) -> Vectors:
     """The share of a name's words that occur in the request."""
     there = names != 0
-    covered: Vectors = (np.isin(names, said) & there).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+    covered: Vectors = (np.isin(names, request_words) & there).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
     return covered
 
 

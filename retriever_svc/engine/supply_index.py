@@ -27,11 +27,11 @@ KEYS: Final = 28
 Keys = NDArray[np.int32]
 """(n, ``KEYS``), padded with 0."""
 
-_LISTS, _OF, _FINDS, _READS, _TOLD = 1.0, 0.6, 0.5, 0.45, 0.4
+_LISTS, _ABOUT, _FINDS, _READS, _HAS_ID_OF = 1.0, 0.6, 0.5, 0.45, 0.4
 """How certain a supplier is: it lists such things, is about them, finds anything, reads one, has an id of one."""
 _IN_PATH, _IDENTIFYING, _OTHER = 1.0, 0.8, 0.3
 """How likely a parameter's value comes from another call: in the path; named like an id; any other."""
-_MAX_WANTS: Final = 12
+_MAX_NEEDS: Final = 12
 _MAX_NOUNS: Final = 3
 _MAX_PATH: Final = 1_000
 _MAX_SEGMENTS: Final = 24
@@ -58,20 +58,20 @@ _BY: Final = _SEARCH | frozenset(_roots("id ids name names email username slug e
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class InputNeed:
     """A parameter whose value another call may supply.
 
     Attributes:
         name: its words, as :func:`fields.input_lines` writes them; empty if they only say that it is an id.
         weight: how likely its value comes from another call's response.
         keys: the keys of possible suppliers, with how certain each is.
-        reads: the key of operations that read one such thing, by this parameter or otherwise; 0: there are none.
+        read_key: the key of operations that read one such thing, by this parameter or otherwise; 0: there are none.
     """
 
     name: str
     weight: float
     keys: dict[int, float]
-    reads: int
+    read_key: int
 
 
 def keys_of(entry: Entry) -> list[int]:
@@ -80,23 +80,23 @@ def keys_of(entry: Entry) -> list[int]:
     if entry.method not in {"GET", "HEAD"} and not any(map(_is_search, segments)):
         return [0] * KEYS
     collection, of_one = _collection(segments)
-    keys = [_key("reads" if of_one else "lists", "/".join(collection))] if _is_place(collection) else []
+    keys = [_key("reads" if of_one else "lists", "/".join(collection))] if _has_name(collection) else []
     keys += [_ANYTHING] if segments and not collection else []
-    keys += [_key("of", noun) for noun in dict.fromkeys([*_about(collection), *_nouns(entry.name)[-1:]])]
-    keys += [_key("told", noun) for noun in dict.fromkeys(_told(entry.outputs))]
+    keys += [_key("of", noun) for noun in dict.fromkeys([*_subject(collection), *_nouns(entry.name)[-1:]])]
+    keys += [_key("told", noun) for noun in dict.fromkeys(_ids_in_outputs(entry.outputs))]
     return [*dict.fromkeys(keys), *[0] * KEYS][:KEYS]
 
 
-def wants_of(entry: Entry) -> list[Want]:
+def input_needs(entry: Entry) -> list[InputNeed]:
     """The parameters whose values may come from other calls, the most likely first."""
     segments = _segments(entry.path)
     required = [line.partition("\t")[0] for line in required_lines(entry.inputs)]
     names = (*required, *optional_names(entry.inputs))
-    found = [want for name in names if (want := _want(name, segments)) is not None]
-    return sorted(found, key=lambda want: -want.weight)[:_MAX_WANTS]
+    found = [need for name in names if (need := _input_need(name, segments)) is not None]
+    return sorted(found, key=lambda need: -need.weight)[:_MAX_NEEDS]
 
 
-class Feeds:
+class SupplyIndex:
     """An index from provider and key to positions, stored as sorted numbers.
 
     Args:
@@ -122,29 +122,29 @@ def _of_owner(owner: NDArray[np.int64] | np.int64, keys: Keys) -> NDArray[np.int
     return np.asarray(owner << 31) | keys
 
 
-def _want(name: str, segments: Sequence[str]) -> Want | None:
+def _input_need(name: str, segments: Sequence[str]) -> InputNeed | None:
     roots = _roots(name)
     nouns = _without_ids(roots)
     place = next((n for n, part in enumerate(segments) if _VARIABLE.search(part) and _roots(part) == roots), None)
     collection = [] if place is None else _collection(segments[:place])[0]
-    about, reads, keys = _heads(nouns), 0, dict[int, float]()
-    if _is_place(collection):
+    subject, read_key, keys = _heads(nouns), 0, dict[int, float]()
+    if _has_name(collection):
         path = "/".join(collection)
-        about += _heads(_nouns(collection[-1]))
-        reads = _key("reads", path)
-        keys = {_key("lists", path): _LISTS, reads: _READS}
+        subject += _heads(_nouns(collection[-1]))
+        read_key = _key("reads", path)
+        keys = {_key("lists", path): _LISTS, read_key: _READS}
     elif place is None and not nouns:
-        about = _about(segments)
+        subject = _subject(segments)
     identifying = place is not None or len(nouns) < len(roots)
-    for noun in list(dict.fromkeys(about))[:_MAX_NOUNS]:
-        keys[_key("of", noun)] = _OF
+    for noun in list(dict.fromkeys(subject))[:_MAX_NOUNS]:
+        keys[_key("of", noun)] = _ABOUT
         if identifying:
-            keys |= {_key("told", noun): _TOLD, _ANYTHING: _FINDS}
+            keys |= {_key("told", noun): _HAS_ID_OF, _ANYTHING: _FINDS}
     weight = _IN_PATH if place is not None else _IDENTIFYING if identifying else _OTHER
-    return Want(name if nouns else "", weight, keys, reads) if keys else None
+    return InputNeed(name if nouns else "", weight, keys, read_key) if keys else None
 
 
-def _about(segments: Sequence[str]) -> list[str]:
+def _subject(segments: Sequence[str]) -> list[str]:
     """The subject of a path: the last segment with a noun."""
     named = [nouns for part in segments if not _VARIABLE.search(part) and (nouns := _nouns(part))]
     return _heads(named[-1]) if named else []
@@ -171,7 +171,7 @@ def _collection(segments: Sequence[str]) -> tuple[list[str], bool]:
     return ["{}" if _VARIABLE.search(part) else part for part in rest], of_one
 
 
-def _is_place(collection: Sequence[str]) -> bool:
+def _has_name(collection: Sequence[str]) -> bool:
     return bool(collection) and collection[-1] != "{}"
 
 
@@ -197,7 +197,7 @@ def _without_ids(roots: Sequence[str]) -> list[str]:
     return rest
 
 
-def _told(outputs: str) -> Iterator[str]:
+def _ids_in_outputs(outputs: str) -> Iterator[str]:
     """The nouns of which a response contains ids."""
     for line in outputs.splitlines():
         roots = _roots(line.partition("\t")[0])

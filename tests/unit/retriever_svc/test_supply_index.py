@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retriever_svc.engine.feeds import KEYS, Feeds, keys_of, wants_of
+from retriever_svc.engine.supply_index import KEYS, SupplyIndex, input_needs, keys_of
 from retriever_svc.engine.texts import record
 from retriever_svc.models import Entry
 from services.contracts.api import Api, ApiResponse, Location, Parameter
@@ -31,7 +31,7 @@ def entry(one: Api) -> Entry:
 def strength(producer: Api, consumer: Api, parameter: int = 0) -> float:
     """How surely one supplies a parameter of the other, of those that are wanted; 0: it does not."""
     keys = set(keys_of(entry(producer))) - {0}
-    return max((sure for key, sure in wants_of(entry(consumer))[parameter].keys.items() if key in keys), default=0.0)
+    return max((sure for key, sure in input_needs(entry(consumer))[parameter].keys.items() if key in keys), default=0.0)
 
 
 USERS = api("listUsers", path="/users")
@@ -93,27 +93,27 @@ def test_parts_of_the_path_are_wanted_before_ids_and_those_before_the_rest() -> 
         path="/users/{user}/notes",
         parameters=(takes("colour"), takes("teamId"), takes("user", "path", required=True)),
     )
-    assert [want.name for want in wants_of(entry(consumer))] == ["user", "team id", "colour"]
+    assert [need.name for need in input_needs(entry(consumer))] == ["user", "team id", "colour"]
 
 
 def test_an_edge_stays_within_its_provider() -> None:
     keys = np.array([keys_of(entry(USERS)), keys_of(entry(USERS)), keys_of(entry(ORDERS_OF))], np.int32)
-    feeds = Feeds(keys, np.array([0, 1, 1], np.int32))
-    wanted = next(key for key, sure in wants_of(entry(ORDERS_OF))[0].keys.items() if sure == 1.0)
-    assert [feeds.positions(owner, [wanted, 7], 9) for owner in (0, 1, 2)] == [[[0], []], [[1], []], [[], []]]
+    index = SupplyIndex(keys, np.array([0, 1, 1], np.int32))
+    wanted = next(key for key, sure in input_needs(entry(ORDERS_OF))[0].keys.items() if sure == 1.0)
+    assert [index.positions(owner, [wanted, 7], 9) for owner in (0, 1, 2)] == [[[0], []], [[1], []], [[], []]]
 
 
 def test_of_many_that_are_alike_a_bounded_number_is_read() -> None:
     keys = np.array([keys_of(entry(USERS))] * 50, np.int32)
     lists = keys_of(entry(USERS))[0]
-    assert Feeds(keys, np.zeros(50, np.int32)).positions(0, [lists], 9) == [list(range(9))]
+    assert SupplyIndex(keys, np.zeros(50, np.int32)).positions(0, [lists], 9) == [list(range(9))]
 
 
 def test_a_path_without_end_is_read_as_far_as_a_long_one() -> None:
     variables = "/".join(f"{{p{number}}}" for number in range(10_000))
     parameters = tuple(takes(f"p{number}", "path", required=True) for number in range(12))
     long = entry(api("x", path=f"/a{'/a' * 30}/{variables}", parameters=parameters))
-    assert wants_of(long) == wants_of(entry(api("x", path="/a" * 24, parameters=parameters)))
+    assert input_needs(long) == input_needs(entry(api("x", path="/a" * 24, parameters=parameters)))
     assert keys_of(long)[:2] == keys_of(entry(api("x", path="/a" * 24)))[:2]
 
 
@@ -122,4 +122,4 @@ def test_any_path_and_name_gives_keys(path: str, name: str, field: str) -> None:
     parameter = takes(name, "path", required=True)
     one = entry(api("x", path=f"/{path}/{{{name}}}", parameters=(parameter,), response=answers(**{field: {}})))
     assert len(keys_of(one)) == KEYS
-    assert all(0 < sure <= 1 for want in wants_of(one) for sure in want.keys.values())
+    assert all(0 < sure <= 1 for need in input_needs(one) for sure in need.keys.values())
