@@ -431,7 +431,7 @@ async def _begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, N
     try:
         first = await anext(events)
     except StopAsyncIteration:
-        raise ServiceUnavailable("The answer ended before it began.") from None
+        raise ServiceUnavailable("The answer ended before its first event.") from None
 
     async def all_events() -> AsyncGenerator[Event, None]:
         async with aclosing(events):

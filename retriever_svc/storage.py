@@ -123,7 +123,7 @@ class CatalogueStorage:
         async with write(self._engine) as connection:
             await _lock(connection, grow=1)
             if await connection.scalar(select(APIS.c.number).where(APIS.c.id == record.api.id)) is not None:
-                raise Conflict(f"There is an API {record.api.id!r} already.")
+                raise Conflict(f"The API {record.api.id!r} already exists.")
             await connection.execute(insert(APIS), [_row(record)])
             await _edited(connection, record.api.id)
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
@@ -288,7 +288,7 @@ def refuse_unexpected(change: Change, expected: str | None) -> None:
     """Raise Conflict unless this is the change that was looked at. Nothing at all may always be done."""
     nothing = not (change.added or change.updated or change.removed)
     if expected is not None and expected != change.hash and not nothing:
-        raise Conflict("The document or the catalogue is not what was looked at: look at the change again.")
+        raise Conflict("The document or the catalogue differs from what was reviewed. Review the change again.")
 
 
 async def _change(connection: AsyncConnection, pin: Pin, records: Sequence[Record], tenant: str | None) -> Change:

@@ -89,7 +89,7 @@ def survey(body: bytes, max_values: int) -> bool:
         plain = b'"'.join(parts[inside::2])  # the quote keeps apart what a string lies between
         values += plain.count(b",") + plain.count(b"[") + plain.count(b"{")
         if values > max_values:
-            raise InvalidRequest(f"The body holds more than {max_values} values.")
+            raise InvalidRequest(f"The body has more than {max_values} values.")
         plain = before + plain
         has_long_number = has_long_number or _LONG_NUMBER.search(plain) is not None
         inside ^= len(parts) % 2 == 0
@@ -198,7 +198,7 @@ class _EventResponse(StreamingResponse):
             await super().stream_response(send)
         except ServiceError as error:
             # The last chunk is missing, by which the reader knows that this was not all.
-            _log.warning("stream cut off", why=error.detail)
+            _log.warning("stream ended early", why=error.detail)
 
 
 async def _again(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:

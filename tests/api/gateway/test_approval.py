@@ -124,14 +124,14 @@ async def test_a_waiting_run_shows_what_would_go_out(waiting: Run) -> None:
 
 async def test_requests_that_are_not_those_that_were_shown_need_another_look(gateway: Gateway, waiting: Run) -> None:
     await gateway.fakes.retriever.update(BOOK.model_copy(update={"server": "http://elsewhere.example"}))
-    with pytest.raises(Conflict, match="not those that were shown"):
+    with pytest.raises(Conflict, match="differ from those that were shown"):
         await gateway.client.approve(waiting.id, BOOKING.id)
     assert "execute" not in gateway.fakes.executor.calls
     again = await gateway.client.run(waiting.id)
     assert again.status is RunStatus.NEEDS_APPROVAL
     assert [shown.request.url for shown in again.previews] == ["http://elsewhere.example/bookRoom"]
     for digest in (None, waiting.digest):  # what was looked at before is not what is approved now
-        with pytest.raises(Conflict, match="Look at the run again"):
+        with pytest.raises(Conflict, match="Review the run again"):
             await gateway.client.approve(waiting.id, BOOKING.id, digest=digest)
     approved = await gateway.client.approve(waiting.id, BOOKING.id, digest=again.digest)
     assert approved.status is RunStatus.SUCCEEDED
@@ -141,7 +141,7 @@ async def test_requests_that_are_not_those_that_were_shown_need_another_look(gat
 
 async def test_an_api_that_changed_at_all_needs_another_look(gateway: Gateway, waiting: Run) -> None:
     await gateway.fakes.retriever.update(BOOK.model_copy(update={"summary": "Books a room"}))
-    with pytest.raises(Conflict, match="not those that were shown"):
+    with pytest.raises(Conflict, match="differ from those that were shown"):
         await gateway.client.approve(waiting.id, BOOKING.id, digest=waiting.digest)
     again = await gateway.client.run(waiting.id)
     assert (await gateway.client.approve(waiting.id, BOOKING.id, digest=again.digest)).status is RunStatus.SUCCEEDED
@@ -167,7 +167,7 @@ async def test_a_dry_run_reads_nothing_and_shows_what_is_read_before_it_is_appro
     gateway.fakes.executor.found = "an order"
     dry = await gateway.client.plan(ask(ASK_ROOM))
     assert (dry.status, dry.digest) == (RunStatus.NEEDS_APPROVAL, "")
-    with pytest.raises(Conflict, match="Look at the run again"):
+    with pytest.raises(Conflict, match="Review the run again"):
         await gateway.client.approve(dry.id, BOOKING.id)
     shown = await gateway.client.run(dry.id)
     assert (await gateway.client.approve(dry.id, BOOKING.id, digest=shown.digest)).status is RunStatus.SUCCEEDED

@@ -56,10 +56,10 @@ async def test_what_a_rerun_is_refused_for_stands_above_what_was_entered(gateway
     fields = {"csrf": csrf, "from": "var2", "in.country": HOSTILE, "reuse": "yes", "do": "show"}
     refused = await post(gateway, path, cookie, **fields)
     assert refused.status_code == 409
-    assert "gave no value" in refused.text
+    assert "has no value" in refused.text
     assert ESCAPED in refused.text
     for more, problem in (
-        ("{", "this is no JSON"),
+        ("{", "this is not JSON"),
         ("[1]", "by step, then by argument"),
         ('{"var9": {"a": 1}}', "no step"),
     ):
@@ -176,12 +176,12 @@ async def test_an_edited_plan_is_proved_and_looked_at_before_it_runs(gateway: Ga
         ({"add": "world.none"}, "there is no API"),
         ({"answer.holidays": "var2"}, "must be a reference"),
         ({"answer.holidays": ""}, "does not say what answers"),
-        ({"calls": "[", "was": ""}, "this is no JSON"),
+        ({"calls": "[", "was": ""}, "this is not JSON"),
         ({"calls": "7", "was": ""}, "JSON list of objects"),
         ({"calls": "[]", "was": ""}, "between 1 and"),
         ({"calls": '[{"name": 3}]', "was": ""}, "must be text"),
         ({"calls": '[{"name": "world.x", "label": "<b>"}]', "was": ""}, "This is no plan"),
-        ({"calls": "[" * 200, "was": ""}, "this is no JSON"),
+        ({"calls": "[" * 200, "was": ""}, "this is not JSON"),
         ({"calls": f'[{{"name": "{"x" * 500}", "label": "a"}}]', "was": ""}, "This is no plan"),
     ],
 )
@@ -208,7 +208,7 @@ async def test_a_call_is_removed_and_a_value_that_is_no_json_is_kept_for_its_wri
     page, fields = await _planned(gateway, cookie, csrf)
     assert '<option value="1">' in page
     wrong = await post(gateway, "playground/run", cookie, **fields, **{"arg.var2.most": HOSTILE}, do="check")
-    assert "this is no JSON" in wrong.text
+    assert "this is not JSON" in wrong.text
     assert ESCAPED in wrong.text
     right = await post(gateway, "playground/run", cookie, **fields, **{"arg.var2.most": "2"}, do="check")
     assert "&#34;most&#34;: 2" in right.text
