@@ -87,7 +87,7 @@ def with_constants(imported: Imported, constants: Mapping[str, str]) -> Imported
     taking = _taking(apis, constants)
     unused = sorted(name for name in constants if not taking[name])
     warnings = tuple(
-        f"the constant {name} is kept, but no operation uses it now; `nestor apis unset {imported.provider} "
+        f"the constant {name!r} is kept, but no operation uses it now; `nestor apis unset {imported.provider} "
         f"{name}` removes it"
         for name in unused
     )

@@ -96,7 +96,7 @@ async def test_two_runs_are_compared_side_by_side(gateway: Gateway) -> None:
     near = await get(gateway, f"runs/{first.id}/compare")
     assert f"compare?other={second.id}" in near.text
     page = await get(gateway, f"runs/{first.id}/compare?other={second.id}")
-    assert "They part in step var2, in the value" in page.text
+    assert "They first differ in step var2, in the value" in page.text
     assert ESCAPED in page.text
     assert "<script>alert" not in page.text
     assert "do not differ" in (await get(gateway, f"runs/{first.id}/compare?other={first.id}")).text
@@ -191,7 +191,7 @@ async def test_what_the_compiler_finds_stands_by_its_step(gateway: Gateway, edit
     page = await post(gateway, "playground/run", cookie, **(fields | edits), do="check")
     assert page.status_code in (200, 422)
     assert said in page.text
-    assert "It is not planned anew" not in page.text
+    assert "it is not planned again" not in page.text
     refused = await post(gateway, "playground/run", cookie, **(fields | edits), do="run")
     assert refused.status_code in (200, 422)
     assert gateway.fakes.executor.requests == []
@@ -252,7 +252,7 @@ async def test_a_plan_that_calls_cannot_say_runs_as_it_was_planned(gateway: Gate
     cookie, csrf = await visit(gateway)
     posted = await post(gateway, "playground", cookie, csrf=csrf, q=ASK_HOLIDAYS)
     page = await gateway.http.get(posted.headers["location"], headers={"Cookie": cookie})
-    assert "shown as it is" in page.text
+    assert "cannot be edited here" in page.text
     fields = {name: hidden(page.text, name) for name in ("run", "key", "plan")}
     begun = await post(gateway, "playground/run", cookie, csrf=csrf, **fields, do="run")
     run = await ended(gateway.client, begun.headers["location"].rpartition("/")[2])
