@@ -29,7 +29,7 @@ async def _service(request: Request) -> DemoService:
 
 
 Service = Annotated[DemoService, Depends(_service)]
-Whose = Annotated[Tenant | None, Query(description="Whose the demos are; unset: everyone's.")]
+Whose = Annotated[Tenant | None, Query(description="The tenant that owns the demos; unset: everyone.")]
 DemoId = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The demo's content hash, 64 hex digits.")]
 
 
@@ -47,7 +47,7 @@ async def select_demos(body: SelectDemosRequest, service: Service) -> SelectDemo
     "/demos",
     status_code=status.HTTP_201_CREATED,
     summary="Add a demo",
-    responses={200: {"model": Demo, "description": "It was there already; nothing has changed."}},
+    responses={200: {"model": Demo, "description": "It already existed; nothing has changed."}},
 )
 async def add_demo(body: Demo, service: Service, response: Response, tenant: Whose = None) -> Demo:
     """Add one solved request. If it exists already, for the tenant or for everyone, nothing changes: 200."""
@@ -73,7 +73,7 @@ async def list_demos(
     offset: Annotated[int, Query(ge=0, le=2**31 - 1, description="Demos to skip.")] = 0,
     api: Annotated[ApiId | None, Query(description="Only demos that use this API.")] = None,
     tenant: Whose = None,
-    own: Annotated[bool, Query(description="Only the tenant's, without everyone's.")] = False,
+    own: Annotated[bool, Query(description="Only the tenant's own demos, without everyone's.")] = False,
 ) -> DemoPage:
     """Everyone's and the tenant's demos in the order they were added."""
     page = await service.page(limit, offset, api, tenant, own=own)

@@ -48,7 +48,9 @@ def create_app(
             await service.refresh()
             app.state.service = service
             app.state.readiness.update(database=storage.ping, snapshot=service.check_snapshot)
-            size = Gauge("nestor_demos", "Demos in the snapshot that selections read.", registry=app.state.registry)
+            size = Gauge(
+                "nestor_demos", "Demos in the snapshot that is used for selections.", registry=app.state.registry
+            )
             size.set_function(lambda: service.size)
             yield
         finally:

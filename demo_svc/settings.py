@@ -23,14 +23,20 @@ class DemoSettings(InternalSettings):
     encoder_threads: int = Field(default=1, ge=1, le=64, description="Threads that share the encoding of one text.")
     compute_workers: int = Field(default=2, ge=1, le=64, description="Texts encoded at the same time.")
     compute_waiting: int = Field(
-        default=64, ge=0, le=10_000, description="Encodings that may wait for a worker; one more is refused with 503."
+        default=64,
+        ge=0,
+        le=10_000,
+        description="Encodings that may wait for a worker. Further ones are refused with 503.",
     )
     similarity_threshold: float = Field(
         default=0.8,
         ge=-1,
         le=1,
-        description="A task-level demo must be more similar (cosine) than this: TPTU-v2's 0.8.",
+        description="A task-level demo is selected only if its similarity (cosine) is above this. The default is "
+        "TPTU-v2's.",
     )
     max_body_bytes: int = Field(
-        default=16 * 1_048_576, ge=1_024, description="Largest body accepted: room for an import of thousands of demos."
+        default=16 * 1_048_576,
+        ge=1_024,
+        description="Largest request body accepted, in bytes. It must hold an import of thousands of demos.",
     )

@@ -107,7 +107,7 @@ def known_calls(
     except Incomparable as error:
         return Failed(reason="bad_request", message=f"{step.id}: {error}")
     except NoRoomLeft as error:
-        return Failed(reason="refused", message=f"{step.id}: the calls that are shown take over {error}")
+        return Failed(reason="refused", message=f"{step.id}: the calls that are shown take {error}")
 
 
 def _known_calls(step: Step, outputs: Mapping[str, JsonValue], limit: int, room: Room) -> Known | Failed:
@@ -137,7 +137,7 @@ def _known_calls(step: Step, outputs: Mapping[str, JsonValue], limit: int, room:
     if len(elements) > limit:
         return Failed(reason="refused", message=f"foreach over {len(elements)} items; the limit is {limit}")
     if len(elements) * sum(parts(value, literals=True) for value in step.arguments.values()) > MAX_LOOP_VALUES:
-        return Failed(reason="refused", message=f"the calls of a foreach hold more than {MAX_LOOP_VALUES} values")
+        return Failed(reason="refused", message=f"the calls of a foreach have more than {MAX_LOOP_VALUES} values")
     calls = tuple(_arguments(step, outputs, item, room) for item in elements)
     return Known(calls, mapped=True, step=None if when is None else rest.model_copy(update={"foreach": None}))
 
@@ -243,7 +243,9 @@ class Approved:
         if not self._changed:
             return None
         listed = ", ".join(self._changed[:5])
-        return Failed(reason="changed", message=f"nothing was sent: other requests than were approved, in {listed}")
+        return Failed(
+            reason="changed", message=f"nothing was sent: the requests of {listed} differ from the approved ones"
+        )
 
     def _differs(self, step: Step, read: Mapping[str, JsonValue], room: Room) -> bool:
         if step.id not in self.digests:

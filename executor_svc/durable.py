@@ -130,7 +130,7 @@ class DurableLane:
             NotFound: there is no such run. It cannot be started later either, even if a request for it is on its way.
         """
         if await self._store.execution(run_id) is None and await self._store.forbid(run_id):
-            raise NotFound(f"There is no durable execution {run_id}, and there will be none.")
+            raise NotFound(f"There is no durable execution {run_id}, and none will be started.")
         await self._store.request_cancel(run_id)
         self._cancel_live(run_id)
         execution = await self._stored(run_id)
@@ -149,11 +149,11 @@ class DurableLane:
         if step is None:
             raise NotFound(f"Run {run_id} has no step {step_id}.")
         if execution.status != "in_doubt":
-            raise Conflict(f"Run {run_id} is {execution.status}; only one that is in_doubt has calls to settle.")
+            raise Conflict(f"Run {run_id} is {execution.status}; only a run that is in_doubt has calls to settle.")
         key = call_key(step, request.item)
         if not await self._store.settle(execution, key, settled(request)):
             if (now := await self._stored(run_id)).epoch != execution.epoch:
-                raise Conflict(f"Run {run_id} has gone on meanwhile and is {now.status}; look at its doubts again.")
+                raise Conflict(f"Run {run_id} has changed and is now {now.status}; check its calls in doubt again.")
             calls = await self._store.calls(run_id)
             unknown = key not in calls or calls[key].result is None
             # No doubt is left: the last one was settled, but that process died before it continued the run.
@@ -191,7 +191,7 @@ class DurableLane:
             del self._live[live.request.run_id]
         if not task.cancelled() and (error := task.exception()) is not None:
             if isinstance(error, ServiceError):
-                _log.warning("a run stopped: its database is away", run=live.request.run_id, why=error.detail)
+                _log.warning("a run stopped: its database cannot be reached", run=live.request.run_id, why=error.detail)
             else:
                 _log.error("bug", run=live.request.run_id, exc_info=error)
             self._failed.add(live.request.run_id)
@@ -203,7 +203,7 @@ class DurableLane:
             async with asyncio.timeout(request.deadline_ms / 1000):
                 admitted = await self.ledger.admit(ticket, request)
         except TimeoutError:
-            message = "The ledger cannot be written. Nothing was sent yet; ask again under the same run_id."
+            message = "The ledger cannot be written. Nothing was sent yet; repeat the request with the same run_id."
             live.problem = ServiceUnavailable(message, service="ledger")
             return
         if admitted:
@@ -272,7 +272,7 @@ class DurableLane:
                     more = await self._store.forget(self._settings.keep_days * 86_400.0)
                     forget_at = clock() + (0 if more else _FORGET_EVERY_S)
             except ServiceError as error:
-                _log.warning("orphans cannot be looked for", why=error.detail)
+                _log.warning("abandoned runs cannot be searched", why=error.detail)
             except Exception as error:  # noqa: BLE001 - orphaned runs would be lost if this loop ended
                 _log.error("bug", exc_info=error)
             await asyncio.sleep(self._membership.lease_s / 10)
@@ -299,7 +299,7 @@ class DurableLane:
 
 
 def _other_plan(request: ExecuteRequest) -> Conflict:
-    return Conflict(f"There is a run {request.run_id} with another plan.")
+    return Conflict(f"Run {request.run_id} exists with another plan.")
 
 
 class _Refusing:
@@ -307,7 +307,7 @@ class _Refusing:
 
     def __init__(self, adapter: Caller, takeovers: int) -> None:
         self._adapter = adapter
-        self._message = f"the run was given up after its process had died {takeovers} times"
+        self._message = f"the run was given up after its process had stopped {takeovers} times"
 
     def preview(self, call: Call) -> RequestRecord:
         """The same as the wrapped adapter."""

@@ -33,7 +33,7 @@ class Graph:
     def _connect(self, step: Step) -> None:
         for needed in dependencies(step):
             if needed not in self.steps:
-                raise NotAGraph(f"step {step.id} depends on {needed}, which the plan does not have")
+                raise NotAGraph(f"step {step.id} depends on {needed}, which is not in the plan")
             self.dependants[needed].append(step.id)
             self.waiting[step.id] += 1
 

@@ -25,7 +25,7 @@ def _service(request: Request) -> ExecutorService:
 
 @router.post(
     "/execute",
-    summary="Run a proved plan, or follow the run of that id",
+    summary="Run a proved plan, or follow the run with that id",
     response_class=NdjsonResponse,
     response_description="One `ExecutionEvent` a line; the last is `execution_finished`.",
 )
@@ -38,7 +38,7 @@ async def execute(request: Request, body: ExecuteRequest) -> NdjsonResponse:
     return NdjsonResponse(_service(request).execute(body))
 
 
-@router.post("/preview", summary="Which requests would a plan send?")
+@router.post("/preview", summary="Preview the requests of a plan")
 async def preview(request: Request, body: PreviewRequest) -> PreviewResponse:
     """The requests of the steps that may change something or wait for an approval. None of them is sent.
 
@@ -47,7 +47,7 @@ async def preview(request: Request, body: PreviewRequest) -> PreviewResponse:
     return await _service(request).preview(body)
 
 
-@router.post("/executions/{run_id}:cancel", summary="Start no further call of a run")
+@router.post("/executions/{run_id}:cancel", summary="Cancel a run")
 async def cancel(request: Request, run_id: Id) -> ExecutionState:
     """Calls in flight are awaited, since they may have an effect. A run that has ended stays as it is."""
     return await _service(request).cancel(run_id)
@@ -59,7 +59,7 @@ async def resolve(request: Request, run_id: Id, step: Id, body: ResolveRequest) 
     return await _service(request).resolve(run_id, step, body)
 
 
-@router.delete("/executions/{run_id}", summary="Forget a run", status_code=status.HTTP_204_NO_CONTENT)
+@router.delete("/executions/{run_id}", summary="Delete a run", status_code=status.HTTP_204_NO_CONTENT)
 async def forget(request: Request, run_id: Id) -> None:
     """Deletes its request, its calls and its result; 409 if it is not over. Its id stays reserved for a while."""
     await _service(request).forget(run_id)
@@ -71,7 +71,7 @@ async def value(request: Request, value_id: Id) -> Response:
     return Response(await _service(request).value(value_id), media_type="application/json")
 
 
-@router.get("/status", summary="Which processes are there, and which hosts are in trouble?")
+@router.get("/status", summary="Show processes and failing hosts")
 async def executor_status(request: Request) -> ExecutorStatus:
     """All processes, by their leases. Breakers are those of the process that answers."""
     return await _service(request).status()

@@ -225,7 +225,7 @@ class LedgerAdapter:
             message = "nothing was sent: the ledger could not be written before the deadline"
             result = CallResult(Failed(reason="ledger", message=message), None, 0)
             if known is not None:
-                result = parked(self._adapter, call, f"a former process may have sent it; now {message}")
+                result = parked(self._adapter, call, f"an earlier process may have sent it; now {message}")
             return self._written(key, result, sent=True)
         if known is not None:
             call = replace(call, resent=True)
@@ -249,11 +249,11 @@ def parked(adapter: Previewer, call: Call, doubt: str) -> CallResult:
 def _doubt(call: Call, known: KnownCall, digest: str) -> str:
     """Why a call that an earlier owner started must not be repeated; empty if it may be."""
     if known.state is not CallState.SENT:
-        return "whether it took effect was not known before either"
+        return "it was already unknown whether the call took effect"
     if not call.api.resendable:
-        return "the executor stopped while the call was under way; it may or may not have taken effect"
+        return "the executor stopped during the call; it is unknown whether the call took effect"
     if known.digest != digest:
-        return "the executor stopped while the call was under way, and would now make it with other arguments"
+        return "the executor stopped during the call, and would now make it with other arguments"
     return ""
 
 

@@ -39,7 +39,7 @@ def create_app(settings: ExecutorSettings | None = None, *, transports: None = N
     return create_service(
         name="executor_svc",
         title="Nestor executor",
-        description="Runs proved plans through real APIs and streams what happens.",
+        description="Runs proved plans with real API calls and streams the events.",
         settings=settings,
         routers=[router],
         lifespan=lifespan,

@@ -17,15 +17,17 @@ class ExecutorMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._providers: set[str] = set()
-        self.active = Gauge("nestor_executions_active", "Runs being executed.", registry=registry)
+        self.active = Gauge("nestor_executions_active", "Active runs.", registry=registry)
         self.taken_over = Counter(
             "nestor_executions_taken_over", "Durable runs taken over from another process.", registry=registry
         )
-        self._runs = Counter("nestor_executions_total", "Executions by final status.", ["status"], registry=registry)
+        self._runs = Counter("nestor_executions_total", "Ended runs, by final status.", ["status"], registry=registry)
         self._steps = Counter(
             "nestor_steps_total", "Steps finished, by provider and outcome.", ["provider", "outcome"], registry=registry
         )
-        self._attempts = Counter("nestor_step_attempts_total", "Calls tried or sent.", ["provider"], registry=registry)
+        self._attempts = Counter(
+            "nestor_step_attempts_total", "Attempts of calls, sent or not.", ["provider"], registry=registry
+        )
         self._seconds = Histogram(
             "nestor_step_seconds",
             "Duration of steps that made a call.",
@@ -36,7 +38,7 @@ class ExecutorMetrics:
 
         self._upstreams = Counter(
             "nestor_upstream_events_total",
-            "Retries and circuit breakers, by what happened.",
+            "Retries and circuit breaker events, by kind.",
             ["event"],
             registry=registry,
         )

@@ -47,7 +47,7 @@ _MAX_SHOWN_BYTES = 4 * 1024 * 1024
 
 _MAX_READS = 500
 _NONE: frozenset[str] = frozenset()
-_NO_CALL = "its condition does not hold, or what feeds it was skipped"
+_NO_CALL = "its condition does not hold, or a step that it depends on was skipped"
 
 
 def previews(

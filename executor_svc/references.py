@@ -65,7 +65,7 @@ def resolve(
             return value.value
         case Reference():
             if value.step not in outputs:
-                raise Unresolved(f"step {value.step} gave no output")
+                raise Unresolved(f"step {value.step} has no output")
             output, what = outputs[value.step], f"the output of {value.step}"
             found = walk(output, value.path if value.match is None else chosen(output, value, room=room), what)
         case ItemReference():
@@ -142,7 +142,7 @@ def _chosen(output: JsonValue, reference: Reference, *, sure: bool) -> JsonPath:
         if len(found) > 1:
             where = render(path[:at]) or "the answer"
             choices = [(value if _is_small(value) else None, text) for value, text in found]
-            raise Several(f"several items of {where} of {reference.step} match alike", choices)
+            raise Several(f"several items of {where} of {reference.step} match equally well", choices)
     return paths[0]
 
 

@@ -64,7 +64,7 @@ class _Entry(BaseModel):
             if len(text) < MIN_SECRET_CHARS:
                 raise ValueError(f"is shorter than {MIN_SECRET_CHARS} characters")
             if any(ord(char) < 32 or ord(char) == 127 for char in text):
-                raise ValueError("holds control characters, which cannot be sent")
+                raise ValueError("contains control characters, which cannot be sent")
         return value
 
     def masked(self) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ class Token(_Entry):
             return given
         old = [place for place in ("header", "query", "cookie") if given.get(place) is not None]
         if len(old) + ("in" in given) > 1 or ("in" in given) is not ("name" in given):
-            raise ValueError("`in` and `name` belong together, and name one place")
+            raise ValueError("`in` and `name` must be set together")
         rest = {key: value for key, value in given.items() if key not in ("header", "query", "cookie")}
         return rest | {"in": old[0], "name": given[old[0]]} if old else rest
 
@@ -162,7 +162,7 @@ class Client(_Entry):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.username is None) != (self.password is None):
-            raise ValueError("username and password belong together")
+            raise ValueError("username and password must be set together")
         return self
 
     def header(self) -> str | None:
@@ -265,7 +265,7 @@ class SecretStore:
                 removed=sorted(before.keys() - self._secrets),
             )
         except SecretsUnreadable as error:
-            _log.warning("the changed secrets are not taken", why=str(error))
+            _log.warning("the changed secrets are not used", why=str(error))
 
     def names(self, tenant: str | None) -> tuple[str, ...]:
         """The names of the secrets that this tenant may use, sorted. None: those that every tenant may use."""

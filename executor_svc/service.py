@@ -170,7 +170,7 @@ class ExecutorService:
                 async with asyncio.timeout(_FLUSH_S):
                     await self._lane.ledger.flush()
             except TimeoutError:
-                _log.warning("large values are not written yet", values=shelf.kept)
+                _log.warning("large values are not saved yet", values=shelf.kept)
 
     async def cancel(self, run_id: str) -> ExecutionState:
         """Start no further call of a durable run. Raises NotFound."""
@@ -183,7 +183,7 @@ class ExecutorService:
     async def forget(self, run_id: str) -> None:
         """Delete the data of a durable run. Raises Conflict if it is not over."""
         if not await self._store.empty(run_id):
-            raise Conflict(f"Run {run_id} is not over.")
+            raise Conflict(f"Run {run_id} has not ended.")
 
     async def value(self, value_id: str) -> str:
         """The JSON of a large value. Raises NotFound."""
@@ -221,8 +221,8 @@ def check_apis(compiled: CompiledPlan) -> None:
     for api_id in dict.fromkeys(step.api for step in compiled.plan.steps):
         api = compiled.apis.get(api_id)
         if api is None or api.id != api_id:
-            raise Conflict(f"The compiled plan does not hold the API {api_id}.")
+            raise Conflict(f"The compiled plan does not contain the API {api_id}.")
         # An API without a content hash is proved under the hash that the contract computes.
         digest = api.content_hash or content_hash(api.model_dump(mode="json", exclude=OUTSIDE_CONTENT))
         if compiled.proof.api_hashes.get(api_id) != digest:
-            raise Conflict(f"The API {api_id} is not the one the plan was proved against.")
+            raise Conflict(f"The API {api_id} differs from the one that the plan was proved against.")

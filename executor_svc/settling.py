@@ -16,7 +16,7 @@ def call_key(step: Step, item: int | None) -> str:
         ValidationFailed: the step is a `foreach` and the item is missing, or the other way round.
     """
     if (step.foreach is None) is not (item is None):
-        need = "is a foreach: say which `item`" if item is None else "is no foreach: leave `item` out"
+        need = "is a foreach: set `item`" if item is None else "is not a foreach: omit `item`"
         raise ValidationFailed(f"Step {step.id} {need}.")
     return step.id if item is None else f"{step.id}/{item}"
 

@@ -130,7 +130,7 @@ def prepare(
         if len(items) > limits.items:
             return Failed(reason="refused", message=f"foreach over {len(items)} items; the limit is {limits.items}")
         if len(items) * sum(parts(value, literals=False) for value in step.arguments.values()) > MAX_LOOP_VALUES:
-            return Failed(reason="refused", message=f"the calls of a foreach hold more than {MAX_LOOP_VALUES} values")
+            return Failed(reason="refused", message=f"the calls of a foreach have more than {MAX_LOOP_VALUES} values")
         calls = tuple(map(arguments, items))
         return Prepared(step, api, calls, tuple(room.taken for room in rooms), mapped=True, items=wanted)
     except Ambiguous as error:
@@ -140,7 +140,7 @@ def prepare(
     except Incomparable as error:
         return Failed(reason="bad_request", message=f"{step.id}: {error}")
     except NoRoomLeft as error:
-        return Failed(reason="refused", message=f"{step.id}: it takes over {error}")
+        return Failed(reason="refused", message=f"{step.id}: it takes {error}")
 
 
 async def perform(prepared: Prepared, adapter: Adapter, run_id: str, deadline: float, stop: Stop) -> StepResult:

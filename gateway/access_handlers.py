@@ -30,7 +30,10 @@ Keys = Annotated[KeyStore, Depends(get_keys)]
 Audit = Annotated[AuditLog, Depends(get_audit)]
 OfTenant = Annotated[
     Tenant | None,
-    Query(description="Unset: your own; for administrators of the operator's tenant, who may name any: all."),
+    Query(
+        description="Unset: your own tenant. Administrators of the operator's tenant may name any; for them unset "
+        "means all."
+    ),
 ]
 access = service_router(route_class=ProtectedRoute, tags=["access"])
 
@@ -44,7 +47,7 @@ async def show_operations(service: Service, caller: Caller) -> Operations:
     return await service.overview.now(caller)
 
 
-@access.post("/keys", summary="Make a key", status_code=status.HTTP_201_CREATED, openapi_extra=ADMINISTERING)
+@access.post("/keys", summary="Create a key", status_code=status.HTTP_201_CREATED, openapi_extra=ADMINISTERING)
 async def create_key(body: KeyRequest, keys: Keys, caller: Caller) -> CreatedKey:
     """A key of your tenant that is valid at once. It is shown this once; only its hash is kept.
 
@@ -77,12 +80,12 @@ async def revoke_key(
     await keys.revoke(key_id, caller.reach(None), entry(caller, Action.REVOKE_KEY, key_id))
 
 
-@access.get("/audit", summary="Who did what, newest first", openapi_extra=ADMINISTERING)
+@access.get("/audit", summary="Read the audit log, newest first", openapi_extra=ADMINISTERING)
 async def read_audit(
     audit: Audit,
     caller: Caller,
     tenant: OfTenant = None,
-    action: Annotated[list[Action] | None, Query(max_length=20, description="Any of these; repeatable.")] = None,
+    action: Annotated[list[Action] | None, Query(max_length=20, description="Any of these values; repeatable.")] = None,
     principal: Annotated[str | None, Query(max_length=100, pattern=PRINTABLE)] = None,
     target: Annotated[str | None, Query(max_length=400, pattern=PRINTABLE)] = None,
     after: Annotated[Moment | None, Query(description="After this moment.")] = None,

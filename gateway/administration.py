@@ -153,7 +153,7 @@ class Administration:
                 f"No API asks for {name!r}." + (f" Its provider's APIs ask for: {others}." if others else "")
             )
         if one.probe is None:
-            raise NotFound(f"No API can be called with {name!r} alone: all that ask for it ask for another one, too.")
+            raise NotFound(f"No API can be called with {name!r} alone: all that need it also need another credential.")
         api = await self._peers.retriever.get(one.probe, tenant=principal.tenant)
         alone = next((r,) for alternative in api.security for r in alternative if r.secret == name)
         bare = api.model_copy(update={"security": (alone,)})

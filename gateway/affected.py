@@ -80,7 +80,7 @@ def _of_plan(kind: str, key: str, query: str, plan: Plan, touched: Mapping[str, 
                 "query": query[:_QUERY_CHARS],
                 "api": api,
                 "breaks": bool(certain),
-                "reason": certain or "its plan is proved again with the API as it would be",
+                "reason": certain or "its plan will be proved again with the changed API",
             }
         )
 
@@ -88,7 +88,7 @@ def _of_plan(kind: str, key: str, query: str, plan: Plan, touched: Mapping[str, 
 def _certain(change: ImportChange, calls: Sequence[Collection[str]]) -> str:
     """Why the change is certain to break a plan with these calls; empty if it may still be valid."""
     if change.action == "removed":
-        return "the API goes"
+        return "the API is removed"
     for field in change.fields:
         if field.field.startswith("parameters.") and None in (field.before, field.after):
             came, went = _parameter(field.after), _parameter(field.before)

@@ -49,7 +49,7 @@ async def prove_again(peers: Peers, plan: Plan, policy: Policy) -> CompiledPlan:
     if answer.compiled is None:
         why = next((diagnostic.message for diagnostic in answer.diagnostics), "")
         raise ValidationFailed(
-            f"The plan does not hold against the APIs as they are now: {why}".rstrip(": ") + ".",
+            f"The plan is not valid with the current APIs: {why}".rstrip(": ") + ".",
             errors=[d.model_dump(mode="json") for d in answer.diagnostics],
         )
     if answer.compiled.proof.missing:
@@ -65,7 +65,7 @@ async def given(peers: Peers, run: Run, policy: Policy, clock: Clock) -> tuple[R
     clock.lap("plan_ms", mark)
     if answer.compiled is None:
         first = next((d.message for d in answer.diagnostics), "it is not complete")
-        status, reason = RunStatus.NO_PLAN, f"The plan that was given could not be proved: {first}."
+        status, reason = RunStatus.NO_PLAN, f"The given plan could not be proved: {first}."
     else:
         waits = bool(answer.compiled.proof.approvals)
         status, reason = RunStatus.NEEDS_APPROVAL if waits else RunStatus.PLANNED, ""
@@ -85,8 +85,8 @@ def unlocked_by(proof: Proof) -> str:
     providers = dict.fromkeys(name.partition(".")[0] for name in proof.missing)
     kinds = ", ".join(f"`nestor apis doctor {provider}`" for provider in providers)
     return (
-        f"Nothing was sent: the plan needs credentials that are not configured. Set them: {commands}. What each is, and"
-        f" whether one logs in for it: {kinds}."
+        f"Nothing was sent: the plan needs credentials that are not configured. Set them: {commands}. For "
+        f"their kinds, and which of them need a login: {kinds}."
     )
 
 
@@ -151,6 +151,6 @@ def has_changed(finished: ExecutionFinished) -> bool:
 def lapsed(run: Run) -> Run:
     """The run without its approval. Nothing that was approved has been sent."""
     assert run.approval is not None, "only an approved plan is held to what was shown"
-    reason = "The requests that were approved are not those that would go out now; nothing was sent."
+    reason = "The approved requests differ from those that would be sent now. Nothing was sent."
     updates = {"approval": None, "lapsed": (*run.lapsed, run.approval), "moved": True, "reason": reason}
     return run.model_copy(update=updates)

@@ -7,9 +7,7 @@ from services.contracts.constants import ConstantsRequest, ProviderConstants
 constants = service_router(route_class=ProtectedRoute, tags=["apis"])
 
 
-@constants.patch(
-    "/providers/{provider}/constants", summary="Set what a provider's calls always send", openapi_extra=ADMINISTERING
-)
+@constants.patch("/providers/{provider}/constants", summary="Set a provider's constants", openapi_extra=ADMINISTERING)
 async def set_constants(provider: Id, body: ConstantsRequest, service: Service, caller: Caller) -> ProviderConstants:
     """Sets the constants that have a value and removes those that are null, all of them or none.
 

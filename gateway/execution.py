@@ -106,7 +106,7 @@ def _bound(run: Run) -> dict[str, str]:
 
 def _gone_on(error: ServiceError, live: Live) -> ServiceError:
     """The error for callers that wait, while the run goes on."""
-    told = type(error)(f"{error.detail} The run goes on; follow it under its id.")
+    told = type(error)(f"{error.detail} The run continues; follow it under its id.")
     told.extensions.update(error.extensions, run_id=live.run.id)
     return told
 

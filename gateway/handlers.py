@@ -39,7 +39,8 @@ WORKING = needs(Role.ASK, Role.APPROVE)
 ANY_ROLE = needs(*Role)
 LARGE_DOCUMENT = {BODY_LIMIT: "max_document_bytes"}
 Shared = Annotated[
-    bool, Query(description="Everyone's instead of your tenant's; for administrators of the operator's tenant.")
+    bool,
+    Query(description="True: everyone's instead of your tenant's. Only for administrators of the operator's tenant."),
 ]
 DocumentLimit = Annotated[int, Query(ge=1, le=1_000)]
 Offset = Annotated[int, Query(ge=0, le=10_000_000)]
@@ -49,7 +50,8 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[\x20-\x7e]*$",
-        description="The same key with the same request gives the run of the first time; with another one, 409.",
+        description="Repeating a request with the same key returns the first run. The same key with another request "
+        "is refused with 409.",
     ),
 ]
 EventNumber = Annotated[int | None, Query(ge=0, le=2**53)]
@@ -59,7 +61,7 @@ demos = service_router(route_class=ProtectedRoute, tags=["demos"])
 UNDER_WAY_ANSWER: dict[int | str, dict[str, Any]] = {
     202: {
         "model": Run,
-        "description": "The run is under way; `Location` is where it is found.",
+        "description": "The run is in progress; `Location` has its address.",
         "headers": {"Location": {"schema": {"type": "string"}}},
     }
 }
@@ -117,7 +119,7 @@ async def plan(body: SolveRequest, service: Service, caller: Caller, response: R
     return run
 
 
-@runs.post("/runs", summary="Run a plan that the app gives", responses=UNDER_WAY_ANSWER, openapi_extra=ASKING)
+@runs.post("/runs", summary="Run a given plan", responses=UNDER_WAY_ANSWER, openapi_extra=ASKING)
 async def start_run(
     body: StartRequest,
     service: Service,
@@ -139,13 +141,15 @@ async def list_runs(
     caller: Caller,
     limit: Limit = 20,
     cursor: Cursor = None,
-    status: Annotated[list[RunStatus] | None, Query(max_length=20, description="Any of these; repeatable.")] = None,
+    status: Annotated[
+        list[RunStatus] | None, Query(max_length=20, description="Any of these values; repeatable.")
+    ] = None,
     after: Annotated[Moment | None, Query(description="Created after this moment.")] = None,
     before: Annotated[Moment | None, Query(description="Created before this moment.")] = None,
     q: Annotated[
         str | None, Query(min_length=1, max_length=200, pattern=PRINTABLE, description="Text in the request.")
     ] = None,
-    feedback: Annotated[Judged | None, Query(description="What was said of it; `none`: nothing yet.")] = None,
+    feedback: Annotated[Judged | None, Query(description="Its feedback; `none`: no feedback yet.")] = None,
 ) -> RunPage:
     """A page of runs; `next` of one page is the `cursor` of the following."""
     which = Filter(caller.tenant, tuple(status or ()), after, before, q, feedback)
@@ -158,7 +162,7 @@ async def get_run(run_id: Id, service: Service, caller: Caller) -> Run:
     return await service.run(run_id, caller)
 
 
-@runs.get("/runs/{run_id}/compare/{other}", summary="Where do two runs part?", openapi_extra=WORKING)
+@runs.get("/runs/{run_id}/compare/{other}", summary="Compare two runs", openapi_extra=WORKING)
 async def compare_runs(run_id: Id, other: Id, service: Service, caller: Caller) -> Comparison:
     """The first step, in the plan's order, whose plan, request, response or value differs. Headers are left out."""
     return await service.compare(run_id, other, caller)
@@ -184,7 +188,7 @@ async def delete_run(run_id: Id, service: Service, caller: Caller) -> None:
     summary="Follow a run",
     response_class=SseResponse,
     response_description="Server-sent events: `id`, the kind as `event`, and a `SolveEvent` as `data`.",
-    responses={204: {"description": "Nothing will follow the event that was named: stop asking."}},
+    responses={204: {"description": "The given event was the last one; do not reconnect."}},
     openapi_extra=WORKING,
 )
 async def run_events(
@@ -193,7 +197,7 @@ async def run_events(
     caller: Caller,
     after: EventNumber = None,
     last_event_id: Annotated[
-        int | None, Header(ge=0, le=2**53, description="The last event that was seen; wins over `after`.")
+        int | None, Header(ge=0, le=2**53, description="The last event that was received; overrides `after`.")
     ] = None,
 ) -> Response:
     """What happened so far, then what happens, up to `finished`.
@@ -294,7 +298,7 @@ async def resolve_step(
     caller: Caller,
     request: Request,
     response: Response,
-    wait: Annotated[bool, Query(description="False: answer 202 at once when the run goes on.")] = True,
+    wait: Annotated[bool, Query(description="False: answer 202 immediately when the run continues.")] = True,
 ) -> Run:
     """Report the outcome of a call. When the last call in doubt is settled, the run goes on and is waited for."""
     return _answered(await service.resolve(run_id, step, body, caller, wait=wait), request, response)
@@ -306,9 +310,9 @@ async def search_apis(
     caller: Caller,
     query: Annotated[str | None, Query(min_length=1, max_length=1_000)] = None,
     provider: Annotated[str | None, Query(max_length=100)] = None,
-    tag: Annotated[list[Label] | None, Query(max_length=20, description="Any of these; repeatable.")] = None,
-    method: Annotated[list[Method] | None, Query(max_length=10, description="Any of these; repeatable.")] = None,
-    deprecated: Annotated[bool, Query(description="False: no deprecated APIs.")] = True,
+    tag: Annotated[list[Label] | None, Query(max_length=20, description="Any of these values; repeatable.")] = None,
+    method: Annotated[list[Method] | None, Query(max_length=10, description="Any of these values; repeatable.")] = None,
+    deprecated: Annotated[bool, Query(description="False: exclude deprecated APIs.")] = True,
     limit: Limit = 20,
     offset: Offset = 0,
 ) -> ApiSearchPage:
@@ -427,7 +431,7 @@ async def _begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, N
     try:
         first = await anext(events)
     except StopAsyncIteration:
-        raise ServiceUnavailable("The answer ended before it began.") from None
+        raise ServiceUnavailable("The answer ended before its first event.") from None
 
     async def all_events() -> AsyncGenerator[Event, None]:
         async with aclosing(events):

@@ -132,25 +132,25 @@ class IssuerKeys:
         issuer = self._settings.issuer
         said = await self._get(issuer.rstrip("/") + "/.well-known/openid-configuration")
         if said.get("issuer") != issuer:
-            raise ServiceUnavailable("The metadata are another issuer's.")
+            raise ServiceUnavailable("The metadata belong to another issuer.")
         url = said.get("jwks_uri")
         if not isinstance(url, str) or not is_safe_url(url):
-            raise ServiceUnavailable("The metadata name no `jwks_uri` with https.")
+            raise ServiceUnavailable("The metadata have no `jwks_uri` with https.")
         return url
 
     async def _get(self, url: str) -> dict[str, Any]:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         async with self._http.stream("GET", url, headers=headers) as response:
             if response.status_code != 200:
-                raise ServiceUnavailable(f"{url} answers {response.status_code}.")
+                raise ServiceUnavailable(f"{url} answered {response.status_code}.")
             body = bytearray()
             async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > MAX_BYTES:
-                    raise ServiceUnavailable(f"{url} answers more than {MAX_BYTES} bytes.")
+                    raise ServiceUnavailable(f"{url} answered more than {MAX_BYTES} bytes.")
         said = loads_strict(bytes(body), max_depth=_MAX_DEPTH, max_values=_MAX_VALUES)
         if not isinstance(said, dict):
-            raise ServiceUnavailable(f"{url} answers no JSON object.")
+            raise ServiceUnavailable(f"{url} did not answer with a JSON object.")
         return said
 
 

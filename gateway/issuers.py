@@ -58,7 +58,7 @@ class Issuers:
         found = said if isinstance(said, str) else self._principal(said, issuer)
         if isinstance(found, str):
             self._count(issuer, "refused")
-            raise Unauthorized(f"The token of {issuer.name!r} is not taken: {found}.")
+            raise Unauthorized(f"The token of {issuer.name!r} is not accepted: {found}.")
         self._count(issuer, "taken")
         return found
 
@@ -82,9 +82,9 @@ class Issuers:
         """The principal that the claims name, or the reason why they name none."""
         name, tenant = _at(claims, issuer.name_claim), issuer.tenant or _at(claims, issuer.tenant_claim or ())
         if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME_CHARS or not name.isprintable():
-            return "its claim for the principal's name is missing or no name"
+            return "its claim for the principal's name is missing or not a valid name"
         if not isinstance(tenant, str) or not self._may_be(tenant, issuer):
-            return "its claim for the tenant is missing or names none that this issuer may"
+            return "its claim for the tenant is missing or has a tenant that this issuer may not name"
         roles = _roles(_at(claims, issuer.roles_claim), issuer.roles)
         key = f"{ISSUED}{issuer.name}"
         return Principal(name, tenant, roles, tenant == self._operator, key, int(claims["exp"]))

@@ -11,61 +11,59 @@ class GatewayMetrics:
     """Counters, gauges and histograms of runs, in the app's own registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.active = Gauge("nestor_runs_active", "Runs under way in this process.", registry=registry)
-        self.recovered = Counter(
-            "nestor_runs_recovered", "Runs taken over from a process that stopped.", registry=registry
-        )
-        self.waiting_runs = Gauge("nestor_runs_waiting", "Runs that wait for others to end.", registry=registry)
+        self.active = Gauge("nestor_runs_active", "Active runs in this process.", registry=registry)
+        self.recovered = Counter("nestor_runs_recovered", "Runs taken over from stopped processes.", registry=registry)
+        self.waiting_runs = Gauge("nestor_runs_waiting", "Runs that wait to begin.", registry=registry)
         self.refused = Counter(
             "nestor_quota_refused",
             "Requests refused by a limit: requests, runs, streams or imports of the tenant, or all_runs. Tenants that "
-            "no setting names are `other`.",
+            "are not named in settings are `other`.",
             ["limit", "tenant"],
             registry=registry,
         )
         self.issuer_reachable = Gauge(
             "nestor_issuer_reachable",
-            "Whether the keys of an authorization server could be fetched the last time.",
+            "Whether the last fetch of an authorization server's keys succeeded.",
             ["issuer"],
             registry=registry,
         )
         self.issuer_tokens = Counter(
             "nestor_issuer_tokens",
-            "Tokens that name an authorization server, by what became of them: taken, refused (expired, for others), "
-            "forged (no such key, or a wrong signature) or unavailable (its keys could not be fetched).",
+            "Tokens of an authorization server, by result: taken (accepted), refused (expired, for others), forged "
+            "(no such key, or a wrong signature) or unavailable (its keys could not be fetched).",
             ["issuer", "outcome"],
             registry=registry,
         )
-        self.followers = Gauge("nestor_run_followers", "Streams of run events that are open.", registry=registry)
+        self.followers = Gauge("nestor_run_followers", "Open streams of run events.", registry=registry)
         self.sentences = Counter(
             "nestor_sentences",
-            "Answers by what became of their sentence: written, refused, failed, unfit or late.",
+            "Answers, by the result of writing a sentence: written, refused, failed, unfit or late.",
             ["outcome"],
             registry=registry,
         )
         self._rounds = Counter(
             "nestor_evidence_rounds",
-            "Plans whose calls found nothing, by what the planner made of it: replanned, no_plan, needs_input, "
-            "same_plan, other_changes or unasked.",
+            "Plans whose calls found nothing, by the planner's response: replanned, no_plan, needs_input, same_plan, "
+            "other_changes or unasked.",
             ["outcome"],
             registry=registry,
         )
         self._attempts = Counter(
             "nestor_evidence_attempts",
-            "Calls that did not bring what was needed: empty, not_found or rejected.",
+            "Calls that did not return what was needed: empty, not_found or rejected.",
             ["outcome"],
             registry=registry,
         )
         self.feedback = Counter(
             "nestor_run_feedback",
-            "Verdicts on runs; each change of mind counts.",
+            "Verdicts on runs. A changed verdict counts again.",
             ["verdict"],
             registry=registry,
         )
-        self._runs = Counter("nestor_runs_total", "Runs by final status.", ["status"], registry=registry)
+        self._runs = Counter("nestor_runs_total", "Ended runs, by final status.", ["status"], registry=registry)
         self._parts = Histogram(
             "nestor_solve_part_seconds",
-            "Seconds spent in each part of a request.",
+            "Duration of each part of a request, in seconds.",
             ["part"],
             buckets=_BUCKETS,
             registry=registry,

@@ -35,12 +35,12 @@ class Outcomes:
         """
         run = await self._store.get(run_id, principal.tenant)
         if run.status in NOT_OVER:
-            raise Conflict(f"Run {run_id} is {run.status.value}; it can be confirmed or rejected once it is over.")
+            raise Conflict(f"Run {run_id} is {run.status.value}; it can be confirmed or rejected once it has ended.")
         if request.verdict is Verdict.CONFIRMED and run.status not in _CONFIRMABLE:
             raise Conflict(f"Run {run_id} is {run.status.value}; it can only be rejected.")
         if request.verdict is Verdict.CONFIRMED and run.reused:
             message = (
-                "Values of another run stand in its plan, of which nothing can be learnt; it can only be rejected."
+                "Its plan contains values of another run, so it cannot become a demonstration; it can only be rejected."
             )
             raise Conflict(message)
         said = Feedback(verdict=request.verdict, reason=request.reason, principal=principal.name, at=datetime.now(UTC))

@@ -52,7 +52,7 @@ class Previews:
                 values.
         """
         if has_more_values([*request.inputs.values()], _MAX_GIVEN_VALUES):
-            raise ValidationFailed(f"The inputs hold more than {_MAX_GIVEN_VALUES} values.")
+            raise ValidationFailed(f"The inputs have more than {_MAX_GIVEN_VALUES} values.")
         earlier = await self._store.get(run_id, principal.tenant)
         again = await rerun_of(earlier, request, self._peers.executor.value, self._max_bytes)
         policy = self._policy(principal.tenant, request.options.mutations)
@@ -67,11 +67,11 @@ async def plan_of(calls: Sequence[JsonValue]) -> Plan:
     """The plan that a list of calls describes. Raises ValidationFailed if it is not a plan or is too large."""
     given = list(calls)
     if has_more_values(given, _MAX_GIVEN_VALUES):
-        raise ValidationFailed(f"The calls hold more than {_MAX_GIVEN_VALUES} values.")
+        raise ValidationFailed(f"The calls have more than {_MAX_GIVEN_VALUES} values.")
     try:
         plan = await asyncio.to_thread(partial(nestful.decode, given, matches=True))  # keeps the event loop free
     except CodecError as error:
-        raise ValidationFailed(f"The calls are no plan: {error}.") from error
+        raise ValidationFailed(f"The calls are not a valid plan: {error}.") from error
     values = (*(one for step in plan.steps for one in step_references(step)), *(one.value for one in plan.answer))
     if len({one for one in values if one.match is not None}) > _MAX_CHOSEN:
         raise ValidationFailed(f"The calls choose more than {_MAX_CHOSEN} items by words.")

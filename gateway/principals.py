@@ -49,7 +49,7 @@ class Principal:
     def audience(self, *, shared: bool) -> str | None:
         """The tenant that sees the demonstrations it adds; None: everyone. Raises Forbidden if it may not share."""
         if shared and not self.operator:
-            raise Forbidden("Only the operator's administrators make demonstrations everyone's.")
+            raise Forbidden("Only the operator's administrators can share demonstrations with everyone.")
         return None if shared else self.tenant
 
     def reach(self, tenant: str | None) -> str | None:
@@ -61,7 +61,7 @@ class Principal:
         if self.operator:
             return tenant
         if tenant not in (None, self.tenant):
-            raise Forbidden("Only the operator's administrators do this for other tenants.")
+            raise Forbidden("Only the operator's administrators can do this for other tenants.")
         return self.tenant
 
     def require(self, roles: Collection[Role]) -> None:

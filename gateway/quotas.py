@@ -86,7 +86,7 @@ class Quotas:
         """
         most = self.limits(tenant).runs
         if most is not None and self._runs.held(tenant) >= most:
-            self._refuse(tenant, "runs", f"{most} runs of this tenant are under way.", _ONE_SECOND)
+            self._refuse(tenant, "runs", f"This tenant already has {most} active runs.", _ONE_SECOND)
         try:
             with self._metrics.waiting_runs.track_inprogress():
                 await self._runs.enter(tenant, min(wait_s, self._settings.run_wait_s))
@@ -110,7 +110,7 @@ class Quotas:
         """Raise QuotaExceeded if the tenant has reached its limit of streams or imports."""
         most = getattr(self.limits(tenant), what)
         if most is not None and self._held[what, tenant] >= most:
-            self._refuse(tenant, what, f"{most} {what} of this tenant are under way.", _ONE_SECOND)
+            self._refuse(tenant, what, f"This tenant already has {most} active {what}.", _ONE_SECOND)
 
     @contextmanager
     def holding(self, what: Held, tenant: str) -> Iterator[None]:

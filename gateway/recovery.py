@@ -91,7 +91,7 @@ class _Keeper:
                 await self._work()
             except ServiceError as error:
                 pause_s = max(pause_s, _PATIENCE_S)
-                _log.warning("to be tried again", what=self._work.__qualname__, why=error.detail)
+                _log.warning("will be tried again", what=self._work.__qualname__, why=error.detail)
             except Exception as error:  # noqa: BLE001 - if this task ended, orphaned runs would be lost
                 _log.error("bug", what=self._work.__qualname__, exc_info=error)
             with suppress(TimeoutError):

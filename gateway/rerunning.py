@@ -37,7 +37,7 @@ from services.room import NoRoomLeft, Room
 
 _CONDITION: Final = "when"
 """`Skipped.because` of a step whose own condition did not hold."""
-_TOO_LARGE: Final = "The values that would be taken over are too large for a plan; rerun from the steps that gave them."
+_TOO_LARGE: Final = "The earlier values are too large for a plan; rerun from the steps that returned them."
 
 _NOWHERE: Final = object()
 _Place = tuple[str, JsonPath]
@@ -102,7 +102,7 @@ async def rerun_of(run: Run, request: RerunRequest, fetch: FetchValue, max_bytes
     try:
         plan = _plan_of(run.plan, [_bound(step, taken, values) for step in edited])
     except ValidationError as error:
-        raise ValidationFailed("With these inputs it is no plan.") from error
+        raise ValidationFailed("The plan is not valid with these inputs.") from error
     if len(plan.model_dump_json()) > max_bytes:
         raise ValidationFailed(_TOO_LARGE)
     return Rerun(
@@ -139,7 +139,7 @@ def _chosen(
         waiting += more
     for name in order:
         if name not in again and not _over(name, records):
-            what = "is in doubt: settle it" if name in doubtful else "gave no value: make it again"
+            what = "is in doubt: settle it" if name in doubtful else "has no value: repeat it"
             raise Conflict(f"Step {name} comes before {request.from_step} and {what}, or rerun from there.")
     return frozenset(again)
 
@@ -197,7 +197,7 @@ async def _values(
     wanted: dict[str, Counter[JsonPath]] = {}
     for one in (one for step in steps for one in step_references(step) if one.step in taken):
         if one.match is not None:
-            raise Conflict(f"An item of what {one.step} answered was chosen by words: rerun from {one.step}.")
+            raise Conflict(f"An item of {one.step}'s answer was chosen by words: rerun from {one.step}.")
         wanted.setdefault(one.step, Counter())[one.path] += 1
     values: dict[_Place, JsonValue] = {}
     for name, paths in wanted.items():
@@ -209,7 +209,7 @@ async def _values(
             try:
                 whole = await fetch(outcome.stored.id)
             except NotFound:
-                raise Conflict(f"What {name} answered is not kept any more; rerun from {name}.") from None
+                raise Conflict(f"The answer of {name} is no longer kept; rerun from {name}.") from None
         for path, times in paths.items():
             found = _walk(whole, path)
             if found is not _NOWHERE:
@@ -234,7 +234,7 @@ def _bound(step: Step, taken: Collection[str], values: Mapping[_Place, JsonValue
         match value:
             case Reference() if value.step in taken:
                 if not lenient and (value.step, value.path) not in values:
-                    where = f"What {value.step} answered has no {_path(value.path)}: rerun from {value.step}."
+                    where = f"The answer of {value.step} has no {_path(value.path)}: rerun from {value.step}."
                     raise Conflict(where)
                 return LiteralValue(value=values.get((value.step, value.path)))
             case ListValue():

@@ -112,12 +112,12 @@ class Runs:
 
         async def claim() -> str | None:
             if not await self._store.replace(stored, run, ticket=live.ticket, compiled=compiled, entry=entry):
-                raise Conflict(f"Run {run.id} is not {stored.run.status.value} any more.")
+                raise Conflict(f"Run {run.id} is no longer {stored.run.status.value}.")
             return None
 
         if run.id in self.lives:
             self._quotas.end_run(run.tenant)
-            raise Conflict(f"Run {run.id} is not {stored.run.status.value} any more.")
+            raise Conflict(f"Run {run.id} is no longer {stored.run.status.value}.")
         await self._enter(live, claim)
         return live
 
@@ -183,7 +183,7 @@ class Runs:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("bug", run_id=live.run.id, exc_info=error)
         if task.cancelled():
-            stopping = "The gateway is stopping; the run goes on in another process."
+            stopping = "The gateway is stopping; the run continues in another process."
             live.settle(ServiceUnavailable(stopping, service="gateway", run_id=live.run.id))
         live.end()
 
@@ -213,7 +213,7 @@ class Runs:
         if live.run.status is RunStatus.PLANNING:
             return await self._plan(live)
         if live.compiled is None:
-            raise ValidationFailed("What was stored of the run cannot be read by this version.")
+            raise ValidationFailed("The stored run cannot be read by this version.")
         return await self._execute(live, live.compiled)
 
     async def _plan(self, live: Live) -> Run:
@@ -335,7 +335,7 @@ class Runs:
                 self._uses.told(run)
                 break
             except Fenced:
-                _log.warning("another process has this run by now", run_id=run.id)
+                _log.warning("another process has taken over this run", run_id=run.id)
                 return
             except ServiceError as error:
                 _log.warning("the end of a run cannot be stored", run_id=run.id, why=error.detail)

@@ -234,18 +234,18 @@ class GatewayService:
         stored = await self._store.stored(run_id, principal.tenant)
         run = stored.run
         if self._settings.four_eyes and run.asked_by == principal.name:
-            raise Forbidden("Whoever asked for a run cannot approve it here.")
+            raise Forbidden("A principal cannot approve a run that it requested.")
         if run.status is not RunStatus.NEEDS_APPROVAL or run.plan is None:
             raise Conflict(f"Run {run_id} is {run.status.value}; it does not wait for an approval.")
         if run.plan.id != request.plan_id:
-            raise Conflict("The approval is for another plan than the one this run waits with.")
+            raise Conflict("The approval is for another plan than this run's.")
         if request.digest != run.digest and (request.digest is not None or run.moved):
-            raise Conflict("The requests are not those that this approval is for. Look at the run again.")
+            raise Conflict("The approval is for other requests. Review the run again.")
         mutating = stored.request.options.mutations if stored.request is not None else Decision.ASK
         compiled = await prove_again(self.peers, run.plan, self._runs.policy(run.tenant, mutating))
         if not stands(run, compiled):
             await self._show_again(stored, compiled)
-            raise Conflict("The requests are not those that were shown any more. Look at the run again.")
+            raise Conflict("The requests differ from those that were shown. Review the run again.")
         approval = Approval(
             plan_id=run.plan.id,
             approver=principal.name,
@@ -267,7 +267,7 @@ class GatewayService:
         if not isinstance(again, Run):
             failed = next((r for r in again.records if isinstance(r.outcome, Failed)), None)
             why = f"{failed.step}: {failed.outcome.message}" if failed and isinstance(failed.outcome, Failed) else ""
-            raise Conflict(f"What feeds the requests cannot be read as it was: {why}", run_id=stored.run.id)
+            raise Conflict(f"The values for the requests cannot be read again: {why}", run_id=stored.run.id)
         await self._store.replace(stored, again.model_copy(update={"moved": True}))
 
     async def cancel(self, run_id: str, principal: Principal) -> Run:
@@ -319,7 +319,7 @@ class GatewayService:
                     _log.info("deleted", run_id=run_id, by=principal.name)
                     return
                 told.outcome = "refused"
-        raise Conflict(f"Run {run_id} is {run.status.value}; only a run that is over can be deleted.")
+        raise Conflict(f"Run {run_id} is {run.status.value}; only a run that has ended can be deleted.")
 
     async def resolve(
         self, run_id: str, step: str, request: ResolveRequest, principal: Principal, *, wait: bool
@@ -333,7 +333,7 @@ class GatewayService:
         """
         stored = await self._store.stored(run_id, principal.tenant)
         if stored.run.status is not RunStatus.IN_DOUBT or stored.compiled is None:
-            raise Conflict(f"Run {run_id} is {stored.run.status.value}; no call of it is in doubt.")
+            raise Conflict(f"Run {run_id} is {stored.run.status.value}; none of its calls is in doubt.")
         item = "" if request.item is None else f"[{request.item}]"
         async with self._audit.around(principal, Action.RESOLVE, f"{run_id}/{step}{item}: {request.outcome}"):
             state = await self._settle(stored, step, request)
@@ -385,14 +385,14 @@ class GatewayService:
         if isinstance(accepted, str) and identity is not None:
             there = await self._store.stored(accepted, principal.tenant)
             if there.fingerprint != identity.fingerprint:
-                raise Conflict("This Idempotency-Key was sent before with another request.", run_id=accepted)
+                raise Conflict("This Idempotency-Key was already used for another request.", run_id=accepted)
         return accepted
 
     def _approve_in_advance(self, principal: Principal) -> None:
         """Raise Forbidden unless this principal may approve its own changes in advance."""
         principal.require({Role.APPROVE})
         if self._settings.four_eyes:
-            raise Forbidden('With `"mutations": "allow"` whoever asks would approve it himself.')
+            raise Forbidden('With `"mutations": "allow"`, a principal would approve its own request.')
 
     async def _outcome(self, live: Live, principal: Principal, clock: Clock) -> Run:
         run = await asyncio.shield(live.outcome)

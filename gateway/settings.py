@@ -70,11 +70,13 @@ class IssuerSettings(BaseModel):
     def _check(self) -> Self:
         for url in (self.issuer, self.jwks_url):
             if url is not None and not is_safe_url(url):
-                raise ValueError("`issuer` and `jwks_url` are https URLs; http, on this machine only")
+                raise ValueError(
+                    "`issuer` and `jwks_url` must be https URLs; http is allowed only for loopback addresses"
+                )
         if (self.tenant is None) == (self.tenant_claim is None):
-            raise ValueError("an issuer has either `tenant` or `tenant_claim`")
+            raise ValueError("an issuer needs either `tenant` or `tenant_claim`")
         if self.tenants and self.tenant_claim is None:
-            raise ValueError("`tenants` says what `tenant_claim` may name")
+            raise ValueError("`tenants` needs `tenant_claim`")
         return self
 
 
@@ -104,66 +106,74 @@ class GatewaySettings(ServiceSettings):
     planner_url: str = Field(default="http://127.0.0.1:8003", description="Base URL of planner_svc.")
     executor_url: str = Field(default="http://127.0.0.1:8004", description="Base URL of executor_svc.")
     retriever_token: SecretStr | None = Field(
-        default=None, min_length=8, description="What retriever_svc asks for: its `NESTOR_RETRIEVER_SERVICE_TOKEN`."
+        default=None,
+        min_length=8,
+        description="Token for requests to retriever_svc: its `NESTOR_RETRIEVER_SERVICE_TOKEN`.",
     )
     demo_token: SecretStr | None = Field(
-        default=None, min_length=8, description="What demo_svc asks for: its `NESTOR_DEMO_SERVICE_TOKEN`."
+        default=None, min_length=8, description="Token for requests to demo_svc: its `NESTOR_DEMO_SERVICE_TOKEN`."
     )
     planner_token: SecretStr | None = Field(
-        default=None, min_length=8, description="What planner_svc asks for: its `NESTOR_PLANNER_SERVICE_TOKEN`."
+        default=None, min_length=8, description="Token for requests to planner_svc: its `NESTOR_PLANNER_SERVICE_TOKEN`."
     )
     executor_token: SecretStr | None = Field(
-        default=None, min_length=8, description="What executor_svc asks for: its `NESTOR_EXECUTOR_SERVICE_TOKEN`."
+        default=None,
+        min_length=8,
+        description="Token for requests to executor_svc: its `NESTOR_EXECUTOR_SERVICE_TOKEN`.",
     )
     token: SecretStr | None = Field(
         default=None,
         min_length=8,
-        description="Bearer token that apps must send, as principal `token` of tenant `default`, of 8 characters or "
-        "more; without it and `principals` the gateway takes anybody, and listens on loopback only.",
+        description="Bearer token that apps must send, of 8 characters or more. It belongs to principal `token` of "
+        "tenant `default`. Without a token, `principals` or `issuers` the gateway accepts all requests, and listens "
+        "on loopback only.",
     )
     console_key: SecretStr | None = Field(
         default=None,
         min_length=32,
-        description="What sessions of the console are signed with that a key or a token of an issuer opened: the same "
-        "for all gateways behind one name. Without it each draws its own: such sessions hold there, until it stops.",
+        description="Signs console sessions that were opened with a key or with a token of an issuer. All gateways "
+        "behind one name need the same value. Unset: each process generates its own, and such sessions are valid in "
+        "that process until it stops.",
     )
     allow_anybody: bool = Field(
         default=False,
-        description="Listen beyond loopback without a token, for example behind a proxy that authorises.",
+        description="Listen on other addresses than loopback without a token, for example behind a proxy that "
+        "authorises.",
     )
     max_wrong_tokens: int = Field(
         default=20,
         ge=0,
         le=10_000,
-        description="Different wrong tokens that one address may send in a minute; then all it sends is refused with "
-        "429 for the rest of that minute. 0: any number.",
+        description="Different wrong tokens that one address may send in a minute. After that, all its requests are "
+        "refused with 429 for the rest of that minute. 0: no limit.",
     )
     principals: tuple[PrincipalSettings, ...] = Field(
         default=(),
         description="Who may use the gateway, as a JSON list of `{name, tenant, token, roles}`. A tenant sees its own "
-        "runs, and its own and everyone's APIs. `roles` are some of `ask`, `approve` and `administer`; left out: all.",
+        "runs, its own APIs and those of everyone. `roles` are any of `ask`, `approve` and `administer`; unset: all.",
     )
     issuers: tuple[IssuerSettings, ...] = Field(
         default=(),
         max_length=20,
-        description="Authorization servers whose tokens (JWT) are taken, as a JSON list of `{name, issuer, audience, "
-        "jwks_url, name_claim, tenant, tenant_claim, tenants, roles_claim, roles}`: "
-        "[tokens of your identity provider](approvals.md#tokens-of-your-identity-provider).",
+        description="Authorization servers whose tokens (JWT) are accepted, as a JSON list of `{name, issuer, "
+        "audience, jwks_url, name_claim, tenant, tenant_claim, tenants, roles_claim, roles}`: [tokens of your "
+        "identity provider](approvals.md#tokens-of-your-identity-provider).",
     )
     operator_tenant: str = Field(
         default="default",
         pattern=TENANT,
-        description="The tenant whose administrators run this installation: they alone import APIs and demonstrations "
+        description="The tenant whose administrators run this installation. Only they import APIs and demonstrations "
         "for everyone, or for other tenants.",
     )
     four_eyes: bool = Field(
-        default=False, description="Nobody approves a run that he has asked for himself, neither then nor in advance."
+        default=False, description="A principal cannot approve a run that it requested, neither later nor in advance."
     )
     policy_rules: tuple[PolicyRule, ...] = Field(
         default=(),
         max_length=1_000,
-        description="What to do with calls, as a JSON list of `{decision, host, path, method, api, provider, "
-        "tenant}`: `allow`, `ask` or `deny`, and shell patterns. The first rule that matches decides.",
+        description="Rules for calls, as a JSON list of `{decision, host, path, method, api, provider, tenant}`. The "
+        "decision is `allow`, `ask` or `deny`; the other members are shell patterns. The first rule that matches "
+        "decides.",
     )
     policy_allow: tuple[str, ...] = Field(
         default=(), description='Mutating APIs that need no approval, as a JSON list of patterns, e.g. `["crm.log*"]`.'
@@ -173,54 +183,62 @@ class GatewaySettings(ServiceSettings):
         default=2_000,
         ge=0,
         le=100_000,
-        description="APIs of the catalogue that the planner reads before anybody asks, in order of id; 0: none. "
-        "The others are read when they are first a candidate.",
+        description="Number of APIs of the catalogue that the planner reads in advance, in order of id; 0: none. It "
+        "reads the others when they are first a candidate.",
     )
     limits: Limits = Field(
         default=Limits(),
-        description="What each tenant may use of one gateway process, as a JSON object of `requests_per_s` (ten "
-        "seconds' worth may come at once), `runs` under way, `streams` of events and `imports` at once; null: no "
-        "limit. Beyond it: 429.",
+        description="Limits of each tenant in one gateway process, as a JSON object: `requests_per_s` (a burst may be "
+        "ten times as large), and `runs`, `streams` of events and `imports` at the same time. null: no limit. "
+        "Requests above a limit are refused with 429.",
     )
     tenant_limits: dict[str, Limits] = Field(
         default_factory=dict,
         max_length=10_000,
-        description='The same by tenant, e.g. `{"guests": {"runs": 10}}`; what is not given is as in `limits`.',
+        description='Limits by tenant, e.g. `{"guests": {"runs": 10}}`. Members that are not set are taken from '
+        "`limits`.",
     )
     max_concurrent_runs: int = Field(
-        default=200, ge=1, description="Runs under way at once; more wait, and tenants take turns."
+        default=200, ge=1, description="Runs at the same time. Further runs wait, and tenants take turns."
     )
     max_waiting_runs: int = Field(
-        default=200, ge=0, description="Runs that may wait for others to end; one more is refused with 503."
+        default=200, ge=0, description="Runs that may wait for others to end. Further runs are refused with 503."
     )
     run_wait_s: float = Field(
         default=5.0,
         ge=0,
         le=600,
-        description="How long a run waits to begin, in seconds, within its deadline; then it is refused with 503.",
+        description="How long a run waits to begin, in seconds, within its deadline. After that it is refused with "
+        "503.",
     )
     max_followers: int = Field(
-        default=1_000, ge=1, description="Streams of run events open at once; more are refused with 503."
+        default=1_000,
+        ge=1,
+        description="Streams of run events open at the same time. Further streams are refused with 503.",
     )
     lease_s: float = Field(
-        default=10.0, gt=0, description="Seconds without a sign of life after which another gateway takes runs over."
+        default=10.0,
+        gt=0,
+        description="Seconds without a heartbeat after which another gateway takes over a process's runs.",
     )
     sentence_wait_s: float = Field(
         default=1.5,
         ge=0,
         le=60,
-        description="How long an answer that is there waits for its sentence, within its deadline; 0: only one that "
-        "is written already is taken.",
+        description="How long a complete answer waits for its sentence, in seconds, within its deadline. 0: only a "
+        "sentence that is already written is used.",
     )
     evidence_attempts: int = Field(
         default=2,
         ge=0,
         le=10,
-        description="How often a run is planned again with what came back, where calls that read found nothing; "
-        "0: never.",
+        description="How often a run is planned again if calls that read found nothing. The planner gets the results "
+        "of those calls. 0: never.",
     )
     max_takeovers: int = Field(
-        default=5, ge=0, description="How often a run is taken over before it counts as what brings processes down."
+        default=5,
+        ge=0,
+        description="How often a run is taken over before it is given up as the likely cause of the crashes.",
     )
     keep_events_days: float = Field(
         default=30.0, gt=0, description="How long the events of ended runs are kept, in days."
@@ -228,14 +246,17 @@ class GatewaySettings(ServiceSettings):
     keep_runs_days: float = Field(
         default=0.0,
         ge=0,
-        description="How long runs that are over are kept, in days, with their events and idempotency keys; 0: for "
-        "ever. What the executor keeps of them goes after its own `KEEP_DAYS`.",
+        description="How long ended runs are kept, in days, with their events and idempotency keys. 0: forever. The "
+        "executor deletes its data of these runs after its own `KEEP_DAYS`.",
     )
     max_document_bytes: int = Field(
         default=25_000_000, ge=1, description="Largest API description or demo file accepted, in bytes."
     )
     shutdown_grace_s: float = Field(
-        default=10.0, ge=0, description="How long runs may go on after a stop signal; then others continue them."
+        default=10.0,
+        ge=0,
+        description="How long runs may continue after a stop signal, in seconds. After that, other processes "
+        "continue them.",
     )
 
     @property

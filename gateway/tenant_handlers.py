@@ -16,7 +16,7 @@ tenants = service_router(route_class=ProtectedRoute, tags=["access"])
 
 @tenants.get(
     "/tenants/{tenant}/export",
-    summary="Everything that is kept of a tenant",
+    summary="Export the data of a tenant",
     response_class=NdjsonResponse,
     openapi_extra=ADMINISTERING,
 )
@@ -30,7 +30,7 @@ async def export_tenant(tenant: TenantName, service: Service, caller: Caller) ->
     return NdjsonResponse(service.tenants.export(tenant, caller))
 
 
-@tenants.delete("/tenants/{tenant}", summary="Delete a tenant, some of it at a time", openapi_extra=ADMINISTERING)
+@tenants.delete("/tenants/{tenant}", summary="Delete a tenant in steps", openapi_extra=ADMINISTERING)
 async def delete_tenant(tenant: TenantName, service: Service, caller: Caller) -> TenantDeletion:
     """Deletes its keys, runs, demonstrations and imported providers. Repeat the request until `done` is true.
 

@@ -152,7 +152,7 @@ class Tenants:
         doubtful = (await self._store.page(Filter(tenant, (RunStatus.IN_DOUBT,)), limit=_SHOWN, cursor=None)).runs
         if doubtful:
             ids = ", ".join(run.id for run in doubtful)
-            raise Conflict(f"Calls are in doubt, which somebody of the tenant has to settle first: {ids}.")
+            raise Conflict(f"Runs of the tenant have calls in doubt. They must be settled first: {ids}.")
         async with self._audit.around(principal, Action.DELETE_TENANT, tenant) as told:
             report = await self._batch(tenant, principal.key)
             if not report.done:
@@ -170,7 +170,7 @@ class Tenants:
         if tenant == settings.operator_tenant:
             raise Conflict("The operator's tenant cannot be deleted.")
         if tenant in named:
-            raise Conflict(f"The settings name principals or issuers of {tenant!r}. Remove them first.")
+            raise Conflict(f"The settings have principals or issuers of {tenant!r}. Remove them first.")
 
     async def _batch(self, tenant: str, own_key: str) -> TenantDeletion:
         ends, gone = self._clock() + BATCH_S, Counter[str]()

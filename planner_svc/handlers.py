@@ -42,13 +42,13 @@ async def compile_plan(body: CompileRequest, service: Service) -> CompileRespons
     return await service.compile(body)
 
 
-@router.post("/apis:read", summary="Read APIs before anybody asks")
+@router.post("/apis:read", summary="Read APIs in advance")
 async def read_apis(body: ReadApisRequest, service: Service) -> ReadApisReport:
     """Only saves time: what is not read yet is read when a request has it as a candidate."""
     return await service.read(body.apis)
 
 
-@router.post("/sentences", summary="Word an answer whose values are not there yet")
+@router.post("/sentences", summary="Write the sentence of an answer before its values are known")
 async def word_answer(body: SentenceRequest, service: Service) -> Sentence:
     """Words and slots, or why there are none; 200 in both cases."""
     return await service.sentence(body)

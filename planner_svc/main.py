@@ -52,7 +52,7 @@ def create_app(
     return create_service(
         name="planner_svc",
         title="Nestor planner",
-        description="Drafts plans of API calls for requests in words, and proves plans before anything is sent.",
+        description="Drafts plans of API calls for requests in words, and proves the plans before any request is sent.",
         settings=settings,
         routers=[router],
         lifespan=lifespan,

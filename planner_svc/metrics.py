@@ -19,45 +19,47 @@ class PlannerMetrics:
         self.outcomes = Counter("nestor_plans", "Requests planned.", ["backend", "status"], registry=registry)
         self.fallbacks = Counter(
             "nestor_planner_fallbacks",
-            "Planners whose word did not stand, so that the next one was asked.",
+            "Planners whose result was not used, so that the next one was asked.",
             ["backend", "reason"],
             registry=registry,
         )
         self.judged = Histogram(
             "nestor_planner_judged",
-            "How likely the trained planner's words are right, as their judge sees it.",
+            "Probability that the trained planner's result is right, as estimated by its judge.",
             buckets=_SHARES,
             registry=registry,
         )
         self.abstained = Counter(
             "nestor_planner_abstained",
-            "Plans that were not answered with, since they are not likely enough.",
+            "Plans that were not returned because they are not likely enough.",
             ["backend"],
             registry=registry,
         )
         self.unsure = Counter(
             "nestor_planner_unsure",
-            "Plans that were answered with, and said to be unsure, by planner.",
+            "Plans that were returned and marked as unsure, by planner.",
             ["backend"],
             registry=registry,
         )
         self.untold = Counter(
-            "nestor_planner_untold", "Plans of which something asked for is told by no API.", registry=registry
+            "nestor_planner_untold", "Plans for requests with a value that no API provides.", registry=registry
         )
         self.needs = Counter(
-            "nestor_planner_needs", "Answers that ask for operations that were not offered.", registry=registry
+            "nestor_planner_needs", "Model answers that ask for operations that were not offered.", registry=registry
         )
         self.repairs = Counter(
-            "nestor_planner_model_repairs", "Turns that showed a model what is wrong with its plan.", registry=registry
+            "nestor_planner_model_repairs",
+            "Repair turns, in which a model is shown the errors of its plan.",
+            registry=registry,
         )
         self._answers = Counter(
             "nestor_planner_model_answers", "Completions of the language model.", ["outcome"], registry=registry
         )
         self._tokens = Counter(
-            "nestor_planner_model_tokens", "Tokens, as the server counts them.", ["kind"], registry=registry
+            "nestor_planner_model_tokens", "Tokens, as counted by the server.", ["kind"], registry=registry
         )
         self._seconds = Histogram(
-            "nestor_planner_model_seconds", "Seconds for a completion.", buckets=_BUCKETS, registry=registry
+            "nestor_planner_model_seconds", "Duration of a completion, in seconds.", buckets=_BUCKETS, registry=registry
         )
 
     @contextmanager

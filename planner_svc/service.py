@@ -304,9 +304,9 @@ class PlannerService:
         assert answer.plan is not None  # a proved plan has one
         self._metrics.abstained.labels(response.backend).inc()
         reason = (
-            f"I am not sure what is meant. The closest plan is right with a probability of {response.confidence:.0%} "
-            f"only: {_briefly(answer.plan)}. Say more of what is wanted, or name the planner that made it "
-            f"({response.backend}) as the backend, to have it as it is."
+            "I am not sure what you mean. The closest plan is right with a probability of only "
+            f"{response.confidence:.0%}: {_briefly(answer.plan)}. Describe in more detail what you want. To get this "
+            f"plan anyway, set the backend to its planner ({response.backend})."
         )
         if response.untold:
             reason = f"{response.untold} {reason}"
@@ -328,7 +328,7 @@ class PlannerService:
         if response.compiled is None or not self._policy.unsure_below:
             return response
         if response.confidence < self._policy.unsure_below:
-            doubt = f"it is right with a probability of {response.confidence:.0%} only"
+            doubt = f"it is right with a probability of only {response.confidence:.0%}"
         elif elsewhere:
             doubt = f"what is called does not tell {join_words([f'“{name}”' for name in elsewhere], 'or')}"
         else:

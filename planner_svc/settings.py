@@ -21,57 +21,71 @@ class ServedSettings(BaseSettings):
     url: str | None = Field(
         default=None,
         max_length=2_000,
-        description="Base URL of the server, e.g. `http://localhost:8080/v1`; unset: no language model plans. A URL "
-        "without a path gets `/v1`.",
+        description="Base URL of the server, e.g. `http://localhost:8080/v1`. Unset: no language model is used. `/v1` "
+        "is added to a URL without a path.",
     )
-    model: str = Field(default="default", min_length=1, max_length=200, description="The model's name at that server.")
-    api_key: SecretStr | None = Field(default=None, description="Sent as a bearer token, to that server alone.")
+    model: str = Field(default="default", min_length=1, max_length=200, description="The model's name on that server.")
+    api_key: SecretStr | None = Field(default=None, description="Sent as a bearer token, only to that server.")
     timeout_s: float = Field(
-        default=20.0, gt=0, le=3_600, description="How long the model may take for a plan, the repair turn included."
+        default=20.0,
+        gt=0,
+        le=3_600,
+        description="How long the model may take for a plan, in seconds, including the repair turn.",
     )
     first_token_s: float = Field(
-        default=10.0, gt=0, le=600, description="Silence before the first token after which the server counts as hung."
+        default=10.0,
+        gt=0,
+        le=600,
+        description="How long to wait for the first token, in seconds. After that the server counts as hung.",
     )
     between_tokens_s: float = Field(
-        default=3.0, gt=0, le=600, description="The same, between two tokens. Bytes that are no token do not count."
+        default=3.0,
+        gt=0,
+        le=600,
+        description="How long to wait between two tokens, in seconds. Only tokens count, not other bytes.",
     )
     rest_s: float = Field(
         default=10.0,
         ge=0,
         le=3_600,
-        description="How long a server that failed is left alone. Then one token is asked of it beside the requests, "
-        "and it is asked for plans again when that comes.",
+        description="How long no requests are sent to a server that failed, in seconds. After that it is probed for "
+        "one token in the background. When the token arrives, it is used for plans again.",
     )
     max_tokens: int = Field(default=1_024, ge=16, le=65_536, description="Longest answer, in tokens.")
     prompt_tokens: int = Field(
         default=6_000,
         ge=200,
         le=1_000_000,
-        description="Longest prompt, in tokens as estimated; the least relevant APIs and demonstrations are left out.",
+        description="Longest prompt, in estimated tokens. The least relevant APIs and demonstrations are left out.",
     )
-    candidates: int = Field(default=26, ge=1, le=200, description="APIs that are shown at most.")
-    demos: int = Field(default=3, ge=0, le=20, description="Demonstrations that are shown at most.")
+    candidates: int = Field(default=26, ge=1, le=200, description="Most APIs in a prompt.")
+    demos: int = Field(default=3, ge=0, le=20, description="Most demonstrations in a prompt.")
     detail: Literal["full", "brief"] = Field(
         default="full",
-        description="How much is said of each API: `brief` is what small models are trained with, one short line.",
+        description="How much the prompt says about each API. `brief` is one short line, as small models are trained "
+        "with.",
     )
     constraint: ConstraintKind = Field(
         default="auto",
-        description="How answers are held to the form of plans: OpenAI's `json_schema`, vLLM's `structured_outputs`, "
-        "llama.cpp's `gbnf`, `json_object`, `none`; `auto`: `json_schema`, and what a server takes that refuses it.",
+        description="How the form of answers is enforced: OpenAI's `json_schema`, vLLM's `structured_outputs`, "
+        "llama.cpp's `gbnf`, `json_object` or `none`. `auto`: `json_schema`, or what the server accepts if it refuses "
+        "that.",
     )
-    temperature: float = Field(default=0.0, ge=0, le=2, description="0: the likeliest answer, the same each time.")
+    temperature: float = Field(
+        default=0.0, ge=0, le=2, description="Sampling temperature. 0: the most likely answer, the same each time."
+    )
     logprobs: bool = Field(
         default=False,
-        description="Whether to ask for the tokens' log-probabilities; the least likely one is the plan's confidence.",
+        description="Whether to request the tokens' log-probabilities. The probability of the least likely token is "
+        "the plan's confidence.",
     )
     repairs: int = Field(
-        default=1, ge=0, le=3, description="How often the model is shown what keeps its plan from being proved."
+        default=1, ge=0, le=3, description="How often the model is shown why its plan cannot be proved, to repair it."
     )
     sentences: bool | None = Field(
         default=None,
-        description="Whether the model also words answers as sentences, where a request does not say "
-        "(docs/answers.md); unset: with `detail=full`, not with the small models that `brief` is for.",
+        description="Whether the model also writes answers as sentences, if the request does not set it "
+        "(docs/answers.md). Unset: only with `detail=full`.",
     )
 
     @model_validator(mode="after")
@@ -82,7 +96,9 @@ class ServedSettings(BaseSettings):
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("NESTOR_PLANNER_SERVED_URL must be an http or https URL")
         if parts.username or parts.password or parts.query or parts.fragment:
-            raise ValueError("NESTOR_PLANNER_SERVED_URL holds no credentials; use NESTOR_PLANNER_SERVED_API_KEY")
+            raise ValueError(
+                "NESTOR_PLANNER_SERVED_URL must not contain credentials; use NESTOR_PLANNER_SERVED_API_KEY"
+            )
         return self
 
 
@@ -94,87 +110,104 @@ class PlannerSettings(InternalSettings):
     proof_key: SecretStr | None = Field(
         default=None,
         min_length=32,
-        description="Signs proved plans; the executor has the same one. Unset: plans are not signed.",
+        description="Key that signs proved plans. The executor needs the same one. Unset: plans are not signed.",
     )
     default_backend: str = Field(
         default="compact",
-        description="What plans where a request names no backend and no language model does.",
+        description="The backend that plans if the request names none and no language model plans.",
     )
     cascade: Cascade = Field(
         default="model_first",
-        description="Who is asked first where a language model is configured (`NESTOR_PLANNER_SERVED_URL`): it, with "
-        "the default backend where it fails; or the default backend, with the model where that one is not sure.",
+        description="Which planner is asked first if a language model is configured (`NESTOR_PLANNER_SERVED_URL`). "
+        "`model_first`: the model, then the default backend if the model fails. `compact_first`: the default backend, "
+        "then the model if the backend is not sure.",
     )
     backend_timeout_s: float = Field(
-        default=20.0, gt=0, le=3_600, description="How long a backend may take for one plan; then the answer is 504."
+        default=20.0,
+        gt=0,
+        le=3_600,
+        description="How long a backend may take for one plan, in seconds. After that the answer is 504.",
     )
     escalate_to: str | None = Field(
         default=None,
-        description="A further backend of the cascade, asked after the default one has no plan or is not sure of it; "
-        "unset: none.",
+        description="A further backend of the cascade. It is asked if the default one has no plan or is not sure of "
+        "it. Unset: none.",
     )
     escalate_below: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="Confidence from which on a plan stands that no language model made.",
+        description="Lowest confidence at which a plan is accepted without asking a further planner. It does not "
+        "apply to plans of a language model.",
     )
     abstain_below: float = Field(
         default=0.1,
         ge=0,
         le=1,
-        description="A plan less likely right than this is not answered with; then `no_plan`, and the reason names it.",
+        description="Lowest probability of being right with which a plan is returned. Below it the answer is "
+        "`no_plan`, and the reason describes the plan.",
     )
     abstain_changes_below: float = Field(
         default=0.15,
         ge=0,
         le=1,
-        description="The same of a plan that may change something, where this is the higher one.",
+        description="The same for a plan that may change something, if this value is higher.",
     )
     unsure_below: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="A plan less likely right than this is answered with, and said to be unsure: in `unsure` and in "
-        "the answer's first line. So is one whose calls do not tell what is asked for. 0: none is.",
+        description="A plan that is right with a lower probability than this is returned and marked as unsure, in "
+        "`unsure` and in the answer's first line. So is a plan whose calls do not give what is asked for. 0: no plan "
+        "is marked.",
     )
     max_alternatives: int = Field(
         default=4,
         ge=0,
         le=50,
-        description="Further drafts of a backend that are tried where its best does not compile.",
+        description="Further drafts of a backend that are tried if its best one does not compile.",
     )
     model: str = Field(
         default=PLANNER_MODEL,
-        description="The compact planner: the one that ships, or a directory that `nestor train planner` wrote.",
+        description="The compact planner: the shipped one, or a directory that `nestor train planner` wrote.",
     )
     compute_workers: int = Field(default=2, ge=1, le=64, description="Drafts and proofs computed at the same time.")
     compute_waiting: int = Field(
         default=64,
         ge=0,
         le=10_000,
-        description="Computations that may wait for a worker; one more is refused with 503.",
+        description="Computations that may wait for a worker. Further ones are refused with 503.",
     )
     draft_cpu_s: float = Field(
         default=3.0,
         gt=0,
         le=3_600,
-        description="Processor seconds that one computation of a draft may take, as far as it can be stopped; then the "
-        "answer is 504. What takes so long is a request that names an argument hundreds of times.",
+        description="Processor seconds that one computation of a draft may take, if it can be stopped. After that the "
+        "answer is 504. Only a request that names an argument hundreds of times takes this long.",
     )
     max_plans: int = Field(
-        default=32, ge=1, le=10_000, description="Requests planned at once; more wait, and tenants take turns."
+        default=32,
+        ge=1,
+        le=10_000,
+        description="Requests planned at the same time. Further requests wait, and tenants take turns.",
     )
-    max_plans_per_tenant: int = Field(default=16, ge=1, le=10_000, description="The same for one tenant.")
+    max_plans_per_tenant: int = Field(
+        default=16, ge=1, le=10_000, description="Requests of one tenant planned at the same time."
+    )
     max_plans_waiting: int = Field(
-        default=200, ge=0, le=100_000, description="Requests that may wait to be planned; one more is refused with 503."
+        default=200,
+        ge=0,
+        le=100_000,
+        description="Requests that may wait to be planned. Further requests are refused with 503.",
     )
     served: ServedSettings = Field(
         default_factory=ServedSettings, description="The language model; see `NESTOR_PLANNER_SERVED_*`."
     )
     max_body_bytes: int = Field(
-        default=32 * 1_048_576, ge=1_024, description="Largest body accepted: room for the schemas of many candidates."
+        default=32 * 1_048_576,
+        ge=1_024,
+        description="Largest request body accepted, in bytes. It must hold the schemas of many candidates.",
     )
     max_json_values: int = Field(
-        default=5_000_000, ge=1, description="Most values accepted in a JSON body, lists and objects counted too."
+        default=5_000_000, ge=1, description="Most values accepted in a JSON body, including lists and objects."
     )

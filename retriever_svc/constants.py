@@ -88,8 +88,8 @@ def with_constants(imported: Imported, constants: Mapping[str, str]) -> Imported
     operations = _count_operations(apis, constants)
     unused = sorted(name for name in constants if not operations[name])
     warnings = tuple(
-        f"the constant {name!r} is kept, but no operation takes it any more; `nestor apis unset {imported.provider}"
-        f" {name}` removes it"
+        f"the constant {name!r} is kept, but no operation uses it now; `nestor apis unset {imported.provider} "
+        f"{name}` removes it"
         for name in unused
     )
     return dataclasses.replace(imported, apis=apis, warnings=(*imported.warnings, *warnings))
@@ -120,7 +120,7 @@ def _prepare_change(
             _refuse_credential(document_record.provider, secrets, name, text)
             constants[_refuse_unfit(document_record.provider, named[name.lower()], name, text)] = text
     if len(constants) > MAX_CONSTANTS:
-        raise ValidationFailed(f"A provider has at most {MAX_CONSTANTS} constants.")
+        raise ValidationFailed(f"A provider can have at most {MAX_CONSTANTS} constants.")
     ordered = dict(sorted(constants.items()))
     records = tuple(record(_with_constants(api, ordered), document_record.version) for api in apis)
     before = {api.id: state_of(api.content_hash, api.tenants) for api in apis}
@@ -158,8 +158,8 @@ def _refuse_credential(provider: str, secrets: Mapping[str, str], name: str, tex
             else f"The value of {name!r} looks like a credential"
         )
         raise ValidationFailed(
-            f"{said}. Constants are stored and shown in clear; a credential is set with"
-            f" `nestor secrets set {secret or f'{provider}.SCHEME'}`."
+            f"{said}. Constants are stored and shown as plain text; set a credential with `nestor secrets set "
+            f"{secret or f'{provider}.SCHEME'}`."
         )
 
 

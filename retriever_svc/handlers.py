@@ -53,8 +53,10 @@ async def _answers(request: Request) -> AnswerCache:
 
 Service = Annotated[CatalogueService, Depends(_service)]
 Answers = Annotated[AnswerCache, Depends(_answers)]
-Text = Annotated[str, Query(min_length=1, max_length=MAX_QUERY_CHARS, description="What to look for, in words.")]
-Whose = Annotated[Tenant | None, Query(description="Who asks; what is other tenants' is not there for this one.")]
+Text = Annotated[str, Query(min_length=1, max_length=MAX_QUERY_CHARS, description="Search text.")]
+Whose = Annotated[
+    Tenant | None, Query(description="The tenant that asks. It does not see what belongs to other tenants.")
+]
 
 
 @router.post("/retrieve", response_model=RetrieveResponse, summary="Which APIs could serve this request?")
@@ -76,9 +78,11 @@ async def search_apis(
     service: Service,
     query: Text | None = None,
     provider: Annotated[ProviderName | None, Query(description="Only this provider's APIs.")] = None,
-    tag: Annotated[list[Label] | None, Query(max_length=20, description="With one of these tags.")] = None,
-    method: Annotated[list[Method] | None, Query(max_length=10, description="With one of these methods.")] = None,
-    deprecated: Annotated[bool, Query(description="False: no deprecated APIs.")] = True,
+    tag: Annotated[list[Label] | None, Query(max_length=20, description="Only APIs with one of these tags.")] = None,
+    method: Annotated[
+        list[Method] | None, Query(max_length=10, description="Only APIs with one of these methods.")
+    ] = None,
+    deprecated: Annotated[bool, Query(description="False: exclude deprecated APIs.")] = True,
     tenant: Whose = None,
     limit: Annotated[int, Query(ge=1, le=1_000, description="APIs on the page.")] = 20,
     offset: Annotated[int, Query(ge=0, le=100_000, description="APIs to skip.")] = 0,
@@ -127,7 +131,7 @@ async def delete_provider(provider: Annotated[ProviderName, Path()], service: Se
     await service.delete_provider(provider, tenant)
 
 
-@router.patch("/providers/{provider}/constants", summary="Set what a provider's calls always send")
+@router.patch("/providers/{provider}/constants", summary="Set a provider's constants")
 async def set_constants(
     provider: Annotated[ProviderName, Path()], body: ConstantsRequest, service: Service, tenant: Whose = None
 ) -> ProviderConstants:

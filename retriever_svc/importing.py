@@ -372,7 +372,7 @@ def _for_tenant(request: ImportRequest, tenant: str | None) -> ImportRequest:
     if tenant is None:
         return request
     if request.tenants not in (None, (tenant,)):
-        raise Forbidden(f"Only the operator's administrators import for others. Yours are for {tenant!r}.")
+        raise Forbidden(f"Only the operator's administrators can import for others. Your imports are for {tenant!r}.")
     return request.model_copy(update={"tenants": (tenant,)})
 
 
@@ -386,8 +386,9 @@ def _refuse_unrelated(imported: Imported, change: Change, request: ImportRequest
     looked_at = request.provider or confirmed or request.hold_changes or request.dry_run
     if not looked_at and change.removed and len(change.added) == len(change.after):
         raise Conflict(
-            f"Another document is imported as {imported.provider!r}, and this one has none of its operations. Import it"
-            f" with a `provider` of its own, or with `provider` {imported.provider!r} to replace the other."
+            f"Another document is imported as {imported.provider!r}, and this one has none of its operations. "
+            f"Import it with its own `provider`, or with `provider` {imported.provider!r} to replace the other "
+            "document."
         )
 
 

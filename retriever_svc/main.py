@@ -50,7 +50,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as opened:
             app.state.service = service = await _opened(settings, app, encoder, opened)
-            size = Gauge("nestor_catalogue_apis", "APIs that searches read.", registry=app.state.registry)
+            size = Gauge("nestor_catalogue_apis", "APIs in the search index.", registry=app.state.registry)
             size.set_function(lambda: service.size)
             yield
 

@@ -128,7 +128,7 @@ class CatalogueStorage:
         async with write(self._engine) as connection:
             await _lock_version(connection, grow=1)
             if await connection.scalar(select(APIS.c.number).where(APIS.c.id == record.api.id)) is not None:
-                raise Conflict(f"There is an API {record.api.id!r} already.")
+                raise Conflict(f"The API {record.api.id!r} already exists.")
             await connection.execute(insert(APIS), [_row(record)])
             await _mark_edited(connection, record.api.id)
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
@@ -311,7 +311,7 @@ def refuse_unexpected(change: Change, expected: str | None) -> None:
     """Raise Conflict unless this is the change that was reviewed. An empty change is always accepted."""
     nothing = not (change.added or change.updated or change.removed)
     if expected is not None and expected != change.hash and not nothing:
-        raise Conflict("The document or the catalogue is not what was looked at: look at the change again.")
+        raise Conflict("The document or the catalogue differs from what was reviewed. Review the change again.")
 
 
 async def _change(

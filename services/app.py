@@ -28,8 +28,8 @@ ReadinessCheck = Callable[[], Awaitable[None]]
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
     for status, text in {
-        "4XX": "The request cannot be served as it is.",
-        "5XX": "The service cannot serve it now.",
+        "4XX": "The request is not valid or cannot be served.",
+        "5XX": "The service cannot serve the request now.",
     }.items()
 }
 
@@ -121,11 +121,11 @@ def service_router(*, route_class: type[StrictRoute] = StrictRoute, **options: A
 def _operations_router() -> APIRouter:
     router = service_router(tags=["operations"])
 
-    @router.get("/healthz", summary="Is the process alive?")
+    @router.get("/healthz", summary="Check that the process is alive")
     async def healthz(request: Request) -> Health:
         return Health(service=request.app.state.name, version=version())
 
-    @router.get("/readyz", summary="Can the service do its work?")
+    @router.get("/readyz", summary="Check that the service is ready")
     async def readyz(request: Request) -> Readiness:
         state = request.app.state
         checks: dict[str, ReadinessCheck] = state.readiness

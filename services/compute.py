@@ -192,7 +192,7 @@ class ComputePool:
         try:
             result: T = await asyncio.wrap_future(job.future)
         except asyncio.CancelledError:
-            self._give_up([job], "nobody waits for it any more")
+            self._give_up([job], "nobody waits for it now")
             # close() cancels waiting calls. Their callers were not cancelled themselves, so they get the reason.
             task = asyncio.current_task()
             if self._closed and task is not None and not task.cancelling():

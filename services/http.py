@@ -92,7 +92,7 @@ def survey(body: bytes, max_values: int) -> bool:
         plain = b'"'.join(parts[inside::2])  # the quote separates what stands before and after a string
         values += plain.count(b",") + plain.count(b"[") + plain.count(b"{")
         if values > max_values:
-            raise InvalidRequest(f"The body holds more than {max_values} values.")
+            raise InvalidRequest(f"The body has more than {max_values} values.")
         plain = before + plain
         has_long_number = has_long_number or _LONG_NUMBER.search(plain) is not None
         inside ^= len(parts) % 2 == 0
@@ -201,7 +201,7 @@ class _EventResponse(StreamingResponse):
             await super().stream_response(send)
         except ServiceError as error:
             # The final chunk is not sent, so the reader can tell that the stream is incomplete.
-            _log.warning("stream cut off", why=error.detail)
+            _log.warning("stream ended early", why=error.detail)
 
 
 async def _again(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:

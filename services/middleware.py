@@ -52,15 +52,17 @@ class NamesMiddleware:
             hosts = ["localhost"]  # browsers do not use HTTP/1.0
         match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
         if match is None:
-            raise InvalidRequest("There must be one Host header, with a name and perhaps a port.")
+            raise InvalidRequest("There must be one Host header, with a name and optionally a port.")
         name = match["name"].lower()
         if not (self._takes_any or _is_own(name) or self._is_allowed(name)):
-            raise Misdirected("This service is not known under the name in Host; ALLOWED_HOSTS lists its names.")
+            raise Misdirected(
+                "This service does not accept the name in Host; add it to ALLOWED_HOSTS if it is correct."
+            )
         for origin in origins:
             asking = origin.lower().partition("://")[2]
             from_name = _HOST.fullmatch(asking)
             if asking != hosts[0].lower() and (from_name is None or not self._is_allowed(from_name["name"])):
-                raise Forbidden("A page of another origin asks.")
+                raise Forbidden("The request is from a page of another origin.")
 
     def _is_allowed(self, name: str) -> bool:
         return any(known == name or (known.startswith("*.") and name.endswith(known[1:])) for known in self._allowed)
@@ -121,7 +123,11 @@ class RequestScopeMiddleware:
         try:
             await self.app(scope, receive, send)
         except ClientDisconnect:
-            _log.info("the caller hung up before it had asked", service=self.service, path=scope["path"])
+            _log.info(
+                "the caller closed the connection before it had sent its request",
+                service=self.service,
+                path=scope["path"],
+            )
         except Exception as error:  # noqa: BLE001 - handles all unexpected exceptions, see the class docstring
             _log.error("bug", service=self.service, path=scope["path"], exc_info=error)
             if not status():

@@ -76,7 +76,7 @@ def read_registry(folder: Path) -> Registry:
     except ValidationError as error:
         raise RegistryError(f"{file}: {error.errors(include_url=False, include_input=False)[0]['msg']}") from None
     if found.promoted is not None and found.promoted not in found.adapters:
-        raise RegistryError(f"{file}: {found.promoted!r} is promoted, but not among the adapters")
+        raise RegistryError(f"{file}: {found.promoted!r} is promoted, but is not one of the adapters")
     return found
 
 
@@ -92,11 +92,11 @@ def promoted(folder: Path, prompt_version: str) -> tuple[Path, Entry] | None:
         return None
     if entry.prompt_version != prompt_version:
         raise RegistryError(
-            f"{entry.name} in {folder} was taught with version {entry.prompt_version} of the prompt, this Nestor "
-            f"writes version {prompt_version}: it must be finetuned anew"
+            f"{entry.name} in {folder} was trained with version {entry.prompt_version} of the prompt, but this "
+            f"Nestor uses version {prompt_version}: finetune it again"
         )
     if not (folder / entry.name).is_dir():
-        raise RegistryError(f"{folder / REGISTRY} names {entry.name}, which is not there")
+        raise RegistryError(f"{folder / REGISTRY} lists {entry.name}, which does not exist")
     return folder / entry.name, entry
 
 

@@ -263,7 +263,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The headers are complete, so the request can be served."""
         if len(self.pipeline) >= _SENT_AHEAD:
-            self._refusal = InvalidRequest(f"More than {_SENT_AHEAD} requests were sent ahead.")
+            self._refusal = InvalidRequest(f"More than {_SENT_AHEAD} requests were sent without waiting for answers.")
             raise ValueError("too many requests at once")
         self._progress = True
         self._await("body")
@@ -350,7 +350,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if left > 0:
             self._read_timer = self.loop.call_later(left, self._check_reading)
         else:
-            self._refuse(RequestTimeout(f"The request did not come within {self._bounds.read_timeout_s:g} s."))
+            self._refuse(RequestTimeout(f"The request was not received within {self._bounds.read_timeout_s:g} s."))
 
     def _refuse(self, error: ServiceError) -> None:
         """Send the error, unless it could be mistaken for part of another response, and end the connection."""

@@ -19,44 +19,50 @@ class ServiceSettings(BaseSettings):
     max_body_bytes: int = Field(default=1_048_576, ge=1, description="Largest request body accepted, in bytes.")
     max_json_depth: int = Field(default=64, ge=1, le=500, description="Deepest nesting accepted in a JSON body.")
     max_json_values: int = Field(
-        default=1_000_000, ge=1, description="Most values accepted in a JSON body, lists and objects counted too."
+        default=1_000_000, ge=1, description="Most values accepted in a JSON body, including lists and objects."
     )
     max_header_bytes: int = Field(
-        default=65_536, ge=1_024, description="Largest address and headers accepted, together, in bytes."
+        default=65_536, ge=1_024, description="Largest size of the request line and headers together, in bytes."
     )
     read_timeout_s: float = Field(
         default=20.0,
         gt=0,
-        description="Seconds within which a request's headers must have come; its body has as long, and a second more "
-        "for every 10 kB.",
+        description="Seconds within which a request's headers must arrive. Its body has the same time, plus one "
+        "second for every 10 kB.",
     )
     max_connections: int = Field(
         default=2_000,
         ge=1,
-        description="Connections open at once, at most half of the files that the process may open. The oldest that "
-        "owes a request makes room for a new one; where all are being served, a new one is refused with 503.",
+        description="Connections open at the same time, at most half of the files that the process may open. A new "
+        "connection replaces the oldest one that is waiting for a request. If all are being served, it is refused "
+        "with 503.",
     )
     max_connections_per_address: int = Field(
-        default=1_000, ge=1, description="The same for one address (of IPv6, one /64 network)."
+        default=1_000,
+        ge=1,
+        description="Connections from one address open at the same time. For IPv6, a /64 network counts as one "
+        "address.",
     )
     trusted_proxies: tuple[str, ...] = Field(
         default=(),
-        description="Addresses of proxies in front, as a JSON list: what they say in `X-Forwarded-For` is believed, "
-        "and `max_connections_per_address` does not hold for them.",
+        description="Addresses of reverse proxies, as a JSON list. Their `X-Forwarded-For` is trusted, and "
+        "`max_connections_per_address` does not apply to them.",
     )
     allowed_hosts: tuple[str, ...] = Field(
         default=(),
-        description="Names under which the service is addressed, as a JSON list, beside IP addresses, `localhost` and "
-        "names without a dot, which are always taken; `*.example.com`: all below it; `*`: any name. Other names, and "
-        "pages of other origins, are refused.",
+        description="Host names of the service, as a JSON list. IP addresses, `localhost` and names without a dot are "
+        "always accepted. `*.example.com`: all its subdomains; `*`: any name. Requests to other names, and from pages "
+        "of other origins, are refused.",
     )
     metrics_token: SecretStr | None = Field(
         default=None,
         min_length=8,
-        description="Bearer token that `/metrics` asks for; without it, it is open, save in a "
-        "service that asks for a service token.",
+        description="Bearer token for `/metrics`. Unset: `/metrics` needs no token, or the service token in a service "
+        "that has one.",
     )
-    readiness_timeout_s: float = Field(default=2.0, gt=0, description="How long one `/readyz` check may take.")
+    readiness_timeout_s: float = Field(
+        default=2.0, gt=0, description="How long one `/readyz` check may take, in seconds."
+    )
 
     @property
     def takes_anybody(self) -> bool:
@@ -70,12 +76,14 @@ class InternalSettings(ServiceSettings):
     service_token: SecretStr | None = Field(
         default=None,
         min_length=8,
-        description="Bearer token that callers must send, of 8 characters or more; `/healthz` and `/readyz` need none, "
-        "and `/metrics` takes its own where it has one. Without it the service listens on loopback only.",
+        description="Bearer token that callers must send, of 8 characters or more. `/healthz` and `/readyz` need "
+        "none. `/metrics` needs `metrics_token` if that is set. Without a service token the service listens on "
+        "loopback only.",
     )
     allow_anybody: bool = Field(
         default=False,
-        description="Listen beyond loopback without a token, where nobody but Nestor's services reaches the network.",
+        description="Listen on other addresses than loopback without a token. Only for a network that nothing but "
+        "Nestor's services can reach.",
     )
 
     @property

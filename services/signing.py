@@ -85,5 +85,7 @@ def kept_key(file: Path) -> SecretStr:
                 opened.write(secrets.token_urlsafe(32))
     key = file.read_text(encoding="ascii").strip()
     if len(key) < MIN_KEY_CHARS:
-        raise ValueError(f"{file} holds no key of {MIN_KEY_CHARS} characters or more; remove it to have one drawn")
+        raise ValueError(
+            f"{file} has no key of {MIN_KEY_CHARS} characters or more; remove the file to have one generated"
+        )
     return SecretStr(key)

@@ -86,12 +86,12 @@ class HttpMetrics:
         )
         self.duration = Histogram(
             "nestor_http_request_seconds",
-            "Seconds until the last byte of the answer.",
+            "Duration until the last byte of the answer, in seconds.",
             ["service", "method", "route"],
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
             registry=registry,
         )
-        self.in_flight = Gauge("nestor_http_in_flight", "Requests being served.", ["service"], registry=registry)
+        self.in_flight = Gauge("nestor_http_in_flight", "Requests in progress.", ["service"], registry=registry)
         self._service = service
 
     def observe(self, *, method: str, route: str, status: int, started: float) -> None:

@@ -24,7 +24,7 @@ from starlette.types import Scope
 from services.errors import ServiceError
 
 TRACEPARENT: Final = "traceparent"
-SPANS: Final = Counter("nestor_spans", "Spans of this process, by what became of them.", ["outcome"], registry=None)
+SPANS: Final = Counter("nestor_spans", "Spans of this process, by result.", ["outcome"], registry=None)
 """``exported``; ``dropped``: the queue was full; ``failed``: the collector did not accept them."""
 for _outcome in ("exported", "dropped", "failed"):
     SPANS.labels(_outcome)

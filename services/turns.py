@@ -72,7 +72,7 @@ class Turns:
             self.take(tenant)
             return
         if self.waiting >= self._max_waiting:
-            raise Overloaded(f"Too many {self._what} are under way.", retry_after_s=1)
+            raise Overloaded(f"Too many active {self._what}.", retry_after_s=1)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lines.setdefault(tenant, deque()).append(turn)
         self._grant()  # slots may be free while other tenants wait, if those hold their maximum
@@ -82,7 +82,7 @@ class Turns:
         except BaseException as error:
             self._give_up(tenant, turn)
             if isinstance(error, TimeoutError):
-                raise Overloaded(f"Too many {self._what} are under way.", retry_after_s=1) from None
+                raise Overloaded(f"Too many active {self._what}.", retry_after_s=1) from None
             raise
 
     @asynccontextmanager

@@ -82,7 +82,7 @@ class Access:
         """
         form = parse_qs(request.body.decode("utf-8", "replace"), max_num_fields=100)
         if form.get("grant_type") != ["client_credentials"]:
-            raise Refused(400, "only the grant client_credentials is given")
+            raise Refused(400, "only the grant type client_credentials is supported")
         given = _basic(request.headers.get("authorization", ""))
         client = tuple(map(unquote_plus, given)) or (
             form.get("client_id", [""])[0],

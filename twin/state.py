@@ -69,7 +69,7 @@ class State:
         if isinstance(brought, (str, int)) and not isinstance(brought, bool) and brought != "":
             identifier = str(brought)
             if identifier in items:
-                raise Refused(409, f"there is a {family.noun} with the id {identifier[:100]!r}")
+                raise Refused(409, f"a {family.noun} with the id {identifier[:100]!r} already exists")
         else:
             self._numbers[place] = number = self._numbers.get(place, SEEDS) + 1
             identifier = self._id_for(family, number)
@@ -86,7 +86,7 @@ class State:
         item = merged(known, {name: value for name, value in fields.items() if name != family.key})
         self._bytes += _size(item)
         if self._bytes >= MAX_BYTES:
-            raise Refused(409, "this twin remembers no more")
+            raise Refused(409, "this twin cannot store more")
         items[identifier] = item
         return item
 
@@ -129,7 +129,7 @@ class State:
         found = merged(self.written(place), fields)
         self._bytes += _size(found)
         if self._bytes >= MAX_BYTES:
-            raise Refused(409, "this twin remembers no more")
+            raise Refused(409, "this twin cannot store more")
         self._written[place] = found
 
     def _made(self, family: Family, place: Place, number: int, identifier: str) -> Item:

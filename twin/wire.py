@@ -259,7 +259,7 @@ class Reader:
             return {}
         given = essence(request.headers.get("content-type", ""))
         if given != media_type:
-            raise Refused(415, f"the body is to be {media_type}, not {given or 'of no media type'}")
+            raise Refused(415, f"the body must be {media_type}, not {given or 'without media type'}")
         if is_json(media_type):
             return self._of_json(_document(request.body, media_type), wanted, errors, whole=body.whole)
         if media_type == _FORM:
@@ -345,7 +345,7 @@ def _parts(content_type: str, body: bytes) -> list[tuple[str, JsonValue]]:
     if body.strip() == f"--{message.get_boundary()}--".encode():  # no parts: the parser does not handle this
         return []
     if not message.is_multipart():
-        raise Refused(400, "the body is no multipart form")
+        raise Refused(400, "the body is not a multipart form")
     found: list[tuple[str, JsonValue]] = []
     for part in message.iter_parts() if isinstance(message, EmailMessage) else ():
         name = part.get_param("name", header="content-disposition")

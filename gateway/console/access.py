@@ -64,7 +64,7 @@ async def log_in(request: Request) -> Response:
     try:
         session = await Sessions(request.app.state.principals).login(fields.get("token", "").strip(), address)
     except Unauthorized:
-        wrong = "This is no token of this gateway."
+        wrong = "This is not a valid token of this gateway."
         return render(request, "login.html", status=401, screen="", next=following, ended="", wrong=wrong)
     response = see(following)
     set_cookie(response, request, session)

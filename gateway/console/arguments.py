@@ -50,9 +50,7 @@ class ArgumentField:
         try:
             return read_json(self.name, text)
         except ValidationFailed:
-            raise ValidationFailed(
-                f"{self.name}: this is no JSON. A text stands in quotes: {json.dumps(text)}"
-            ) from None
+            raise ValidationFailed(f"{self.name}: this is not JSON. A text needs quotes: {json.dumps(text)}") from None
 
 
 def argument_fields(
@@ -79,9 +77,9 @@ def _field(
     as_text = isinstance(value, str) and _takes_text(schema) if known else _takes_text(schema)
     text = _written(value, as_text=as_text) if known else ""
     if len(text) > MOST_CHARS:
-        text, note = "", f"a value of {len(text)} characters; what is entered here takes its place"
+        text, note = "", f"a value of {len(text)} characters; text entered here replaces it"
     elif text != visible(text) or "\r" in text:
-        text, note = "", "a value with control characters; what is entered here takes its place"
+        text, note = "", "a value with control characters; text entered here replaces it"
     return ArgumentField(
         name=name,
         text=text,
@@ -99,7 +97,7 @@ def _constant(parameter: Parameter | None) -> str:
     """The note of an argument that the call does not give, but that is sent as a constant."""
     if parameter is None or parameter.constant is None:
         return ""
-    return f"{_written(parameter.constant, as_text=isinstance(parameter.constant, str))} is sent unless it is entered"
+    return f"{_written(parameter.constant, as_text=isinstance(parameter.constant, str))} is the default"
 
 
 def edited(fields: list[ArgumentField], entered: Mapping[str, str], *, references: bool) -> dict[str, JsonValue]:

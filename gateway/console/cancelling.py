@@ -29,7 +29,7 @@ async def cancel_chosen(
     who.require(*READING_RUNS)
     chosen = [name.removeprefix(_FIELD) for name in form if name.startswith(_FIELD)]
     if not chosen:
-        raise ValidationFailed("Nothing was cancelled: choose runs in the list first.")
+        raise ValidationFailed("Nothing was cancelled: select runs in the list first.")
     back = own_path(form.get("back", ""))
     refused: list[tuple[str, str]] = []
     for run_id in chosen:

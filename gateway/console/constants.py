@@ -27,7 +27,7 @@ async def set_constant(
     name, value = form.get("name", "").strip(), form.get("value", "").strip()
     removes = form.get("do") == "remove"
     if not name or not (value or removes):
-        raise ValidationFailed("Nothing was set: a constant has a name and a value.")
+        raise ValidationFailed("Nothing was set: a constant needs a name and a value.")
     wish = request_of(ConstantsRequest, {"constants": {name: None if removes else value}})
     await service.administration.set_constants(provider, wish, who.principal)
     return see(f"{PATH}/catalogue/providers#{provider}")

@@ -76,7 +76,7 @@ def _given(binding: Binding, source: Step, giver: Api | None) -> Schema | None:
 
 def _said(run: Run, name: str, api: Api | None, schema: Schema | None) -> str:
     if api is None:
-        return f"{name} is not in the catalogue any more"
+        return f"{name} is no longer in the catalogue"
     said = kind_of(schema) if schema is not None else "nothing is declared"
     proved = run.proof.api_hashes.get(name) if run.proof is not None else None
     return f"{said}; {name} has changed since" if proved not in (None, api.content_hash) else said

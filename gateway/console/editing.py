@@ -105,7 +105,7 @@ def read_calls(text: str) -> list[Call]:
     """The calls that were entered as JSON. Their content is not checked. Raises ValidationFailed."""
     calls = read_json("The list of calls", text)
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-        raise ValidationFailed("The list of calls: it is a JSON list of objects.")
+        raise ValidationFailed("The list of calls must be a JSON list of objects.")
     return calls  # type: ignore[return-value]
 
 

@@ -187,7 +187,7 @@ class Flow:
         if reference.match is not None and len(_list_before(record.outcome.value, reference.path)) > 1:
             return Found(known=False, note=f"the item that matches “{reference.match.said[0]}”: see the request")
         if not there and record.outcome.stored is not None:
-            return Found(known=False, note="in a large value, of which the beginning is shown")
+            return Found(known=False, note="in a large value, of which only the beginning is shown")
         return Found(known=True, value=value) if there else Found(known=False, note="not in the answer")
 
     def inputs(self, step: Step) -> list[Input]:

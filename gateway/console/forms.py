@@ -92,7 +92,7 @@ def read_json(name: str, text: str) -> JsonValue:
     try:
         value: JsonValue = loads_strict(text.encode(), max_depth=_MAX_DEPTH)
     except InvalidRequest:
-        raise ValidationFailed(f"{name}: this is no JSON.") from None
+        raise ValidationFailed(f"{name}: this is not JSON.") from None
     return value
 
 
@@ -102,13 +102,13 @@ def _moment(name: str, text: str, zone: str) -> str:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone) if zone else UTC)).isoformat()
     except (ValueError, OSError, ZoneInfoNotFoundError):
-        raise ValidationFailed(f"{name}: this is no date with a time, or its time zone is not known.") from None
+        raise ValidationFailed(f"{name}: this is not a date with a time, or its time zone is unknown.") from None
 
 
 def _read(field: Field, text: str, zone: str) -> JsonValue:
     if field.kind == "choice":
         if not (text.isascii() and text.isdecimal()) or int(text) >= len(field.choices):
-            raise ValidationFailed(f"{field.name}: this is none of the choices.")
+            raise ValidationFailed(f"{field.name}: this is not one of the choices.")
         return field.choices[int(text)]
     if field.kind == "yes_no":
         return text == "yes"

@@ -82,12 +82,12 @@ async def show_or_import(request: Request, service: Service, who: Who, form: For
     wish |= {name: form[name].strip() for name in ("provider", "server") if form.get(name, "").strip()}
     try:
         if not entered.document.strip():
-            raise ValidationFailed("There is no document: choose the file, or put its text into the field.")
+            raise ValidationFailed("There is no document: choose the file, or paste its text into the field.")
         if form.get("do") == "import":
             wish["confirm" if form.get("accept") == "yes" else "expected_change"] = form.get("change", "")
         found = await _imported(service, who, request_of(ImportRequest, wish))
         if not found.report.applied and form.get("do") == "import":
-            raise Conflict("Nothing was changed: tick that the changes below are meant, then import.")
+            raise Conflict("Nothing was changed: tick the box to confirm the changes below, then import.")
     except ServiceError as error:
         return await _page(request, service, who, entered, problem=error, status=error.status)
     return await _page(request, service, who, entered, found=found)
@@ -104,7 +104,7 @@ async def _imported(service: Service, who: Session, wish: ImportRequest) -> Foun
             elif isinstance(event, ImportChange):
                 changes.add(event)
     if report is None:
-        raise ServiceUnavailable("The catalogue did not say what became of the import.", service="retriever_svc")
+        raise ServiceUnavailable("The catalogue did not report the result of the import.", service="retriever_svc")
     return _fitting(report, changes)
 
 

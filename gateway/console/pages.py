@@ -114,7 +114,7 @@ async def get_form(request: Request) -> dict[str, str]:
 async def read_form(request: Request) -> dict[str, str]:
     """The fields of a form. If a name is repeated, the last value counts. Raises InvalidRequest."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
-        raise InvalidRequest("This is no form.")
+        raise InvalidRequest("This is not a form.")
     body = await request.body()
     read = partial(parse_qsl, keep_blank_values=True, max_num_fields=MAX_FIELDS)
     try:
@@ -123,7 +123,7 @@ async def read_form(request: Request) -> dict[str, str]:
     except ValueError as error:
         raise InvalidRequest(f"The form cannot be read: {error}.") from None
     if any("\x00" in text for pair in pairs for text in pair):  # PostgreSQL cannot store NUL in text
-        raise InvalidRequest("The form holds a NUL, which is in no text.")
+        raise InvalidRequest("The form contains a NUL character.")
     return {name: value.replace("\r\n", "\n") for name, value in pairs}
 
 

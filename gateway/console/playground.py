@@ -221,7 +221,7 @@ async def check_or_run(request: Request, service: Service, who: Who, form: Form)
     origin = await service.run(form.get("run", ""), who.principal)
     asked = await service.asked(origin.id, who.principal)
     if origin.plan is None:
-        raise ValidationFailed("There is no plan to be run.")
+        raise ValidationFailed("There is no plan to run.")
     if "calls" not in form:
         return await _begin(service, who, Sheet(origin, asked, ""), await _calls(origin.plan), form)
     draft = None

@@ -88,7 +88,7 @@ async def show_demo(request: Request, run_id: Id, service: Service, who: Who, cu
     who.require("administer")
     run = await service.run(run_id, who.principal)
     if run.plan is None or not _confirmable(run):
-        raise Conflict(f"Run {run_id} cannot be confirmed, so it cannot be a demonstration either.")
+        raise Conflict(f"Run {run_id} cannot be confirmed, so it cannot become a demonstration.")
     pattern = pattern_of(run.query, run.plan)
     near = await _near(service, run, pattern)
     return render(

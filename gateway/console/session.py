@@ -64,7 +64,7 @@ class Session:
     def check_csrf(self, given: str) -> None:
         """Raise Forbidden unless ``given`` is the CSRF token of this session."""
         if self.is_new or not hmac.compare_digest(given.encode(), self.csrf.encode()):
-            raise Forbidden("The form is not one of this session's. Open the page again and repeat what you did.")
+            raise Forbidden("The form does not belong to this session. Open the page again and repeat the action.")
 
     def may(self, *roles: Role) -> bool:
         """Whether the principal has one of these roles. All role checks of the console use it."""

@@ -28,8 +28,8 @@ from services.contracts.planning import (
     Question,
 )
 
-MISSING: Final = "Something is needed that neither the request nor its context says."
-LEFT_OUT: Final = "The request says something that would not be used."
+MISSING: Final = "A value is needed that is neither in the request nor in its context."
+LEFT_OUT: Final = "The request has a value that the plan would not use."
 
 
 class Prover:
@@ -132,7 +132,7 @@ def _answer_without_plan(draft: PlanDraft, backend: str, confidence: float) -> B
     if draft.fault is not None:
         reason, outcome = draft.fault.text, draft.fault.kind
     elif draft.needs:
-        reason, outcome = f"It would take operations that were not found: {'; '.join(draft.needs)}.", "needs"
+        reason, outcome = f"The request needs operations that were not found: {'; '.join(draft.needs)}.", "needs"
     response = PlanResponse(
         status="no_plan",
         confidence=confidence,

@@ -95,7 +95,7 @@ def shipped_options(settings: RetrieverSettings, encoder: str) -> RankingOptions
     """
     named = "" if settings.relevance == "none" else settings.relevance
     if named and (fitted := load_relevance(named).encoder.item()) != encoder:
-        _log.warning("relevance_not_used", reason="it was fitted to another encoder", encoder=encoder, fitted=fitted)
+        _log.warning("relevance_not_used", reason="it was trained for another encoder", encoder=encoder, fitted=fitted)
         named = ""
     return RankingOptions(dense_weight=settings.dense_weight, relevance=named, threshold=settings.relevance_threshold)
 

@@ -53,11 +53,11 @@ class RelevanceModel:
             arrays = read_arrays(path)
             columns, encoder, threshold = arrays["columns"], arrays["encoder"], arrays["threshold"]
         except (KeyError, TreesError) as error:
-            raise RelevanceError(f"{path} is no relevance model: {error}") from None
+            raise RelevanceError(f"{path} is not a relevance model: {error}") from None
         if tuple(columns.tolist()) != COLUMNS:
-            raise RelevanceError(f"{path} weighs other evidence than this version gathers: train it anew")
+            raise RelevanceError(f"{path} uses other evidence than this version: train it again")
         if threshold.dtype.kind not in "fi" or threshold.shape != ():
-            raise RelevanceError(f"{path} is damaged: its threshold is no number")
+            raise RelevanceError(f"{path} is damaged: its threshold is not a number")
         try:
             return cls(columns, encoder, threshold, Trees.of(arrays, len(COLUMNS)))
         except TreesError as error:

@@ -94,8 +94,8 @@ def import_document(
         source.notes.warn("no operation has a server that could be called; import again with the server's URL")
     if provider is None and not outline.is_titled:
         source.notes.warn(
-            f"the document has no title, so its provider is called {source.provider!r}; import it with a `provider` to"
-            " keep it beside others of its kind"
+            f"the document has no title, so its provider is called {source.provider!r}; import it with a `provider` "
+            "to keep it apart from similar documents"
         )
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
     notes = source.notes.as_tuple()
@@ -125,10 +125,12 @@ def _outline(root: JsonValue) -> Outline:
         if outline is not None:
             return outline
     if isinstance(root, list):
-        raise InvalidDocument("the document is not an object, nor a list of tools as Seal-Tools or NESTFUL write them")
+        raise InvalidDocument(
+            "the document is neither an object nor a list of tools in the form of Seal-Tools or NESTFUL"
+        )
     raise InvalidDocument(
-        "the document has neither `openapi` nor `swagger`, and is no Postman collection of version 2 and no tool of"
-        " Seal-Tools or NESTFUL"
+        "the document has neither `openapi` nor `swagger`, and is neither a Postman collection of version 2 nor a "
+        "tool of Seal-Tools or NESTFUL"
     )
 
 

@@ -53,15 +53,15 @@ def read_effect(
     said = [_first(last), _first(name), summed_up.removesuffix("s") if summed_up not in _CHANGES else summed_up]
     if usual == "change":
         doubtful = method == "POST" and said[0] in _READS
-        return None, "its path says that it only reads; it counts as a change" if doubtful else ""
+        return None, "its path suggests that it only reads; it counts as a change" if doubtful else ""
     verbs = [word for word in said if word in _CHANGES or word in _MAY_CHANGE]
     if not verbs:
         return None, ""
     is_phrase = last[len(said[0]) : len(said[0]) + 1].isupper()
     path_says = said[0] in _CHANGES and (is_phrase or last.lower() in _CHANGES - _PLACES)
     if _CHANGES.issuperset(verbs) and (path_says or len(verbs) > 1):
-        return "change", f"{method} says that it reads, its wording ({verbs[0]}) that it changes; it counts as a change"
-    return None, f"its wording ({verbs[0]}) may mean a change; it counts as a read, as {method} says"
+        return "change", f"{method} suggests a read, its wording ({verbs[0]}) a change; it counts as a change"
+    return None, f"its wording ({verbs[0]}) may mean a change; it counts as a read because of {method}"
 
 
 def _first(text: str) -> str:

@@ -47,7 +47,7 @@ def _entries(root: JsonObject) -> Iterator[Entry]:
             if operation is None:
                 continue
             if method in _NOT_IMPORTED:
-                yield Entry(path, method, item, SkipOperation(f"the method {method.upper()} is not called"))
+                yield Entry(path, method, item, SkipOperation(f"the method {method.upper()} is not supported"))
             elif isinstance(operation, dict):
                 yield Entry(path, method, item, operation)
             else:
@@ -63,7 +63,7 @@ def _format(root: JsonObject) -> str:
     if openapi is None and _version(swagger) == "2.0":
         return "swagger-2.0"
     found = f"openapi {str(openapi)[:40]!r}" if openapi is not None else f"swagger {str(swagger)[:40]!r}"
-    raise InvalidDocument(f"OpenAPI 3.0, 3.1 and Swagger 2.0 are read; this document says {found}")
+    raise InvalidDocument(f"only OpenAPI 3.0, OpenAPI 3.1 and Swagger 2.0 are supported; this document has {found}")
 
 
 def _version(value: JsonValue) -> str:

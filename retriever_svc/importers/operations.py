@@ -87,7 +87,7 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
     if not path.startswith("/"):
         raise SkipOperation("the path does not begin with a slash")
     if len(path) > _MAX_PATH or re.search(r"[\s\x00-\x1f]", path):
-        raise SkipOperation(f"the path holds blanks or has more than {_MAX_PATH} characters")
+        raise SkipOperation(f"the path contains blanks or has more than {_MAX_PATH} characters")
     source.document.count_steps(len(item) + len(operation))
     label = f"{method} {path}"[:MAX_SUMMARY]
     # RFC 6570 as Google uses it (the parameter is declared without the plus), and the forms `:id` and `<id>` of others.
@@ -160,7 +160,7 @@ def _server(source: Source, reading: Reading, operation: JsonObject, item: JsonO
     """The base URL; empty if none can be called, with a warning that says why."""
     own = as_list(operation.get("servers")) or as_list(item.get("servers"))
     if own and source.given_server is not None:
-        reading.warn("has a server of its own, which the given one replaces")
+        reading.warn("has its own server, which the given one replaces")
     try:
         server, passed_over = choose_server([own, source.servers], source.given_server)
     except NoServer as reason:
@@ -171,7 +171,7 @@ def _server(source: Source, reading: Reading, operation: JsonObject, item: JsonO
         source.notes.warn(f"the server is {server}, not the first: {passed_over}")
     if host := private_host(server):
         source.notes.warn(
-            f"{host} is a private address: a call of it is refused unless NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS has it"
+            f"{host} is a private address: calls are refused unless NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS contains it"
         )
     return server
 
@@ -181,7 +181,7 @@ def _located(source: Source, own: list[JsonValue], reason: NoServer) -> str:
     if source.origin is not None:
         with suppress(NoServer):
             server = located_server([own, source.servers], source.origin)
-            source.notes.warn(f"{reason}; as the document came from {source.origin[:200]}, it is {server}")
+            source.notes.warn(f"{reason}; because the document came from {source.origin[:200]}, it is {server}")
             return server
     source.notes.warn(f"no server: {reason}")
     return ""

@@ -217,8 +217,8 @@ def _match_path(reading: Reading, arguments: list[Argument], path: str) -> list[
     kept = [a for a in arguments if a.location is not Location.PATH or a.wire_name in named]
     for name in (name for name in named if name not in declared):
         if len(name) > MAX_NAME:
-            raise SkipOperation("the path names a parameter of more than 200 characters")
-        reading.warn(f"the path parameter {name!r} is not declared; it is taken as a string")
+            raise SkipOperation("the path has a parameter name of more than 200 characters")
+        reading.warn(f"the path parameter {name!r} is not declared; it is assumed to be a string")
         kept.append(Argument(name, Location.PATH, True, "", {"type": "string"}, frozenset(), Style.SIMPLE, False))
     position = {name: at for at, name in enumerate(named)}
     paths = sorted((a for a in kept if a.location is Location.PATH), key=lambda a: position[a.wire_name])

@@ -54,7 +54,7 @@ def outline(root: JsonValue) -> Outline | None:
     if version is None:
         return None
     if version not in ("2.0", "2.1"):
-        raise InvalidDocument(f"Postman collections of version 2.0 and 2.1 are read; this one has {version}")
+        raise InvalidDocument(f"only Postman collections of version 2.0 and 2.1 are supported; this one has {version}")
     if not isinstance(collection.get("item"), list):
         raise InvalidDocument("the collection has no `item` list, so there is nothing to import")
     top = _Folder((), collection.get("auth"), Variables().extended(collection.get("variable")))

@@ -48,7 +48,7 @@ def read_document(text: str, limits: Limits) -> dict[str, JsonValue] | list[Json
     if not (begin := text.lstrip()[:1]):
         raise InvalidDocument("the document is empty")
     if begin == "<":  # neither JSON nor YAML begins this way
-        raise InvalidDocument("the document is HTML or XML, perhaps a page about the API; give its JSON or YAML")
+        raise InvalidDocument("the document is HTML or XML, perhaps a page about the API; import its JSON or YAML")
     if begin in ("{", "["):
         _measure_json(text, limits)
         raw = _read_braced(text, limits)

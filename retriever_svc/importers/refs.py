@@ -51,8 +51,8 @@ class Document:
             checkpoint()
         if self._left < 0:
             raise InvalidDocument(
-                f"reading the document takes more than {self._steps:,} steps: its parts are shared too widely, or it"
-                " has too many patterns"
+                f"reading the document takes more than {self._steps:,} steps: its parts refer to each other too often, "
+                "or it has too many patterns"
             )
 
     def resolve(self, reference: JsonValue) -> tuple[str, JsonValue]:

@@ -48,7 +48,7 @@ def choose_server(levels: list[JsonValue], given: str | None) -> tuple[str, str]
             return _callable(_expand(server)), reasons[0] if reasons else ""
         except NoServer as reason:
             reasons.append(str(reason))
-    raise NoServer(reasons[0] if reasons else "the document names no server")
+    raise NoServer(reasons[0] if reasons else "the document has no server")
 
 
 def located_server(levels: list[JsonValue], url: str) -> str:
@@ -132,8 +132,8 @@ def _expand(server: JsonValue) -> str:
         is_choice = bool(as_list(_variable(server, name).get("enum")))
         if f"{{{name}}}" in host and not is_choice and (PLACEHOLDER.search(default) or default == name):
             raise NoServer(
-                f"the server's variable {name[:60]!r} is unset: its default {default[:60]!r} stands for a value of"
-                f" one's own ({template[:100]})"
+                f"the server's variable {name[:60]!r} is unset: its default {default[:60]!r} is a placeholder for your "
+                f"own value ({template[:100]})"
             )
     return _url(server)
 
@@ -152,9 +152,9 @@ def _callable(url: str) -> str:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        raise NoServer(f"the server is no URL: {url[:100]!r}") from None
+        raise NoServer(f"the server is not a URL: {url[:100]!r}") from None
     if not parts.scheme and not parts.netloc:
         raise NoServer(f"the server is relative: {url[:100]!r}")
     if not valid or re.search(r"[\s{}\x00-\x1f]", url):
-        raise NoServer(f"the server is no http or https URL: {url[:100]!r}")
+        raise NoServer(f"the server is not an http or https URL: {url[:100]!r}")
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")

@@ -75,7 +75,7 @@ class Collected:
         async for chunk in chunks:
             *lines, rest = (rest + chunk).split(b"\n")
             if len(rest) > _MAX_LINE:
-                raise Malformed("an event without end")
+                raise Malformed("an event that does not end")
             before = self.tokens
             for line in lines:
                 self._take_line(line.strip())
@@ -126,14 +126,14 @@ class Collected:
         if not isinstance(choices, list):
             if isinstance(usage, dict):
                 return
-            raise Malformed("events that are no completion")
+            raise Malformed("events that are not a completion")
         for choice in choices[:1]:
             self._take_choice(choice, "delta")
 
     def _take_whole(self, answer: dict[str, Any]) -> None:
         choices = answer.get("choices")
         if not isinstance(choices, list) or not choices:
-            raise Malformed("JSON that is no completion")
+            raise Malformed("JSON that is not a completion")
         usage = answer.get("usage")
         self._usage = usage if isinstance(usage, dict) else {}
         self._take_choice(choices[0], "message")
@@ -141,7 +141,7 @@ class Collected:
 
     def _take_choice(self, choice: Any, member: str) -> None:
         if not isinstance(choice, dict) or not isinstance(choice.get(member) or {}, dict):
-            raise Malformed("a choice that is none")
+            raise Malformed("an invalid choice")
         said = choice.get(member) or {}
         text, thought = _text(said.get("content")), _text(said.get("reasoning_content") or said.get("reasoning"))
         self.text += text
@@ -188,9 +188,9 @@ def _json(data: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        raise Malformed("something else than JSON") from None
+        raise Malformed("a body that is not JSON") from None
     if not isinstance(value, dict):
-        raise Malformed("JSON that is no object")
+        raise Malformed("JSON that is not an object")
     return value
 
 

@@ -50,7 +50,7 @@ class _Sockets(httpx2.AsyncHTTPTransport):
             return await super().handle_async_request(request)
         except AttributeError as error:
             # anyio reads the address of a socket that uvloop has already closed, and gets None instead of the socket.
-            raise httpx2.ConnectError("the peer hung up", request=request) from error
+            raise httpx2.ConnectError("the peer closed the connection", request=request) from error
 
 
 def segment(value: str) -> str:
@@ -216,7 +216,7 @@ class ServiceClient:
                 method, path, content=content, params=given or None, headers=headers, timeout=timeout
             )
         except httpx2.InvalidURL as error:
-            raise InvalidRequest(f"This cannot be asked of {self.service}: {error}.") from error
+            raise InvalidRequest(f"This request cannot be sent to {self.service}: {error}.") from error
 
     def _parse(self, answer: type[T] | TypeAdapter[T], content: bytes) -> T:
         adapter = answer if isinstance(answer, TypeAdapter) else TypeAdapter(answer)
@@ -243,7 +243,7 @@ class ServiceClient:
         A wrong token between services is not the user's fault, so it becomes ServiceUnavailable.
         """
         if isinstance(error, Unauthorized):
-            return self._unavailable(f"{self.service} does not take the token that it was sent.")
+            return self._unavailable(f"{self.service} does not accept the token that was sent.")
         return error
 
     def _timed_out(self, error: Exception, timeout_s: float) -> ServiceError:

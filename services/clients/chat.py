@@ -229,7 +229,7 @@ class ChatClient:
     def _silence(self, found: Collected, *, late: bool) -> ChatError:
         partial = found.completion(self._secret)
         if late:
-            return ChatError("late", "the language model was not done at the deadline", partial=partial)
+            return ChatError("late", "the language model had not finished at the deadline", partial=partial)
         return ChatError("hung", "the language model's server sent no token for too long", partial=partial)
 
     def _open(

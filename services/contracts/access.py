@@ -49,9 +49,11 @@ KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{20}$")]
 class KeyRequest(Contract):
     """A key to create."""
 
-    name: PrincipalName = Field(description="Whom it stands for: runs, approvals and the audit log name it.")
-    tenant: Tenant | None = Field(default=None, description="Unset: your own. Others: the operator's administrators.")
-    roles: frozenset[Role] = Field(min_length=1, description="Some of your own.")
+    name: PrincipalName = Field(description="Name of the principal. It appears in runs, approvals and the audit log.")
+    tenant: Tenant | None = Field(
+        default=None, description="Unset: your own tenant. Only the operator's administrators may name another one."
+    )
+    roles: frozenset[Role] = Field(min_length=1, description="A subset of your own roles.")
     expires_in_days: int | None = Field(default=90, ge=1, le=3_650, description="null: never.")
 
 
@@ -91,13 +93,14 @@ class AuditEntry(Contract):
     at: AwareDatetime
     action: Action
     outcome: Outcome = Field(
-        description="`begun`: about to be asked for; of what came of it another entry tells, which names this one as "
-        "`begun_by`, or nobody knows. `held`: nothing was changed until somebody confirms. `unknown`: no clear answer."
+        description="`begun`: the request was about to be made. A later entry with this one as `begun_by` has its "
+        "result; without one, the result is not known. `held`: nothing changed, since a confirmation is needed. "
+        "`unknown`: no clear answer."
     )
     principal: str
-    key: str = Field(default="", description="Id of the key that was presented; empty for a configured token.")
+    key: str = Field(default="", description="Id of the key that was used; empty for a configured token.")
     tenant: str = Field(description="The principal's.")
-    target: str = Field(description="Id or name of what it was done to.")
+    target: str = Field(description="Id or name of the object of the action.")
     digest: str = Field(default="", description="SHA-256 of what was accepted: a document, requests, a configuration.")
     request_id: str = ""
     begun_by: str = ""

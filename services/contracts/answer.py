@@ -13,7 +13,7 @@ class AnswerValue(Contract):
     value: JsonValue
     step: str
     path: tuple[str | int, ...] = ()
-    stored: StoredValue | None = Field(default=None, description="Set where `value` is a preview of a large value.")
+    stored: StoredValue | None = Field(default=None, description="Set if `value` is a preview of a large value.")
 
 
 class Answer(Contract):

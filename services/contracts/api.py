@@ -55,7 +55,9 @@ class Parameter(Contract):
     """One argument an API takes. A JSON body of object type is flattened: each property is a parameter of its own."""
 
     name: str = Field(min_length=1, max_length=200, description="The argument's name in plans; unique within the API.")
-    wire_name: str = Field(min_length=1, max_length=200, description="The name the upstream service knows it by.")
+    wire_name: str = Field(
+        min_length=1, max_length=200, description="The parameter's name in requests to the upstream."
+    )
     location: Location
     required: bool = False
     description: str = ""
@@ -64,14 +66,14 @@ class Parameter(Contract):
     explode: bool = False
     media_type: str | None = Field(
         default=None,
-        description="Set where the value travels as a document of this type: a parameter's `content`, or the part of a "
+        description="Set if the value is sent as a document of this type: a parameter's `content`, or the part of a "
         "multipart body that its `encoding` names (OpenAPI 3.1, sections 4.8.12.2 and 4.8.15).",
     )
     constant: JsonValue | None = Field(
         default=None,
         exclude_if=lambda constant: constant is None,
-        description="What a call sends where its plan gives no value: set for the provider, or all that the document "
-        "allows. Nobody is asked for it.",
+        description="The value that a call sends if its plan gives none: set for the provider, or the only value that "
+        "the document allows. The user is not asked for it.",
     )
 
     @property
@@ -86,7 +88,7 @@ class RequestBody(Contract):
     media_type: str = "application/json"
     required: bool = True
     whole: bool = Field(
-        default=False, description="True where the single parameter `body` is the body itself, not a property of it."
+        default=False, description="True if the single parameter `body` is the body itself, not a property of it."
     )
 
 
@@ -131,12 +133,16 @@ class SecurityRequirement(Contract):
     scheme: str
     kind: SecretKind
     secret: str = Field(description="The secret's name, `provider.scheme`.")
-    location: Location | None = Field(default=None, description="Where an API key travels.")
-    parameter: str | None = Field(default=None, description="The name of an API key where it travels.")
-    token_url: str | None = Field(default=None, description="OAuth2: where tokens are issued.")
-    authorization_url: str | None = Field(default=None, description="OAuth2: where a person logs in.")
-    device_url: str | None = Field(default=None, description="OAuth2: where a device asks for a code (RFC 8628).")
-    openid_url: str | None = Field(default=None, description="OpenID Connect: the discovery document.")
+    location: Location | None = Field(default=None, description="Where an API key is sent.")
+    parameter: str | None = Field(
+        default=None, description="The name of the header, query parameter or cookie of an API key."
+    )
+    token_url: str | None = Field(default=None, description="OAuth2: the token URL.")
+    authorization_url: str | None = Field(
+        default=None, description="OAuth2: the authorization URL, where a person logs in."
+    )
+    device_url: str | None = Field(default=None, description="OAuth2: the device authorization URL (RFC 8628).")
+    openid_url: str | None = Field(default=None, description="OpenID Connect: URL of the discovery document.")
     scopes: tuple[str, ...] = ()
 
 
@@ -160,18 +166,23 @@ class Api(Contract):
     security: tuple[tuple[SecurityRequirement, ...], ...] = Field(
         default=(), description="Alternatives, each a set of credentials needed together; empty: none is needed."
     )
-    idempotency_header: str | None = Field(default=None, description="Set where the operation honours such a key.")
+    idempotency_header: str | None = Field(
+        default=None, description="Header for an idempotency key, if the operation supports one."
+    )
     effect: Effect | None = Field(
         default=None,
         exclude_if=lambda effect: effect is None,
-        description="Set where it is not what the method says: `change` for a GET that deletes, `read` for a POST that"
-        " searches.",
+        description="Set if it differs from the method: `change` for a GET that deletes, `read` for a POST that "
+        "searches.",
     )
-    content_hash: str = Field(default="", description="SHA-256 of everything above: what a plan was proved against.")
+    content_hash: str = Field(
+        default="", description="SHA-256 of all fields above. Plans are proved against this version."
+    )
     tenants: tuple[Tenant, ...] = Field(
         default=(),
         max_length=100,
-        description="Whose it is; empty: everyone's. No part of the content. Candidates name none, whoever asks.",
+        description="The tenant that owns it; empty: everyone. It is not part of the content. Candidates never have "
+        "it.",
     )
 
     @property
@@ -192,10 +203,14 @@ class Api(Contract):
 class NeededSecret(SecurityRequirement):
     """A credential that a provider's operations require."""
 
-    hosts: tuple[str, ...] = Field(default=(), description="Where its operations are served: `host` or `host:port`.")
-    operations: int = Field(default=0, ge=0, description="How many operations ask for it, be it as an alternative.")
-    probe: ApiId | None = Field(default=None, description="An operation to try it with: one that takes it alone.")
-    harmless: bool = Field(default=False, description="Whether calling that one needs no arguments and only reads.")
+    hosts: tuple[str, ...] = Field(default=(), description="Hosts of its operations: `host` or `host:port`.")
+    operations: int = Field(
+        default=0, ge=0, description="How many operations ask for it, including as one of several alternatives."
+    )
+    probe: ApiId | None = Field(
+        default=None, description="An operation to test it with, which needs no other credential."
+    )
+    harmless: bool = Field(default=False, description="Whether that operation needs no arguments and only reads.")
     configured: bool = Field(default=False, description="Whether the executor has a secret of this name.")
 
 
@@ -213,41 +228,43 @@ class ImportRequest(Contract):
     """An API description to import: OpenAPI, Swagger, a Postman collection or a list of tools (docs/importing.md)."""
 
     document: str = Field(min_length=1, description="The document itself. References to other documents are refused.")
-    provider: ProviderName | None = Field(default=None, description="Defaults to the vendor and the title, as a slug.")
+    provider: ProviderName | None = Field(default=None, description="By default, a slug of the vendor and the title.")
     server: str | None = Field(
         default=None,
         max_length=2_000,
         pattern=r"^https?://[^\s\x00-\x1f/?#][^\s\x00-\x1f]*$",
-        description="Replaces the document's servers, and completes relative ones.",
+        description="Replaces the document's servers and completes relative URLs.",
     )
     origin: str | None = Field(
         default=None,
         max_length=2_000,
         pattern=r"^https?://[^\s\x00-\x1f/@?#]+(?:/[^\s\x00-\x1f?#]*)?$",
-        description="URL that the document was fetched from, without user, query and fragment: where no `server` is"
-        " given, it completes an OpenAPI document's relative servers, and its host is the server where it names none.",
+        description="URL from which the document was fetched, without user, query and fragment. If there is no "
+        "`server`, it completes relative servers of an OpenAPI document. If the document has no servers either, the "
+        "host of this URL is the server.",
     )
     tenants: tuple[Tenant, ...] | None = Field(
         default=None,
         max_length=100,
-        description="Whose the APIs are; empty: everyone's. Unset: as the provider's last import said, at first "
-        "everyone's, so that importing a newer document never shows it to more than before. Only the operator's "
-        "administrators choose; what others import is their tenant's.",
+        description="The tenants that own the APIs; empty: everyone. Unset: as in the provider's last import, or "
+        "everyone at the first import, so that a newer document is never visible to more tenants. Only the operator's "
+        "administrators choose. Imports of others belong to their tenant.",
     )
-    dry_run: bool = Field(default=False, description="Change nothing; answer what would change, and the report.")
+    dry_run: bool = Field(default=False, description="Change nothing; return what would change, and the report.")
     hold_changes: bool = Field(
         default=False,
-        description="As `dry_run` where an API that is there would change or go; where APIs are only added, as without."
-        " Not asked of a document whose hash is the one imported last: what it says was accepted then.",
+        description="Works like `dry_run` if existing APIs would change or be removed. If APIs are only added, the "
+        "import is done. It has no effect for a document with the same hash as the last import, which was accepted "
+        "then.",
     )
     expected_change: Sha256 | None = Field(
         default=None,
-        description="The `change_hash` of a report that was looked at. Where the import would now do anything else, it"
-        " is refused with 409 and changes nothing.",
+        description="The `change_hash` of a report that was reviewed. If the import would now do anything else, it is "
+        "refused with 409 and changes nothing.",
     )
     confirm: Sha256 | None = Field(
         default=None,
-        description="As `expected_change`, and what the report names under `sensitive` is accepted with it.",
+        description="Like `expected_change`, and it also accepts the changes that the report lists under `sensitive`.",
     )
 
 
@@ -281,27 +298,32 @@ class ImportReport(Contract):
     removed: int = Field(ge=0)
     skipped: tuple[SkippedOperation, ...] = ()
     warnings: tuple[str, ...] = ()
-    related: tuple[RelatedApi, ...] = Field(default=(), description="The first of the imported APIs that have a twin.")
-    related_total: int = Field(default=0, ge=0, description="How many there are in all.")
+    related: tuple[RelatedApi, ...] = Field(default=(), description="The first imported APIs that have a twin.")
+    related_total: int = Field(default=0, ge=0, description="Total number.")
     sensitive: tuple[SensitiveChange, ...] = Field(
-        default=(), description="The first changes that are not applied unless `confirm` names the `change_hash`."
+        default=(), description="The first changes that are applied only if `confirm` has the `change_hash`."
     )
-    sensitive_total: int = Field(default=0, ge=0, description="How many there are in all.")
+    sensitive_total: int = Field(default=0, ge=0, description="Total number.")
     affected: tuple[Affected, ...] = Field(
         default=(),
-        description="Where nothing was applied: the first of your tenant's demonstrations and waiting runs that call "
-        "an API which would change or go, those that would break first.",
+        description="If nothing was applied: the first demonstrations and waiting runs of your tenant that call an "
+        "API which would change or be removed. Those that would break come first.",
     )
-    affected_total: int = Field(default=0, ge=0, description="How many of them were found.")
-    applied: bool = Field(default=True, description="False: a dry run, or held; the counts are what it would do.")
-    change_hash: str = Field(default="", description="SHA-256 of the document and of each API before and after it.")
+    affected_total: int = Field(default=0, ge=0, description="Total number of these.")
+    applied: bool = Field(
+        default=True,
+        description="False: a dry run, or a confirmation is needed. The counts then say what the import would do.",
+    )
+    change_hash: str = Field(
+        default="", description="SHA-256 of the document and of each API before and after the import."
+    )
     catalogue_version: int = Field(ge=0)
 
 
 class FieldChange(Contract):
     """A field of an API before and after; null if it does not exist. Of long texts, only the part that differs."""
 
-    field: str = Field(description="Where it is, for example `parameters.city.description`.")
+    field: str = Field(description="Path of the field, for example `parameters.city.description`.")
     before: str | None = None
     after: str | None = None
 
@@ -313,8 +335,8 @@ class ImportChange(Contract):
     action: Literal["added", "updated", "removed"]
     id: str
     summary: str = ""
-    fields: tuple[FieldChange, ...] = Field(default=(), description="Of an updated API: everything that differs.")
-    left_out: int = Field(default=0, ge=0, description="Fields that differ and are not among them.")
+    fields: tuple[FieldChange, ...] = Field(default=(), description="Of an updated API: the fields that differ.")
+    left_out: int = Field(default=0, ge=0, description="Number of further fields that differ.")
 
 
 class ImportProgress(Contract):
@@ -335,20 +357,23 @@ class ImportedDocument(Contract):
     provider: str
     document_hash: str = Field(description="SHA-256 of its text.")
     format: str
-    version: str = Field(default="", description="What the document calls its version.")
-    server: str | None = Field(default=None, description="The `server` it was imported with, or else the `origin`.")
+    version: str = Field(default="", description="The document's own version.")
+    server: str | None = Field(default=None, description="The `server` of the import, or else the `origin`.")
     tenants: tuple[Tenant, ...] = Field(
-        default=(), description="Whose it was imported to be; a tenant is shown no name but its own."
+        default=(), description="The tenants that own it. A tenant sees no name except its own."
     )
     imported_at: AwareDatetime
-    skipped: tuple[SkippedOperation, ...] = Field(default=(), description="The first operations not imported, and why.")
-    skipped_total: int = Field(default=0, ge=0, description="How many there are in all.")
+    skipped: tuple[SkippedOperation, ...] = Field(
+        default=(), description="The first operations that were not imported, with reasons."
+    )
+    skipped_total: int = Field(default=0, ge=0, description="Total number.")
     constants: dict[str, str] = Field(
         default_factory=dict,
-        description="What every call that takes it sends, by the parameter's name.",
+        description="Values that are sent in every call with such a parameter, by the parameter's name.",
     )
     current: bool = Field(
-        description="Whether importing the same text and `server` or `origin` for this provider changes nothing."
+        description="Whether importing the same text with the same `server` or `origin` for this provider changes "
+        "nothing."
     )
 
 

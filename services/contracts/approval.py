@@ -9,10 +9,10 @@ class Approval(Contract):
     """Who allowed which plan to be run, and when."""
 
     plan_id: str
-    approver: str = Field(description="The principal whose token was sent; `anonymous` where none is configured.")
-    on_behalf_of: str = Field(default="", description="The person, as the app that sent the approval names them.")
+    approver: str = Field(description="The principal whose token was sent; `anonymous` if no principal is configured.")
+    on_behalf_of: str = Field(default="", description="The person, as named by the app that sent the approval.")
     at: AwareDatetime
-    digest: str = Field(default="", description="Of what was approved.")
+    digest: str = Field(default="", description="Digest of what was approved.")
 
 
 class ApproveRequest(Contract):
@@ -21,7 +21,8 @@ class ApproveRequest(Contract):
     plan_id: str = Field(min_length=64, max_length=64)
     digest: Digest | None = Field(
         default=None,
-        description="The run's `digest` that was looked at; needed where the run has `moved`, and good in any case.",
+        description="The run's `digest` that was reviewed. It is required if the run has `moved`, and recommended "
+        "otherwise.",
     )
     on_behalf_of: str = Field(default="", max_length=200, description="The person who approves, for the record.")
-    wait: bool = Field(default=True, description="False: answer 202 at once; follow the run under its id.")
+    wait: bool = Field(default=True, description="False: answer 202 immediately; follow the run under its id.")

@@ -13,10 +13,11 @@ class Divergence(Contract):
     step: str
     what: Literal["plan", "request", "response", "value"]
     path: JsonPath = Field(
-        default=(), description="Where in the step, in its list of requests, in its outcome, or in its value."
+        default=(),
+        description="Path of the difference within the step, its list of requests, its outcome or its value.",
     )
-    run: JsonValue = Field(default=None, description="What stands there in the run; null where nothing does.")
-    other: JsonValue = Field(default=None, description="What stands there in the other.")
+    run: JsonValue = Field(default=None, description="The value in this run; null if there is none.")
+    other: JsonValue = Field(default=None, description="The value in the other run.")
 
 
 class Comparison(Contract):

@@ -19,8 +19,8 @@ class ConstantsRequest(Contract):
     constants: dict[ConstantName, ConstantValue | None] = Field(
         min_length=1,
         max_length=MAX_CONSTANTS,
-        description="By the parameter's name in the document; names of headers in any case. The text is read as the "
-        "parameter's type wants it. null removes.",
+        description="By the parameter's name in the document; names of headers are case-insensitive. The text is "
+        "converted to the parameter's type. null removes the constant.",
         examples=[{"Notion-Version": "2022-06-28", "workspace_id": None}],
     )
 
@@ -30,7 +30,7 @@ class Constant(Contract):
 
     name: str
     value: str
-    operations: int = Field(ge=0, description="How many of the provider's operations are called with it.")
+    operations: int = Field(ge=0, description="Number of the provider's operations that are called with it.")
 
 
 class ProviderConstants(Contract):

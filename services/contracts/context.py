@@ -13,7 +13,7 @@ LAST_YEAR = 2200
 
 def _within_calendar(now: datetime) -> datetime:
     if not FIRST_YEAR <= now.year <= LAST_YEAR:
-        raise ValueError(f"the year of a clock lies between {FIRST_YEAR} and {LAST_YEAR}")
+        raise ValueError(f"the year of `now` must be between {FIRST_YEAR} and {LAST_YEAR}")
     return now
 
 
@@ -30,5 +30,5 @@ class Context(Contract):
     values: dict[str, JsonValue] = Field(
         default_factory=dict,
         max_length=100,
-        description="Values for arguments by name, for example an account id the user never says.",
+        description="Values of arguments by name, for example an account id that the user does not enter.",
     )

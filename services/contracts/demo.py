@@ -19,7 +19,7 @@ class Demo(Contract):
     level: Literal["task", "api"] = "task"
     query: Query
     plan: Plan
-    source: str = Field(default="", max_length=200, description="Where it came from, for example `sandbox`.")
+    source: str = Field(default="", max_length=200, description="Origin of the demo, for example `sandbox`.")
 
     @property
     def apis(self) -> tuple[str, ...]:
@@ -45,14 +45,18 @@ class SelectDemosRequest(Contract):
     query: Query
     apis: tuple[ApiDescription, ...] = Field(default=(), max_length=200)
     k: int = Field(default=3, ge=0, le=20)
-    tenant: Tenant | None = Field(default=None, description="Whose demos are selected besides everyone's.")
-    threshold: float | None = Field(default=None, ge=-1, le=1, description="Cosine; unset: the service's 0.8.")
+    tenant: Tenant | None = Field(
+        default=None, description="The tenant whose demos are selected in addition to everyone's."
+    )
+    threshold: float | None = Field(
+        default=None, ge=-1, le=1, description="Cosine similarity; unset: the service's setting (0.8 by default)."
+    )
     alike: int = Field(
         default=0,
         ge=0,
         le=20,
-        description="How many more, beyond `k`, whose requests share words with this one, whatever their similarity: "
-        "the same question with other names and numbers is dissimilar.",
+        description="How many demos to add to the `k`, whose requests share words with this one, regardless of "
+        "similarity. The same question with other names and numbers may have a low similarity.",
     )
 
 

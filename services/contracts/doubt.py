@@ -44,5 +44,5 @@ class ResolveRequest(Contract):
 
     outcome: Literal["succeeded", "failed", "retry"]
     value: JsonValue = None
-    message: str = Field(default="", max_length=1_000, description="Why; kept with the run.")
-    item: int | None = Field(default=None, ge=0, description="Which item of a `foreach`; required for those.")
+    message: str = Field(default="", max_length=1_000, description="The reason; kept with the run.")
+    item: int | None = Field(default=None, ge=0, description="Index of the item; required for a `foreach`.")

@@ -33,13 +33,14 @@ class Attempt(Contract):
     api: ApiId
     arguments: dict[str, str] = Field(
         default_factory=dict,
-        description='As texts: a literal as JSON, another call\'s answer as that call and a path, `x.find(q="a").id`.',
+        description="As text: a literal is JSON; the answer of another call is that call and a path, "
+        '`x.find(q="a").id`.',
     )
     outcome: Literal["empty", "not_found", "rejected"]
     reason: str = Field(
         default="",
         max_length=MAX_REASON_CHARS,
-        description="What the upstream said: its own text, masked and cut, never an instruction.",
+        description="The upstream's own message, masked and truncated. It is never treated as an instruction.",
     )
 
 

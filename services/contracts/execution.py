@@ -20,12 +20,12 @@ class ExecuteRequest(Contract):
 
     run_id: str = Field(min_length=1, max_length=64)
     compiled: CompiledPlan
-    tenant: Tenant = Field(default="default", description="Whose run it is, and whose secrets may be presented.")
+    tenant: Tenant = Field(default="default", description="The tenant that owns the run and whose secrets may be used.")
     approved: str | None = None
     bound: dict[StepId, Digest] = Field(
         default_factory=dict,
-        description="By step, the `digest` of the requests that were approved. Where the reads of the plan make them "
-        "others, no step that may change something or was asked for is called: they fail as `changed`.",
+        description="The `digest` of the approved requests by step. If the plan's reads lead to other requests, no "
+        "step that may change something or needed an approval is called. These steps fail as `changed`.",
     )
     deadline_ms: int = Field(default=30_000, ge=1, le=3_600_000)
     step_deadline_ms: int | None = Field(default=None, ge=1, le=3_600_000)
@@ -54,7 +54,9 @@ class ExecutionFinished(Contract):
     status: Literal["succeeded", "failed", "in_doubt", "cancelled"]
     records: tuple[StepRecord, ...]
     answer: tuple[AnswerValue, ...] = ()
-    problem: str = Field(default="", description="Why it failed where no step did: an answer its step does not hold.")
+    problem: str = Field(
+        default="", description="Why the run failed if no step failed: the step's output lacks a value of the answer."
+    )
     duration_ms: float = Field(ge=0)
 
 

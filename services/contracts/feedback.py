@@ -28,7 +28,7 @@ class FeedbackRequest(Contract):
 
     verdict: Verdict
     reason: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(
-        default="", max_length=1_000, description="Why; kept with the run."
+        default="", max_length=1_000, description="The reason; kept with the run."
     )
 
 
@@ -37,5 +37,5 @@ class Feedback(Contract):
 
     verdict: Verdict
     reason: str = ""
-    principal: str = Field(description="Whose token was sent; `anonymous` where none is configured.")
+    principal: str = Field(description="The principal whose token was sent; `anonymous` if no principal is configured.")
     at: AwareDatetime

@@ -10,29 +10,33 @@ from services.contracts.base import Contract
 class Worker(Contract):
     """A process of a service, and the runs that it owns."""
 
-    id: str = Field(description="Host, process and a random part.")
+    id: str = Field(description="Id of the process: host, process id and a random part.")
     seen_s: float | None = Field(
-        default=None, ge=0, description="Seconds since it showed that it is alive; null: it has left, or was forgotten."
+        default=None,
+        ge=0,
+        description="Seconds since its last heartbeat; null: it has ended or its record was deleted.",
     )
-    alive: bool = Field(description="It was seen within a lease. What others own is taken over.")
-    runs: int = Field(default=0, ge=0, description="Runs under way that it owns.")
+    alive: bool = Field(
+        description="Whether its last heartbeat is within the lease. Runs of other processes are taken over."
+    )
+    runs: int = Field(default=0, ge=0, description="Number of active runs that it owns.")
 
 
 class Breaker(Contract):
     """The circuit breaker of a host with consecutive failures, in one process of the executor."""
 
     host: str
-    state: Literal["closed", "open"] = Field(description="`open`: but for a probe now and then nothing is sent to it.")
-    failures: int = Field(ge=0, description="In a row.")
+    state: Literal["closed", "open"] = Field(description="`open`: nothing is sent to it except an occasional probe.")
+    failures: int = Field(ge=0, description="Consecutive failures.")
     probe_in_s: float = Field(default=0, ge=0, description="Seconds until the next probe may be sent.")
 
 
 class ExecutorStatus(Contract):
     """The processes of the executor, and the circuit breakers of the process that answers."""
 
-    lease_s: float = Field(gt=0, description="Seconds after which a process that was not seen counts as dead.")
+    lease_s: float = Field(gt=0, description="Seconds without a heartbeat after which a process counts as dead.")
     workers: tuple[Worker, ...] = ()
-    breakers: tuple[Breaker, ...] = Field(default=(), description="Of hosts whose last call failed; open ones first.")
+    breakers: tuple[Breaker, ...] = Field(default=(), description="Hosts whose last call failed; open ones first.")
 
 
 class ModelServer(Contract):
@@ -41,32 +45,38 @@ class ModelServer(Contract):
     url: str
     model: str
     state: Literal["unknown", "up", "down"] = Field(
-        description="`unknown`: not asked yet. `down`: it failed, and is left alone until a probe brings a token."
+        description="`unknown`: not asked yet. `down`: it failed, and gets no requests until a probe returns a token."
     )
     trouble: str = Field(default="", description="Why it is `down`.")
     probe_in_s: float = Field(
-        default=0, ge=0, description="Seconds until it may be probed; 0 where it is `down`: with the next request."
+        default=0,
+        ge=0,
+        description="Seconds until it may be probed. 0 for a server that is `down`: it is probed with the next "
+        "request.",
     )
     completions: dict[str, int] = Field(
-        default_factory=dict, description="How many were `answered`, and how many were not, by what was in the way."
+        default_factory=dict,
+        description="Number of requests that were `answered`, and of those that were not, by the reason.",
     )
     tokens: dict[str, int] = Field(
-        default_factory=dict, description="Of prompts (`prompt`) and answers (`completion`)."
+        default_factory=dict, description="Number of tokens in prompts (`prompt`) and answers (`completion`)."
     )
-    mean_s: float = Field(default=0, ge=0, description="Seconds of a completion, those that failed among them.")
+    mean_s: float = Field(
+        default=0, ge=0, description="Mean duration of a completion in seconds, including failed ones."
+    )
 
 
 class PlannerStatus(Contract):
     """The language model servers, as seen by the planner process that answers."""
 
-    servers: tuple[ModelServer, ...] = Field(default=(), description="Empty where no language model is configured.")
+    servers: tuple[ModelServer, ...] = Field(default=(), description="Empty if no language model is configured.")
 
 
 class Allowance(Contract):
     """Usage of a limited resource, and its limit."""
 
     used: int = Field(ge=0)
-    most: int | None = Field(default=None, ge=0, description="Null: there is no limit.")
+    most: int | None = Field(default=None, ge=0, description="Null: no limit.")
 
     @property
     def is_full(self) -> bool:
@@ -79,11 +89,11 @@ class TenantUse(Contract):
 
     tenant: str
     requests: Allowance = Field(
-        description="What is spent of the requests that may come at once; each second gives `requests_per_s` back."
+        description="How much of the allowed burst of requests is used. It decreases by `requests_per_s` each second."
     )
-    requests_per_s: float | None = Field(default=None, description="Null: there is no limit, and nothing is counted.")
-    runs: Allowance = Field(description="Those under way, and those that wait to begin.")
-    waiting: int = Field(ge=0, description="How many of the runs wait to begin.")
+    requests_per_s: float | None = Field(default=None, description="Null: no limit, and requests are not counted.")
+    runs: Allowance = Field(description="Active runs and runs that wait to begin.")
+    waiting: int = Field(ge=0, description="Number of runs that wait to begin.")
     streams: Allowance
     imports: Allowance
 
@@ -96,12 +106,13 @@ class TenantUse(Contract):
 class QuotaUse(Contract):
     """Usage of the limits of one gateway process. Each process counts separately."""
 
-    runs: Allowance = Field(description="Runs of all tenants under way.")
+    runs: Allowance = Field(description="Active runs of all tenants.")
     waiting: Allowance = Field(description="Runs of all tenants that wait to begin.")
     tenants: tuple[TenantUse, ...] = Field(
-        description="100 at most, those nearest to a limit first: who uses something, and whom a setting names."
+        description="At most 100 tenants, those closest to a limit first: tenants that use something and tenants "
+        "named in settings."
     )
-    others: int = Field(default=0, ge=0, description="Tenants that are not shown.")
+    others: int = Field(default=0, ge=0, description="Number of tenants that are not shown.")
 
 
 class Operations(Contract):
@@ -109,11 +120,13 @@ class Operations(Contract):
 
     tenant: str | None = Field(
         default=None,
-        description="Null: all is told, as to the operator's administrators. To other tenants' administrators only "
-        "`quotas` is, of their tenant.",
+        description="Null: everything is shown, as for the operator's administrators. Administrators of other tenants "
+        "see only `quotas`, and only of their tenant.",
     )
-    lease_s: float = Field(gt=0, description="As the executor's, of the gateway.")
-    workers: tuple[Worker, ...] = Field(default=(), description="Of the gateway.")
-    executor: ExecutorStatus | None = Field(default=None, description="Null where it does not answer.")
-    planner: PlannerStatus | None = Field(default=None, description="Null where it does not answer.")
-    quotas: QuotaUse = Field(description="As the gateway's process that answers counts them.")
+    lease_s: float = Field(
+        gt=0, description="Seconds without a heartbeat after which a process of the gateway counts as dead."
+    )
+    workers: tuple[Worker, ...] = Field(default=(), description="Processes of the gateway.")
+    executor: ExecutorStatus | None = Field(default=None, description="Null if it does not answer.")
+    planner: PlannerStatus | None = Field(default=None, description="Null if it does not answer.")
+    quotas: QuotaUse = Field(description="As counted by the gateway process that answers.")

@@ -29,7 +29,7 @@ class ItemChoice(Contract):
     """One of several items that match equally well: the argument it is for, the argument's value, and a label."""
 
     argument: str
-    value: JsonValue = Field(description="Null where it is large, or no text and no number.")
+    value: JsonValue = Field(description="Null if it is large, or neither text nor a number.")
     label: str = Field(max_length=200)
 
 
@@ -56,7 +56,7 @@ class Failed(Contract):
     status: int | None = None
     detail: JsonValue = None
     choices: tuple[ItemChoice, ...] = Field(
-        default=(), description="Where it is `ambiguous`: items that match the request's words equally well."
+        default=(), description="If it is `ambiguous`: items that match the request's words equally well."
     )
 
 
@@ -64,7 +64,7 @@ class Skipped(Contract):
     """The call was not made: a step it depends on gave no value, or its condition did not hold."""
 
     kind: Literal["skipped"] = "skipped"
-    because: str = Field(description="The step that kept it from running, or `when`, `cancelled`, `item 3`.")
+    because: str = Field(description="The step that prevented it, or `when`, `cancelled`, `item 3`.")
 
 
 class InDoubt(Contract):
@@ -91,7 +91,7 @@ class ItemRecord(Contract):
 
     index: int = Field(ge=0)
     outcome: StepOutcome
-    request: RequestRecord | None = Field(default=None, description="Kept where the item did not succeed.")
+    request: RequestRecord | None = Field(default=None, description="Kept if the item did not succeed.")
 
 
 class StepRecord(Contract):
@@ -99,7 +99,9 @@ class StepRecord(Contract):
 
     step: str
     api: str
-    requests: tuple[RequestRecord, ...] = Field(default=(), description="One; with `foreach`, one for each item.")
+    requests: tuple[RequestRecord, ...] = Field(
+        default=(), description="The request; with `foreach`, one for each item."
+    )
     outcome: StepOutcome
     started_ms: float = Field(ge=0)
     duration_ms: float = Field(ge=0)
@@ -108,11 +110,11 @@ class StepRecord(Contract):
         default=(), description="With `foreach`: each item's outcome. Values of items that succeeded are in `outcome`."
     )
     pages: int = Field(default=1, ge=0, description="How many pages of a list were fetched.")
-    more: bool = Field(default=False, description="The list goes on beyond the pages that were fetched.")
+    more: bool = Field(default=False, description="Whether the list has more pages than were fetched.")
     violations: tuple[str, ...] = Field(
-        default=(), description="Where the answer is not what the API's schema promises; paths and rules, no values."
+        default=(), description="Where the answer does not match the API's schema: paths and rules, without values."
     )
     recovered: bool = Field(default=False, description="The outcome was read from the ledger after a crash.")
     secrets: tuple[str, ...] = Field(
-        default=(), description="Names of the secrets that its calls presented, or were about to."
+        default=(), description="Names of the secrets that its calls used, or were about to use."
     )

@@ -31,10 +31,12 @@ class Match(Contract):
     """Chooses the item of a list that best matches words of the request."""
 
     said: tuple[Said, ...] = Field(
-        min_length=1, max_length=8, description="What was looked up, as the request says it."
+        min_length=1, max_length=8, description="The words of the request that were looked up."
     )
     words: tuple[Said, ...] = Field(
-        default=(), max_length=32, description="The request's other words: they decide between items that match alike."
+        default=(),
+        max_length=32,
+        description="The request's other words. They decide between items that match equally well.",
     )
 
 
@@ -88,7 +90,7 @@ class ForEach(Contract):
     """Runs the step once for each element of a list. The step's output is the list of outputs, in order."""
 
     items: Value
-    parallel: int = Field(default=8, ge=1, le=64, description="How many items run at the same time.")
+    parallel: int = Field(default=8, ge=1, le=64, description="Number of items that run at the same time.")
 
 
 class When(Contract):

@@ -45,11 +45,11 @@ class PolicyRule(Contract):
         default="*",
         min_length=1,
         max_length=300,
-        description="Hosts that are called, e.g. `api.example.com` or `*.example.com:*`. Without a port a rule that "
-        "allows means the port of the scheme, others any.",
+        description="Hosts that are called, e.g. `api.example.com` or `*.example.com:*`. Without a port, `allow` "
+        "rules match the scheme's default port and other rules match any port.",
     )
     path: str = Field(
-        default="*", min_length=1, max_length=400, description="Whole paths as they are called, e.g. `/v1/orders*`."
+        default="*", min_length=1, max_length=400, description="Complete paths as they are called, e.g. `/v1/orders*`."
     )
     api: str = Field(default="*", min_length=1, max_length=400, description="API ids, e.g. `crm.delete*`.")
     provider: str = Field(default="*", min_length=1, max_length=200)
@@ -164,7 +164,7 @@ class ReadApisRequest(Contract):
 class ReadApisReport(Contract):
     """The result of reading the APIs."""
 
-    read: int = Field(ge=0, description="APIs that the planner knows now.")
+    read: int = Field(ge=0, description="Number of APIs that the planner has read.")
 
 
 class Question(Contract):
@@ -180,23 +180,25 @@ class Question(Contract):
 class Proof(Contract):
     """What was proved about a plan, and against which APIs."""
 
-    checks: int = Field(ge=0, description="How many single facts were checked.")
-    assumed: int = Field(default=0, ge=0, description="How many facts no schema tells, so they were taken on trust.")
+    checks: int = Field(ge=0, description="Number of facts that were checked.")
+    assumed: int = Field(
+        default=0, ge=0, description="Number of facts that were assumed because no schema defines them."
+    )
     stages: tuple[tuple[str, ...], ...] = Field(
         default=(), description="Steps by depth; one stage can run in parallel."
     )
     api_hashes: dict[str, str] = Field(default_factory=dict)
     mutating: tuple[str, ...] = Field(default=(), description="Steps that may change state upstream.")
     approvals: tuple[str, ...] = Field(default=(), description="Steps that need an approval before anything is sent.")
-    credentials: tuple[str, ...] = Field(default=(), description="Names of the secrets the calls will present.")
+    credentials: tuple[str, ...] = Field(default=(), description="Names of the secrets that the calls will use.")
     missing: tuple[str, ...] = Field(
-        default=(), description="Names of secrets that have to be configured before the plan can be run."
+        default=(), description="Names of secrets that must be configured before the plan can be run."
     )
     inserted: tuple[str, ...] = Field(default=(), description="Steps the compiler added (NESTful's implicit calls).")
     pages_anywhere: tuple[str, ...] = Field(
         default=(),
-        description="APIs of whose lists a next page may have another path of the same origin: the policy lets all of "
-        "it be read. Of others the next page has the path of the first.",
+        description="APIs whose next list page may have any path of the same origin, because the policy allows "
+        "reading all of it. For other APIs the next page must have the path of the first.",
     )
 
 
@@ -204,7 +206,7 @@ class Signature(Contract):
     """Shows that a holder of the key proved the plan. Valid for one tenant, until it expires."""
 
     tenant: str = Field(max_length=100)
-    expires_at: int = Field(ge=0, description="Seconds since 1970 (UTC) from which on it does not hold.")
+    expires_at: int = Field(ge=0, description="Expiry, in seconds since 1970 (UTC).")
     mac: str = Field(pattern=r"^[0-9a-f]{64}$", description="HMAC-SHA-256 over plan, APIs, proof, tenant and expiry.")
 
 
@@ -214,7 +216,7 @@ class CompiledPlan(Contract):
     plan: Plan
     apis: dict[str, Api]
     proof: Proof
-    signature: Signature | None = Field(default=None, description="Unset: the planner that proved it has no key.")
+    signature: Signature | None = Field(default=None, description="Unset: the planner that proved the plan has no key.")
 
 
 class CompileRequest(Contract):
@@ -247,28 +249,29 @@ class PlanRequest(Contract):
     backend: str | None = Field(
         default=None,
         max_length=50,
-        description="`compact`, `served` or `demonstrated`: the word of that planner alone, however unlikely; unset: "
-        "the cascade.",
+        description="`compact`, `served` or `demonstrated`: use only that planner, and return its plan even if it is "
+        "unlikely. Unset: the cascade.",
     )
     cascade: Cascade | None = Field(
-        default=None, description="Who is asked first where there is a language model; unset: as the settings say."
+        default=None,
+        description="Which planner is asked first if there is a language model; unset: as in the settings.",
     )
     policy: Policy = Policy()
     credentials: tuple[str, ...] | None = None
     deadline_ms: int | None = Field(
-        default=None, ge=1, le=3_600_000, description="How long the answer may take; unset: as the settings say."
+        default=None, ge=1, le=3_600_000, description="How long the answer may take; unset: as in the settings."
     )
     looked_up: tuple[ApiId, ...] = Field(
-        default=(), max_length=200, description="The candidates that were looked up for a planner that asked for them."
+        default=(), max_length=200, description="The candidates that were looked up because the planner asked for them."
     )
     choose_items: bool = Field(
         default=False,
-        description="Of what a look-up finds, take the item that matches the request's words, rather than the first.",
+        description="If a look-up finds several items, take the one that matches the request's words, not the first.",
     )
     evidence: tuple[Attempt, ...] = Field(
         default=(),
         max_length=MAX_ATTEMPTS,
-        description="Calls that were made for this request already and did not help: no plan makes one of them again.",
+        description="Calls that were already made for this request and did not help. No plan repeats them.",
     )
 
 
@@ -284,24 +287,25 @@ class PlanResponse(Contract):
     backend: str
     reason: str = Field(default="", description="Why there is no plan, in a sentence.")
     needs: tuple[str, ...] = Field(
-        default=(), description="Operations that the planner would need and was not offered, in words."
+        default=(), description="Descriptions of operations that the planner needs and was not offered."
     )
     untold: str = Field(
         default="",
-        description="What the plan finds of what is asked for, and what no API tells, in a sentence; empty: nothing "
-        "that is asked for is known to be missing.",
+        description="A sentence that says which requested values the plan finds and which no API provides. Empty: no "
+        "requested value is known to be missing.",
     )
     unsure: str = Field(
         default="",
-        description="Why the plan may be wrong (unlikely, or its calls do not tell what is asked for), and what it "
-        "calls, in a sentence; empty: nothing speaks against it.",
+        description="A sentence that says why the plan may be wrong (it is unlikely, or its calls do not provide what "
+        "is asked for) and what it calls. Empty: no such reason is known.",
     )
     asked: tuple[PlannerAsked, ...] = Field(default=(), description="The planners that were asked, in order.")
     trace: PlannerTrace | None = Field(
-        default=None, description="What a language model was shown and answered, where one was asked."
+        default=None, description="Prompts and answers of a language model, if one was asked."
     )
     sentences: bool = Field(
-        default=False, description="Whether the planner words answers where the request does not say (`/sentences`)."
+        default=False,
+        description="Whether the planner writes answers as sentences if the request does not set it (`/sentences`).",
     )
 
     @model_validator(mode="after")
@@ -314,6 +318,6 @@ class PlanResponse(Contract):
 class PlannerBackends(Contract):
     """The available backends, and those that are asked, in this order, if the request names none."""
 
-    default: str = Field(description="The first of the cascade that needs no demonstrations.")
+    default: str = Field(description="The first backend of the cascade that needs no demonstrations.")
     available: tuple[str, ...]
     cascade: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ class Problem(BaseModel):
     title: str
     status: int = Field(ge=400, le=599)
     detail: str = ""
-    instance: str | None = Field(default=None, description="The request's id, to find it in the logs.")
+    instance: str | None = Field(default=None, description="The request's id in the logs.")
     errors: list[dict[str, Any]] | None = Field(
-        default=None, description="For validation problems: each field and why."
+        default=None, description="For validation problems: each invalid field and the reason."
     )

@@ -16,21 +16,21 @@ class RerunRequest(Contract):
     model_config = ConfigDict(serialize_by_alias=True, validate_by_name=True)
 
     from_step: StepId | None = Field(
-        default=None, alias="from", description="The first step to be made again; unset: all are."
+        default=None, alias="from", description="The first step to repeat; unset: all steps."
     )
     inputs: dict[StepId, dict[ArgumentName, JsonValue]] = Field(
         default_factory=dict,
         max_length=1_000,
-        description="By step, arguments with the values that they get instead. These steps are made again.",
+        description="New values of arguments, by step. These steps are repeated.",
         examples=[{"var2": {"order_id": "ord_7"}}],
     )
     reuse: bool = Field(
         default=True,
-        description="False: calls that only read are made again. What a change answered is taken from the earlier run "
-        "in any case, so that it is not made twice.",
+        description="False: repeat calls that only read. Results of changes are always taken from the earlier run, so "
+        "that no change is made twice.",
     )
     options: StartOptions = StartOptions()
-    wait: bool = Field(default=True, description="False: answer 202 at once; follow the run under its id.")
+    wait: bool = Field(default=True, description="False: answer 202 immediately; follow the run under its id.")
 
 
 class ResentStep(Contract):
@@ -40,10 +40,10 @@ class ResentStep(Contract):
     api: str
     mutating: bool = Field(description="It may change something.")
     outcome: Literal["succeeded", "failed", "skipped", "in_doubt"] | None = Field(
-        description="What became of it in the earlier run; null: it was not reached, or nobody knows."
+        description="Its outcome in the earlier run; null: it was not reached, or the outcome is not known."
     )
-    succeeded: int = Field(default=0, ge=0, description="How many of its calls succeeded in the earlier run.")
-    edited: tuple[str, ...] = Field(default=(), description="Its arguments that were given another value.")
+    succeeded: int = Field(default=0, ge=0, description="Number of its calls that succeeded in the earlier run.")
+    edited: tuple[str, ...] = Field(default=(), description="Arguments that have a new value.")
 
 
 class ReusedStep(Contract):

@@ -15,7 +15,7 @@ class LookupRequest(Contract):
     """Which APIs to return."""
 
     ids: tuple[ApiId, ...] = Field(max_length=1_000)
-    tenant: Tenant | None = Field(default=None, description="Only APIs that are this tenant's, or everyone's.")
+    tenant: Tenant | None = Field(default=None, description="Only APIs that belong to this tenant or to everyone.")
 
 
 class LookupResponse(Contract):
@@ -31,33 +31,35 @@ class RetrieveRequest(Contract):
     """
 
     query: Query
-    k: int = Field(default=10, ge=1, le=100, description="The budget of candidates over all clauses.")
+    k: int = Field(default=10, ge=1, le=100, description="Maximum number of candidates for all clauses together.")
     suppliers: int = Field(
         default=6,
         ge=0,
         le=50,
-        description="Budget of further APIs: those that answer with what the best candidates take, then the rest of "
-        "small providers, for which the last of the `k` may make room. 0: neither.",
+        description="Maximum number of additional APIs: first those whose answers provide inputs of the best "
+        "candidates, then the remaining APIs of small providers. The latter may replace the last of the `k` "
+        "candidates. 0: none.",
     )
     providers: tuple[str, ...] = Field(default=(), max_length=100, description="Only these providers; empty: all.")
     tags: tuple[Label, ...] = Field(
-        default=(), max_length=20, description="Only APIs with one of these tags, in any case; empty: all."
+        default=(), max_length=20, description="Only APIs with one of these tags, case-insensitive; empty: all."
     )
     methods: tuple[Method, ...] = Field(
         default=(), max_length=10, description="Only APIs with one of these HTTP methods; empty: all."
     )
     deprecated: bool = Field(
         default=True,
-        description="False: no deprecated APIs. They are found otherwise: they work, and one may be all there is.",
+        description="False: exclude deprecated APIs. By default they are included, because they work and may be the "
+        "only match.",
     )
     tenant: Tenant | None = Field(
-        default=None, description="Only APIs that are this tenant's, or everyone's. The gateway always says whose."
+        default=None, description="Only APIs that belong to this tenant or to everyone. The gateway always sets it."
     )
     pinned: tuple[ApiId, ...] = Field(
         default=(),
         max_length=100,
-        description="These are among the candidates, first and within `k`, whatever their score and the other filters, "
-        "save the tenant. Ids of no API, and of another tenant's, are ignored.",
+        description="Ids of APIs that are always candidates, first and within `k`, regardless of score and of all "
+        "filters except the tenant. Unknown ids and ids of other tenants' APIs are ignored.",
     )
 
 
@@ -80,19 +82,20 @@ class Candidate(Contract):
     """An API that may serve the request, best first."""
 
     api: Api
-    score: float = Field(description="Best over the clauses; 0 (unrelated) to 1.")
+    score: float = Field(description="Best score over the clauses, from 0 (unrelated) to 1.")
     signals: Signals = Signals()
-    clause: int = Field(default=0, ge=0, description="Index of the clause that ranks it best.")
+    clause: int = Field(default=0, ge=0, description="Index of the clause with the best score.")
     clause_scores: tuple[float, ...] = Field(default=(), description="Its score for each clause, in their order.")
     role: Literal["match", "supplier"] = Field(
         default="match",
-        description="A supplier matches no clause; it answers with what a match takes, or has its small provider.",
+        description="A supplier matches no clause. Its answer provides an input of a match, or it belongs to the same "
+        "small provider.",
     )
     found_by: FoundBy = Field(
-        default="meaning", description="Why it is here; `docs/retrieval.md` says what each means."
+        default="meaning", description="Why it was found; `docs/retrieval.md` explains each value."
     )
     relevance: float | None = Field(
-        default=None, ge=0, le=1, description="How likely it is needed; it decides the order. Null where nothing says."
+        default=None, ge=0, le=1, description="Probability that it is needed. It decides the order. Null if unknown."
     )
 
 
@@ -115,7 +118,7 @@ class ApiSearchHit(Contract):
     deprecated: bool = False
     score: float | None = None
     signals: Signals | None = None
-    found_by: FoundBy | None = Field(default=None, description="Why it is here, where there is a query.")
+    found_by: FoundBy | None = Field(default=None, description="Why it was found, if there is a query.")
 
 
 class ApiSearchPage(Contract):

@@ -21,7 +21,11 @@ class Affected(Contract):
 
     kind: Literal["demo", "run"]
     id: str
-    query: str = Field(description="The beginning of the request; of a run empty for who may not read runs.")
+    query: str = Field(
+        description="The beginning of the request. For a run it is empty if the caller may not read runs."
+    )
     api: ApiId
-    breaks: bool = Field(description="Its plan cannot be proved any more. Else it may hold, and is to be looked at.")
+    breaks: bool = Field(
+        description="True: its plan can no longer be proved. False: it may still be valid and should be reviewed."
+    )
     reason: str

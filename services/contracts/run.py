@@ -47,8 +47,8 @@ class CandidateSummary(Contract):
     score: float
     signals: Signals = Signals()
     clause: int = 0
-    found_by: FoundBy = Field(default="meaning", description="Why it was found (docs/retrieval.md).")
-    relevance: float | None = Field(default=None, description="How likely it is needed, where something says.")
+    found_by: FoundBy = Field(default="meaning", description="Why it was found; see docs/retrieval.md.")
+    relevance: float | None = Field(default=None, description="Probability that it is needed, if known.")
 
 
 class DemoSummary(Contract):
@@ -67,7 +67,7 @@ class Timings(Contract):
     demos_ms: float = 0
     plan_ms: float = 0
     execute_ms: float = 0
-    sentence_ms: float = Field(default=0, description="How long the answer waited for its sentence.")
+    sentence_ms: float = Field(default=0, description="Time that the answer waited for its sentence.")
     total_ms: float = 0
 
 
@@ -89,9 +89,9 @@ class EvidenceRound(Contract):
 
     outcome: Literal["replanned", "no_plan", "needs_input", "same_plan", "other_changes", "unasked"]
     attempts: tuple[Attempt, ...] = Field(description="The calls that did not bring what was needed.")
-    plan: Plan | None = Field(default=None, description="The plan that gave way.")
-    steps: tuple[StepRecord, ...] = Field(default=(), description="What its calls did.")
-    approval: Approval | None = Field(default=None, description="Who had approved it; the next one needs its own.")
+    plan: Plan | None = Field(default=None, description="The plan that was replaced.")
+    steps: tuple[StepRecord, ...] = Field(default=(), description="Outcomes of its calls.")
+    approval: Approval | None = Field(default=None, description="Approval of that plan. The next plan needs its own.")
 
 
 class Run(Contract):
@@ -102,44 +102,50 @@ class Run(Contract):
     query: str
     created_at: AwareDatetime
     tenant: str = "default"
-    asked_by: str = Field(default="", description="The principal that asked; empty: a run of an earlier version.")
+    asked_by: str = Field(
+        default="", description="The principal that made the request; empty: the run is from an earlier version."
+    )
     answer: Answer = Answer()
     plan: Plan | None = None
     proof: Proof | None = None
     steps: tuple[StepRecord, ...] = ()
     questions: tuple[Question, ...] = ()
     previews: tuple[RequestPreview, ...] = Field(
-        default=(), description="Where approval is needed: the requests that would go out."
+        default=(), description="If an approval is needed: the requests that would be sent."
     )
     reads: tuple[ReadValue, ...] = Field(
-        default=(), description="The values in those requests that reads gave, and where they are from."
+        default=(), description="The values in those requests that reads returned, with their origins."
     )
     read_with: tuple[str, ...] = Field(
-        default=(), description="Names of the secrets that calls presented to show what an approval is asked for."
+        default=(), description="Names of the secrets that were used by reads to prepare the approval."
     )
     digest: str = Field(
         default="",
-        description="Where approval is needed: hash of the plan, of the requests and reads that are shown, and of all "
-        "its APIs; an approval names it. Empty where the reads were not made, as in a dry run.",
+        description="If an approval is needed: hash of the plan, of the requests and reads that are shown, and of all "
+        "its APIs. An approval names it. Empty if the reads were not made, as in a dry run.",
     )
     moved: bool = Field(
-        default=False, description="The requests are not those that were shown first: an approval must name `digest`."
+        default=False,
+        description="The requests differ from those that were shown first. An approval must name `digest`.",
     )
     approval: Approval | None = None
     lapsed: tuple[Approval, ...] = Field(
         default=(),
-        description="Approvals of which nothing was sent, since the reads gave other requests when they were run.",
+        description="Approvals without effect: the reads led to other requests when the plan was run, so nothing was "
+        "sent.",
     )
-    rerun_of: str = Field(default="", description="The run whose plan it runs again; empty: of none.")
-    resent: tuple[ResentStep, ...] = Field(default=(), description="Of a rerun: the steps that it makes again.")
+    rerun_of: str = Field(default="", description="The run whose plan it repeats; empty: not a rerun.")
+    resent: tuple[ResentStep, ...] = Field(default=(), description="Of a rerun: the steps that it repeats.")
     reused: tuple[ReusedStep, ...] = Field(
-        default=(), description="Of a rerun: steps that are not made again; their values are literals in its plan."
+        default=(), description="Of a rerun: the steps that it does not repeat. Their values are literals in its plan."
     )
     kept: tuple[AnswerValue, ...] = Field(
-        default=(), description="Of a rerun: values of its answer that steps gave that it does not make again."
+        default=(), description="Of a rerun: values of its answer from steps that it does not repeat."
     )
-    feedback: Feedback | None = Field(default=None, description="The last word on its outcome, if somebody said one.")
-    doubts: tuple[DoubtfulCall, ...] = Field(default=(), description="The calls to be settled before the run goes on.")
+    feedback: Feedback | None = Field(default=None, description="The last feedback on its outcome, if any.")
+    doubts: tuple[DoubtfulCall, ...] = Field(
+        default=(), description="The calls that must be settled before the run continues."
+    )
     diagnostics: tuple[Diagnostic, ...] = ()
     clauses: tuple[Clause, ...] = ()
     candidates: tuple[CandidateSummary, ...] = ()
@@ -148,22 +154,22 @@ class Run(Contract):
     backend: str = ""
     planners: tuple[PlannerAsked, ...] = Field(default=(), description="The planners that were asked, in order.")
     lookups: tuple[LookUp, ...] = Field(
-        default=(), description="Operations that the planner missed, and what was found for them."
+        default=(), description="Operations that the planner asked for, and what was found for them."
     )
     traces: tuple[PlannerTrace, ...] = Field(
-        default=(), description="What a language model was shown and answered, each time it was asked for a plan."
+        default=(), description="Prompts and answers of a language model, for each time it was asked for a plan."
     )
     evidence: tuple[EvidenceRound, ...] = Field(
-        default=(), description="Plans whose calls found nothing, and what the planner made of that; in order."
+        default=(), description="Plans whose calls found nothing, and how the planner responded; in order."
     )
     reason: str = Field(default="", description="Why there is no answer, in a sentence.")
     untold: str = Field(
-        default="", description="What can be found of what was asked for, and what no API tells, in a sentence."
+        default="", description="A sentence that says which requested values can be found and which no API provides."
     )
     unsure: str = Field(
         default="",
-        description="Why the plan may be wrong (unlikely, or its calls do not tell what is asked for), and what it "
-        "calls, in a sentence; empty: nothing speaks against it.",
+        description="A sentence that says why the plan may be wrong (it is unlikely, or its calls do not provide what "
+        "is asked for) and what it calls. Empty: no such reason is known.",
     )
     problem: RunProblem | None = None
     catalogue_version: int = 0
@@ -189,7 +195,7 @@ class RunSummary(Contract):
     query: str
     created_at: AwareDatetime
     total_ms: float
-    verdict: Verdict | None = Field(default=None, description="The last word on its outcome, if somebody said one.")
+    verdict: Verdict | None = Field(default=None, description="The last feedback on its outcome, if any.")
     trouble: str = Field(
         default="",
         description="Why there is no answer, in at most 300 characters: of a run that failed or has no plan.",

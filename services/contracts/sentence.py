@@ -22,7 +22,7 @@ class SentenceRequest(Contract):
 
     query: Query
     compiled: CompiledPlan
-    wanted: bool | None = Field(default=None, description="Unset: as the planner's settings say.")
+    wanted: bool | None = Field(default=None, description="Unset: as in the planner's settings.")
     backend: str | None = Field(default=None, max_length=50, description="The planner that the request named, if any.")
     deadline_ms: int = Field(default=10_000, ge=1, le=3_600_000)
 
@@ -38,9 +38,9 @@ class Sentence(Contract):
     pieces: tuple[Annotated[str, Field(max_length=MAX_TEMPLATE_CHARS)] | int, ...] = Field(
         default=(),
         max_length=2 * MAX_SLOTS + 1,
-        description="Text as it is, and numbers of the plan's answer values, counted from 0.",
+        description="Literal texts, and indices of the plan's answer values, from 0.",
     )
-    reason: str = Field(default="", max_length=300, description="Why there are no words.")
+    reason: str = Field(default="", max_length=300, description="Why there is no sentence.")
 
     @model_validator(mode="after")
     def _check(self) -> Self:

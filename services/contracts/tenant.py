@@ -17,9 +17,11 @@ class ExportLine(Contract):
 class TenantDeletion(Contract):
     """What one call deleted. Repeat the call until `done`."""
 
-    done: bool = Field(description="Nothing is left that can be deleted.")
+    done: bool = Field(description="True: everything that can be deleted is deleted.")
     keys: int = Field(ge=0)
     runs: int = Field(ge=0)
     demos: int = Field(ge=0)
     providers: int = Field(ge=0)
-    ending: int = Field(ge=0, description="Runs and imports at work, which end by themselves or were cancelled.")
+    ending: int = Field(
+        ge=0, description="Number of active runs and imports. They end by themselves or were cancelled."
+    )

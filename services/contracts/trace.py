@@ -22,14 +22,14 @@ class PromptMessage(Contract):
 class ModelAttempt(Contract):
     """One completion: the first answer, or the one after the compiler's findings were shown."""
 
-    output: str = Field(default="", description="What the model wrote as its answer; cut where long.")
-    reasoning: str = Field(default="", description="What it wrote beside that. It is kept apart and never executed.")
+    output: str = Field(default="", description="The model's answer; truncated if long.")
+    reasoning: str = Field(default="", description="The model's reasoning. It is kept separate and never executed.")
     readable: bool = Field(
-        default=False, description="Whether it could be read: as calls, as none, or as operations that are missing."
+        default=False, description="Whether it could be parsed: as calls, as an empty list, or as missing operations."
     )
-    problem: str = Field(default="", description="Why no plan came of it; empty where it was used.")
-    constraint: str = Field(default="none", description="How its output was held to the form that plans have.")
-    prompt_tokens: int | None = Field(default=None, ge=0, description="As the server counted them, where it did.")
+    problem: str = Field(default="", description="Why it led to no plan; empty if it was used.")
+    constraint: str = Field(default="none", description="How the form of its output was enforced.")
+    prompt_tokens: int | None = Field(default=None, ge=0, description="As counted by the server, if it did.")
     completion_tokens: int | None = Field(default=None, ge=0)
     ms: float = Field(default=0.0, ge=0)
 
@@ -37,7 +37,7 @@ class ModelAttempt(Contract):
 class PlannerTrace(Contract):
     """One request to a language model for a plan."""
 
-    model: str = Field(description="The model's name, as the server knows it.")
+    model: str = Field(description="The model's name on the server.")
     prompt_version: str
     prompt: tuple[PromptMessage, ...] = ()
     attempts: tuple[ModelAttempt, ...] = ()
@@ -49,19 +49,22 @@ class PlannerAsked(Contract):
     backend: str
     outcome: str = Field(
         description="`planned`, `needs_input`, `no_plan`, `needs` (it asked for operations), `denied`, `unproved`, or "
-        "what failed: `down`, `hung`, `late`, `busy`, `garbage`, `refused`, `denied_access`."
+        "a failure: `down`, `hung`, `late`, `busy`, `garbage`, `refused`, `denied_access`."
     )
-    stood: bool = Field(description="Whether its word was the answer.")
+    stood: bool = Field(description="Whether its result was the answer.")
     confidence: float = Field(default=0.0, ge=0, le=1, description="Its own.")
     judged: float | None = Field(
-        default=None, ge=0, le=1, description="How likely its word is right as its judge sees it, where it has one."
+        default=None,
+        ge=0,
+        le=1,
+        description="Probability that its result is right, as estimated by its judge, if it has one.",
     )
-    detail: str = Field(default="", description="Why its word did not stand, in a sentence.")
+    detail: str = Field(default="", description="Why its result was not used, in a sentence.")
     ms: float = Field(default=0.0, ge=0)
 
 
 class LookUp(Contract):
     """Operations that the planner was missing, and the APIs found for them."""
 
-    asked: tuple[str, ...] = Field(description="What is missing, in the planner's words.")
-    added: tuple[ApiId, ...] = Field(default=(), description="APIs that the planner was shown then.")
+    asked: tuple[str, ...] = Field(description="The missing operations, in the planner's words.")
+    added: tuple[ApiId, ...] = Field(default=(), description="APIs that were then added to the planner's candidates.")

@@ -327,7 +327,9 @@ class Probe:
                 what = "cannot write" if code in _FULL else "is damaged"
                 raise ServiceUnavailable(f"The database (sqlite) {what}.", service="sqlite") from error
             if time.monotonic() - self._writable_at > self._patience_s:
-                raise ServiceUnavailable("The database (sqlite) is locked by another.", service="sqlite") from error
+                raise ServiceUnavailable(
+                    "The database (sqlite) is locked by another process.", service="sqlite"
+                ) from error
 
 
 def _use_sqlite(file: str) -> None:

@@ -75,6 +75,6 @@ async def _beat_once(member: Membership) -> None:
     try:
         await member.beat()
     except ServiceError as error:
-        _log.warning("no sign of life could be given", member=member.id, why=error.detail)
+        _log.warning("the heartbeat could not be written", member=member.id, why=error.detail)
     except Exception as error:  # noqa: BLE001 - an error must not end the heartbeats of a live process
         _log.error("bug", exc_info=error)

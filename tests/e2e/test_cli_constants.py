@@ -129,7 +129,7 @@ def test_what_every_call_needs_is_set_once(wiki: str, tmp_path: Path) -> None:
     newer["paths"]["/spaces/{space_id}/pages"]["parameters"].pop()
     file.write_text(json.dumps(newer))
     report = run("import", str(file), "--provider", "wiki", "--accept-changes")
-    assert "the constant 'Wiki-Version' is kept, but no operation takes it any more" in " ".join(report.split())
+    assert "the constant 'Wiki-Version' is kept, but no operation uses it now" in " ".join(report.split())
     assert "space_id=s-7" in run("apis", "unset", "wiki", "Wiki-Version")
     assert "has no constants" in run("apis", "unset", "wiki", "space_id")
     assert "space id" in run("solve", "List the pages of the wiki", exit_code=1)

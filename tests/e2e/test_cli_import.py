@@ -205,7 +205,9 @@ def test_what_is_said_of_many_operations_is_said_once(tmp_path: Path) -> None:
     root = json.loads(document(one="One"))
     root["paths"] |= {f"/{name}/{{id}}": {"get": {"operationId": name}} for name in ("a", "b", "c")}
     shown = run("import", write(tmp_path, json.dumps(root)), "--provider", "grouped")
-    assert "3 times: the path parameter 'id' is not declared; it is taken as a string (first: GET /a/{id})" in shown
+    assert (
+        "3 times: the path parameter 'id' is not declared; it is assumed to be a string (first: GET /a/{id})" in shown
+    )
 
 
 def write(folder: Path, text: str) -> str:

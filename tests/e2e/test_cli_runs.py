@@ -148,7 +148,7 @@ def test_a_run_is_confirmed_and_rejected(house: House) -> None:
     assert run_id not in run("runs", "list", "--feedback", "none")
     run("runs", "reject", "--reason", "x" * 1_001, run_id, exit_code=2)
     waiting = waiting_for_approval("beige")
-    assert "once it is over" in runner.invoke(app, ["runs", "reject", waiting]).stderr
+    assert "once it has ended" in runner.invoke(app, ["runs", "reject", waiting]).stderr
 
 
 def test_a_confirmed_run_becomes_a_demonstration(house: House) -> None:

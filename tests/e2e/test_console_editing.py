@@ -58,7 +58,7 @@ async def test_a_failed_run_is_run_again_from_a_step_with_another_input_and_comp
         assert [(one.step, one.edited) for one in again.resent] == [("var2", ("country",))]
         await page.until("document.querySelector('#summary').textContent.includes('Freedom Day')")
         await _press(page, "Compare")
-        assert "They part in step var2" in await page.evaluate("document.querySelector('#parts').textContent")
+        assert "They first differ in step var2" in await page.evaluate("document.querySelector('#parts').textContent")
         assert await page.evaluate("window.taken === undefined")
         assert page.errors == []
 

@@ -59,7 +59,7 @@ async def test_a_decision_after_the_session_is_asked_for_again_with_the_reason_t
         await press(page, "Reject")
         await page.until("location.pathname.endsWith('/login') && document.readyState === 'complete'")
         said = await page.evaluate("document.querySelector('main').textContent")
-        assert "Your session has ended, so what you sent was not done." in said
+        assert "Your session has ended, so your last action was not done." in said
         assert (await gateway.as_principal(TOKEN).run(run_id)).status is RunStatus.NEEDS_APPROVAL
         await log_in(page, run_id)
         await page.until(TYPED)

@@ -116,9 +116,9 @@ class FakeDemos(Fake):
 def _checked(demo: Demo, index: int = 0) -> Demo:
     expected = demo_id(demo)
     if demo.id not in {"", expected}:
-        raise _invalid(index, "id", "The id is not the hash of the demo's query and plan; leave it empty.")
+        raise _invalid(index, "id", "The id must be the hash of the demo's query and plan, or empty.")
     if demo.level == "api" and len(demo.apis) != 1:
-        raise _invalid(index, "plan", "An API-level demo shows one API; this plan uses several.")
+        raise _invalid(index, "plan", "An API-level demo must use one API; this plan uses several.")
     return demo.model_copy(update={"id": expected})
 
 

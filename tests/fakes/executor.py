@@ -77,7 +77,7 @@ class FakeExecutor(Fake):
             raise Conflict(f"These steps need an approval of exactly this plan: {steps}.", plan_id=compiled.plan.id)
         for step in compiled.plan.steps:
             if compiled.proof.api_hashes.get(step.api) != compiled.apis[step.api].content_hash:
-                raise Conflict(f"The API {step.api} is not the one the plan was proved against.")
+                raise Conflict(f"The API {step.api} differs from the one that the plan was proved against.")
         self.requests.append(request)
         if not any(compiled.apis[step.api].mutating for step in compiled.plan.steps):
             async for event in self._run(request, {}):

@@ -81,7 +81,7 @@ class FakePlanner(Fake):
         needs = self.needs.get(request.query, ())
         if needs and not request.looked_up:
             trace = PlannerTrace(model="scripted", prompt_version="0")
-            reason = f"It would take operations that were not found: {'; '.join(needs)}."
+            reason = f"The request needs operations that were not found: {'; '.join(needs)}."
             return PlanResponse(status="no_plan", backend=_BACKEND, reason=reason, needs=needs, trace=trace)
         again = self.again.get(request.query, []) if request.evidence else []
         plan = again.pop(0) if again else self.plans.get(request.query)

@@ -133,7 +133,7 @@ class FakeRetriever(Fake):
         """Add an API. Raises Conflict if the id is taken."""
         await self._arrive("create")
         if api.id in self.apis:
-            raise Conflict(f"There is an API {api.id!r} already.")
+            raise Conflict(f"The API {api.id!r} already exists.")
         return self._keep(api)
 
     async def update(self, api: Api) -> Api:
@@ -195,7 +195,9 @@ class FakeRetriever(Fake):
         document = _read(request.document)
         provider = request.provider or str(document["info"]["title"]).lower().replace(" ", "-")
         if tenant is not None and request.tenants not in (None, (tenant,)):
-            raise Forbidden(f"Only the operator's administrators import for others. Yours are for {tenant!r}.")
+            raise Forbidden(
+                f"Only the operator's administrators can import for others. Your imports are for {tenant!r}."
+            )
         tenants = self.pins[provider].tenants if request.tenants is None and provider in self.pins else ()
         tenants = tuple(sorted(set(request.tenants or tenants))) if tenant is None else (tenant,)
         if provider in self.owners or self._of(provider):
@@ -221,7 +223,7 @@ class FakeRetriever(Fake):
         held = request.hold_changes and news and bool(report.updated or report.removed)
         held = held or (report.sensitive_total > 0 and request.confirm is None)
         if (request.confirm or request.expected_change) not in (None, report.change_hash):
-            raise Conflict("The document or the catalogue is not what was looked at: look at the change again.")
+            raise Conflict("The document or the catalogue differs from what was reviewed. Review the change again.")
         yield ImportProgress(phase="reading", done=len(apis), total=len(apis))
         if request.dry_run or held:
             for change in _changes(before, apis):

@@ -198,10 +198,10 @@ def versions() -> Iterator[tuple[str, Hostile]]:
         '"' + "3" * 9_999 + '"',
     ):
         text = f'{{"openapi": {version}, "info": {{"title": "x"}}, "paths": {{}}}}'
-        yield f"openapi {version[:9]}", Hostile(text.__str__, refused="this document says")
+        yield f"openapi {version[:9]}", Hostile(text.__str__, refused="this document has")
     for version in ('"1.2"', '"3.0"', "null"):
         text = f'{{"swagger": {version}, "paths": {{}}}}'
-        yield f"swagger {version}", Hostile(text.__str__, refused="this document says")
+        yield f"swagger {version}", Hostile(text.__str__, refused="this document has")
     yield "asyncapi", Hostile(lambda: '{"asyncapi": "3.0.0", "channels": {}}', refused="neither `openapi`")
     yield "raml", Hostile(lambda: "#%RAML 1.0\ntitle: x\n/things:\n  get:", refused="neither `openapi`")
     yield "wsdl", Hostile(lambda: '<?xml version="1.0"?><definitions/>', refused="HTML or XML")

@@ -234,7 +234,7 @@ def test_a_key_is_drawn_once_for_its_owner_alone(tmp_path: Path) -> None:
     assert kept_key(file).get_secret_value() == key
     assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)) == (0o600, 0o700)
     file.write_text("short")
-    with pytest.raises(ValueError, match="holds no key"):
+    with pytest.raises(ValueError, match="has no key"):
         kept_key(file)
 
 
@@ -279,7 +279,7 @@ async def test_a_gateway_sends_each_service_its_own_token_and_says_when_one_is_w
             await peers.executor.ready()
             assert (await peers.executor.credentials("default")).secrets == ("bank.token",)
         else:
-            with pytest.raises(ServiceUnavailable, match="executor_svc does not take the token"):
+            with pytest.raises(ServiceUnavailable, match="executor_svc does not accept the token"):
                 await peers.executor.credentials("default")
         if given == "another-token":
             with pytest.raises(ServiceUnavailable):

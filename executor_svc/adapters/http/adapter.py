@@ -45,12 +45,12 @@ _LARGE: Final = 64 * 1024
 _READERS: Final = 2
 _MAX_READ_AT_ONCE: Final = 1_000
 _NOT_TRIED: Final = (
-    "It can be presented; nothing was called, so only a real call will tell whether it is right: no operation may be"
-    " tried that only reads and needs no argument."
+    "The credential can be sent, but nothing was called: there is no operation for a test that only reads and needs "
+    "no argument. Only a real call can show whether it is valid."
 )
 _TOO_LATE: Final = "the answer could not be read before the deadline"
-_NO_ROOM: Final = "nothing was sent: other calls left no room to build this one; ask again"
-_TOO_MANY: Final = "too many large answers are waiting to be read; ask again"
+_NO_ROOM: Final = "nothing was sent: other calls use all memory for answers; try again"
+_TOO_MANY: Final = "too many large answers are waiting to be read; try again"
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -230,7 +230,7 @@ class HttpAdapter:
         if violations:
             reading.violations = tuple(dict.fromkeys([*reading.violations, *violations]))[:MAX_VIOLATIONS]
             if self._strict:
-                message = f"the answer is not what the API promises: {'; '.join(reading.violations)}"
+                message = f"the answer does not match the API's schema: {'; '.join(reading.violations)}"
                 return Failed(reason="bad_response", message=message, status=reply.status)
         return reply, value
 

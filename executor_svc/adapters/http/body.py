@@ -107,7 +107,7 @@ def _json(value: JsonValue) -> bytes:
     try:
         return to_json(value, inf_nan_mode="constants")
     except PydanticSerializationError:
-        raise Unserialisable("the text holds a lone surrogate, which UTF-8 cannot carry") from None
+        raise Unserialisable("the text contains a lone surrogate, which UTF-8 cannot encode") from None
 
 
 def _fields(value: JsonValue) -> dict[str, JsonValue]:

@@ -26,7 +26,7 @@ class Decoder:
     def __init__(self, coding: str) -> None:
         self._name = coding.strip().lower()
         if self._name not in _FORMATS:
-            raise Undecodable(f"the answer's encoding was not asked for: {coding}")
+            raise Undecodable(f"the answer has an encoding that was not requested: {coding}")
         format_ = _FORMATS[self._name]
         self._stream = None if format_ is None else zlib.decompressobj(format_)
         self._members, self._begun = 1, False
@@ -50,7 +50,7 @@ class Decoder:
             try:
                 yield self._stream.decompress(data, _MAX_PIECE)
             except zlib.error:
-                raise Undecodable(f"the answer is not {self._name}, as it claims to be") from None
+                raise Undecodable(f"the answer declares {self._name}, but is not valid {self._name}") from None
             data = self._stream.unconsumed_tail or self._stream.unused_data
 
     def end(self) -> bytes:
@@ -63,12 +63,12 @@ class Decoder:
             return b""
         rest = self._stream.flush()
         if not self._stream.eof:
-            raise Undecodable("the answer is cut off")
+            raise Undecodable("the answer is incomplete")
         return rest
 
     def _next_member(self) -> "zlib._Decompress":
         """A decoder for the next member: a gzip file may hold several (RFC 1952, section 2.2)."""
         self._members += 1
         if self._name == "deflate" or self._members > _MAX_MEMBERS:
-            raise Undecodable(f"the answer goes on after the end of its {self._name} data")
+            raise Undecodable(f"the answer has more bytes after the end of its {self._name} data")
         return zlib.decompressobj(_GZIP)

@@ -49,7 +49,7 @@ class Checker:
             if self._validator.is_valid(value):
                 return ()
             if not self._listable(body):
-                return ("(somewhere): not what the schema promises",)
+                return ("(somewhere): does not match the schema",)
             found = dict.fromkeys(_text(error) for error in self._validator.iter_errors(value))
         except ValueError:  # a recursion limit
             return ()

@@ -96,7 +96,7 @@ class Authenticator:
 
 def _certificate_problem(requirement: SecurityRequirement, secret: Certificate, origin: URL) -> str | None:
     if origin.scheme != "https":
-        return f"the secret {requirement.secret!r} is a client certificate, and {origin.raw_host} is not reached by TLS"
+        return f"the secret {requirement.secret!r} is a client certificate, but {origin.raw_host} does not use TLS"
     try:
         secret.context()
     except OSError as error:

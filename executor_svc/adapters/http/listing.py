@@ -94,7 +94,7 @@ class Listing:
         """
         items = self._items_of(value)
         if items is None:
-            raise BadResponse("it is no list as the first page is")
+            raise BadResponse("it is not a list like the first page")
         self._bytes += len(reply.body)
         if self._bytes > self._limits.bytes or (items and items == self._last):
             self.more = True

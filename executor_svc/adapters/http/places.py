@@ -37,17 +37,17 @@ def place_problem(requirement: SecurityRequirement, secret: Secret) -> str | Non
         return _moved(requirement, None) if _another_kind(requirement, secret.scheme) else None
     location, name = place_of(requirement, secret)
     if location is not None and not name:
-        return f"the scheme {requirement.scheme!r} does not say where its key travels"
+        return f"the scheme {requirement.scheme!r} does not say where its key is sent"
     if _is_elsewhere(requirement, secret, location, name):
         return _moved(requirement, secret)
     if location in _ECHOED and secret.place is None:
         return _moved(requirement, secret)
     if location is Location.HEADER and not is_settable_header(name):
-        return f"the key of scheme {requirement.scheme!r} cannot travel in the header {name!r}"
+        return f"the key of scheme {requirement.scheme!r} cannot be sent in the header {name!r}"
     if location is Location.COOKIE:
         value = secret.value.get_secret_value()
         if not _COOKIE_NAME.fullmatch(name) or not _COOKIE_VALUE.fullmatch(value):
-            return f"the key of scheme {requirement.scheme!r} cannot travel in a cookie"
+            return f"the key of scheme {requirement.scheme!r} cannot be sent in a cookie"
     return None
 
 

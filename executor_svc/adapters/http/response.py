@@ -93,7 +93,7 @@ def parse_json(body: bytes, max_values: int = MAX_VALUES) -> JsonValue:
         if len(body) > max_values:
             survey(body, max_values)
     except InvalidRequest:
-        raise BadResponse(f"the answer holds more than {max_values} values") from None
+        raise BadResponse(f"the answer has more than {max_values} values") from None
     try:
         value: JsonValue = jiter.from_json(body, allow_inf_nan=False, catch_duplicate_keys=True)
         if _has_huge_number(body):
@@ -117,7 +117,7 @@ def _why(error: ValueError) -> str:
     if isinstance(error, UnicodeError):
         return "not UTF-8"
     if text.startswith("Detected duplicate key"):
-        return "an object has two members of the same name" + "".join(text.rpartition(" at ")[1:])
+        return "an object has two members with the same name" + "".join(text.rpartition(" at ")[1:])
     return text[:200]
 
 
@@ -165,4 +165,4 @@ def _text(body: bytes, content_type: str) -> str:
     try:
         return body.decode("utf-8-sig" if codec == "utf-8" else codec)
     except UnicodeDecodeError:
-        raise BadResponse(f"the answer is not {name}, as it claims to be") from None
+        raise BadResponse(f"the answer declares {name}, but is not valid {name}") from None

@@ -16,8 +16,8 @@ from executor_svc.models import Call
 from services.contracts.operations import Breaker
 from services.contracts.outcome import Failed, InDoubt
 
-_RESENT: Final = "a former process may have sent the request"
-_NO_TURN: Final = "nothing was sent: the limits set for {name} left no room before the deadline"
+_RESENT: Final = "an earlier process may have sent the request"
+_NO_TURN: Final = "nothing was sent: the limits of {name} did not allow it before the deadline"
 
 
 @dataclass(slots=True)
@@ -180,11 +180,11 @@ class Sender:
         except SendFailed as error:
             host.failed(error, clock() - began)
             if call.api.mutating and error.sent and (error.status is None or error.status in GATEWAY):
-                sending.raise_doubt(f"the request went out, but {_lost(error).message}")
+                sending.raise_doubt(f"the request was sent, but {_lost(error).message}")
             return error
         host.answered(reply.status)
         if call.api.mutating and reply.status in GATEWAY:
-            sending.raise_doubt(f"a gateway answered {reply.status}, which does not tell whether the call took effect")
+            sending.raise_doubt(f"a gateway answered {reply.status}, which does not show whether the call took effect")
         return reply
 
     def _pause_s(self, host: Host, call: Call, ended: Reply | SendFailed, attempt: int) -> float | None:

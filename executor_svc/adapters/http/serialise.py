@@ -38,7 +38,7 @@ def scalar(value: JsonValue) -> str:
     """
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-            raise Unserialisable("the text holds a lone surrogate, which UTF-8 cannot carry")
+            raise Unserialisable("the text contains a lone surrogate, which UTF-8 cannot encode")
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -78,7 +78,7 @@ def header_text(value: JsonValue, explode: bool) -> str:
     """
     text = _expand(value, ",", explode, encoded=False)
     if any((char < " " and char != "\t") or char == "\x7f" for char in text):
-        raise Unserialisable("a header cannot hold control characters or line ends")
+        raise Unserialisable("a header cannot contain control characters or line ends")
     return text
 
 
@@ -110,7 +110,7 @@ def _delimited(value: list[JsonValue] | dict[str, JsonValue], style: Style) -> s
     if delimiter is None:
         return ",".join(map(encode, parts))
     if any(delimiter in part for part in parts):
-        raise Unserialisable(f"{style} cannot carry a value that holds {delimiter!r} itself")
+        raise Unserialisable(f"{style} cannot encode a value that contains {delimiter!r}")
     return encode(delimiter).join(map(encode, parts))
 
 

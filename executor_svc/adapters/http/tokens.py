@@ -76,10 +76,10 @@ class Tokens:
         if client.access_token is not None and client.refresh_token is None:
             return None  # the token is presented as it is; no token endpoint is called
         if not (client.refresh_token or client.password or client.client_secret):
-            return f"the secret {requirement.secret!r} holds no token; {_again(requirement.secret)}"
+            return f"the secret {requirement.secret!r} has no token; {_again(requirement.secret)}"
         asked = endpoint(client.token_url or requirement.token_url or requirement.openid_url, origin)
         if asked is None:
-            return f"the scheme {requirement.scheme!r} has no token URL, nor has the secret {requirement.secret!r}"
+            return f"neither the scheme {requirement.scheme!r} nor the secret {requirement.secret!r} has a token URL"
         return _unbound(client, asked, requirement.secret)
 
     def forget(self, token: str) -> None:
@@ -185,7 +185,7 @@ class Tokens:
             if grant.token and grant.expires > asyncio.get_running_loop().time():
                 return
             if client.refresh_token is None:
-                raise CredentialUnavailable(f"the refresh token of {name!r} is gone; {_again(name)}")
+                raise CredentialUnavailable(f"the refresh token of {name!r} no longer exists; {_again(name)}")
             form = {"grant_type": "refresh_token", "refresh_token": client.refresh_token.get_secret_value()}
             issued = await self._ask(grant, client, requirement, form, origin, deadline)
             renewed = client.model_copy(
@@ -259,14 +259,14 @@ async def discover(transport: Transport, url: URL, deadline: float) -> Mapping[s
         url = url.with_path(url.path.rstrip("/") + WELL_KNOWN)
     reply = await transport.send("GET", url, {"Accept": "application/json"}, None, deadline=deadline)
     if reply.status != 200:
-        raise CredentialUnavailable(f"the OpenID discovery document is not there: {url.host} answered {reply.status}")
+        raise CredentialUnavailable(f"the OpenID discovery document was not found: {url.host} answered {reply.status}")
     try:
         answer = parse_json(reply.body)
     except BadResponse as error:
         raise CredentialUnavailable(f"the OpenID discovery document: {error}") from None
     found = answer if isinstance(answer, dict) else {}
     if str(found.get("issuer")).rstrip("/") != str(url).removesuffix(WELL_KNOWN):
-        raise CredentialUnavailable("the OpenID discovery document names another issuer than the one it was asked of")
+        raise CredentialUnavailable("the OpenID discovery document has another issuer than the one that was requested")
     return found
 
 
@@ -277,7 +277,7 @@ def read_token(reply: Reply, whose: str, masker: Masker) -> Issued:
         suffix = f" ({error})" if error else ""
         message = f"{whose} answered {reply.status}{suffix}"
         if error == "invalid_grant":
-            message += "; what it was shown is not valid any more: log in again"
+            message += "; the grant is no longer valid: log in again"
         raise CredentialUnavailable(message)
     try:
         answer = parse_json(reply.body)
@@ -288,7 +288,7 @@ def read_token(reply: Reply, whose: str, masker: Masker) -> Issued:
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise CredentialUnavailable(f"{whose} issued no usable access_token")
     if str(kind).lower() in _BOUND_TYPES:
-        raise CredentialUnavailable(f"{whose} issued a token of a type that cannot be presented")
+        raise CredentialUnavailable(f"{whose} issued a token of an unsupported type")
     usable = isinstance(renewal, str) and _TOKEN.fullmatch(renewal)
     return Issued(token, str(renewal) if usable else None, _lifetime(answer.get("expires_in")))
 

@@ -25,7 +25,7 @@ from services.tracing import TRACEPARENT, Attributes, answered, inject, span
 USER_AGENT: Final = "nestor"
 _STREAMED_FROM: Final = 1024 * 1024
 _CODING_OVERHEAD: Final = 64 * 1024
-_NO_ROOM: Final = "the answers of other calls left no room to read this one; ask again"
+_NO_ROOM: Final = "other calls use all memory for answers; try again"
 
 
 class SendFailed(Exception):
@@ -274,7 +274,7 @@ def _connecting(error: aiohttp.ClientConnectorError) -> str:
 
 def _malformed(error: aiohttp.ClientResponseError | aiohttp.ClientPayloadError) -> str:
     if isinstance(error, aiohttp.ClientPayloadError):
-        return f"the answer's body is broken or cut off: {type(error.__cause__ or error).__name__}"
+        return f"the answer's body is broken or incomplete: {type(error.__cause__ or error).__name__}"
     return "the answer is not valid HTTP"
 
 

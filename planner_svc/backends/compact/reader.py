@@ -56,8 +56,8 @@ class Reader:
         given = {node.name for node in self._session.get_outputs()}
         if set(asked) != set(INPUTS) or given != set(OUTPUTS) or asked["shape"][-1] != SHAPES:
             raise EncoderError(
-                f"{directory / 'planner.onnx'} takes {sorted(asked)} and answers {sorted(given)}: "
-                "it is no planner, or one of another version"
+                f"{directory / 'planner.onnx'} has the inputs {sorted(asked)} and the outputs {sorted(given)}: it is "
+                "not a planner, or one of another version"
             )
 
     def read(self, query: str, apis: Sequence[Encoded], features: Sequence[Sequence[float]]) -> Reading:

@@ -43,10 +43,10 @@ class Judge:
         try:
             arrays = read_arrays(path)
             if "signs" not in arrays or tuple(arrays["signs"].tolist()) != signs:
-                raise JudgeError(f"{path} weighs other signs than this version: train the planner anew")
+                raise JudgeError(f"{path} uses other signs than this version: train the planner again")
             return cls(signs, Trees.of(arrays, len(signs)))
         except TreesError as error:
-            raise JudgeError(f"{path} holds no trees: {error}") from None
+            raise JudgeError(f"{path} contains no trees: {error}") from None
 
     def save(self, path: Path) -> None:
         """Write the trees and the names of their signs."""

@@ -59,5 +59,5 @@ class DemonstratedBackend:
                 found.append(transfer.plan)
         if len({plan.id for plan in found}) == 1:
             return PlanDraft(found[0], LIKE)
-        reason = "Demonstrations disagree about it." if found else "No demonstration is of this request."
+        reason = "The demonstrations for this request disagree." if found else "No demonstration matches this request."
         return PlanDraft(None, reason=reason)

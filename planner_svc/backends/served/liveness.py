@@ -58,7 +58,7 @@ class Liveness:
     def failed(self, why: str, rest_s: float | None = None) -> None:
         """Record a failure: the server rests for ``rest_s``, if it gave one, or else for the default."""
         if self._why is None:
-            _log.warning("the language model is left alone", why=why)
+            _log.warning("the language model gets no requests until it answers again", why=why)
         self._why = why
         self._until = self._clock() + min(self._rest_s if rest_s is None else rest_s, _LONGEST_REST_S)
 

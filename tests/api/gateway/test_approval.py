@@ -69,7 +69,7 @@ async def test_an_approval_is_for_one_plan_only(gateway: Gateway, waiting: Run) 
 
 async def test_a_plan_that_does_not_hold_any_more_is_not_run(gateway: Gateway, waiting: Run) -> None:
     await gateway.fakes.retriever.update(world_api("bookRoom", "Book a room", "room", "day", method="POST"))
-    with pytest.raises(ValidationFailed, match="does not hold") as caught:
+    with pytest.raises(ValidationFailed, match="is not valid with the current APIs") as caught:
         await gateway.client.approve(waiting.id, BOOKING.id)
     assert [(e["code"], e["argument"]) for e in caught.value.extensions["errors"]] == [("missing_argument", "day")]
     await gateway.fakes.retriever.delete(BOOK.id)
@@ -124,14 +124,14 @@ async def test_a_waiting_run_shows_what_would_go_out(waiting: Run) -> None:
 
 async def test_requests_that_are_not_those_that_were_shown_need_another_look(gateway: Gateway, waiting: Run) -> None:
     await gateway.fakes.retriever.update(BOOK.model_copy(update={"server": "http://elsewhere.example"}))
-    with pytest.raises(Conflict, match="not those that were shown"):
+    with pytest.raises(Conflict, match="differ from those that were shown"):
         await gateway.client.approve(waiting.id, BOOKING.id)
     assert "execute" not in gateway.fakes.executor.calls
     again = await gateway.client.run(waiting.id)
     assert again.status is RunStatus.NEEDS_APPROVAL
     assert [shown.request.url for shown in again.previews] == ["http://elsewhere.example/bookRoom"]
     for digest in (None, waiting.digest):  # the reviewed state is not the current one
-        with pytest.raises(Conflict, match="Look at the run again"):
+        with pytest.raises(Conflict, match="Review the run again"):
             await gateway.client.approve(waiting.id, BOOKING.id, digest=digest)
     approved = await gateway.client.approve(waiting.id, BOOKING.id, digest=again.digest)
     assert approved.status is RunStatus.SUCCEEDED
@@ -141,7 +141,7 @@ async def test_requests_that_are_not_those_that_were_shown_need_another_look(gat
 
 async def test_an_api_that_changed_at_all_needs_another_look(gateway: Gateway, waiting: Run) -> None:
     await gateway.fakes.retriever.update(BOOK.model_copy(update={"summary": "Books a room"}))
-    with pytest.raises(Conflict, match="not those that were shown"):
+    with pytest.raises(Conflict, match="differ from those that were shown"):
         await gateway.client.approve(waiting.id, BOOKING.id, digest=waiting.digest)
     again = await gateway.client.run(waiting.id)
     assert (await gateway.client.approve(waiting.id, BOOKING.id, digest=again.digest)).status is RunStatus.SUCCEEDED
@@ -167,7 +167,7 @@ async def test_a_dry_run_reads_nothing_and_shows_what_is_read_before_it_is_appro
     gateway.fakes.executor.found = "an order"
     dry = await gateway.client.plan(ask(ASK_ROOM))
     assert (dry.status, dry.digest) == (RunStatus.NEEDS_APPROVAL, "")
-    with pytest.raises(Conflict, match="Look at the run again"):
+    with pytest.raises(Conflict, match="Review the run again"):
         await gateway.client.approve(dry.id, BOOKING.id)
     shown = await gateway.client.run(dry.id)
     assert (await gateway.client.approve(dry.id, BOOKING.id, digest=shown.digest)).status is RunStatus.SUCCEEDED
@@ -209,7 +209,7 @@ async def test_the_operators_rules_are_asked_again(tmp_path: Path) -> None:
         assert asked.tenant == "default"
     strict = ({"decision": "deny", "api": "world.book*"},)
     async with open_gateway(tmp_path, policy_rules=strict) as gateway:
-        with pytest.raises(ValidationFailed, match="does not hold") as caught:
+        with pytest.raises(ValidationFailed, match="is not valid with the current APIs") as caught:
             await gateway.client.approve(run.id, BOOKING.id)
         assert [e["code"] for e in caught.value.extensions["errors"]] == ["denied"]
         assert (await gateway.client.run(run.id)).status is RunStatus.NEEDS_APPROVAL

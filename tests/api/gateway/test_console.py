@@ -361,7 +361,7 @@ async def test_an_edge_tells_the_declared_types_and_the_actual_one(gateway: Gate
     assert "integer or null; world.listHolidays has changed since" in page
     assert "world.listHolidays declares to take something else" in page
     gateway.fakes.retriever.apis.clear()
-    assert "not in the catalogue any more" in (await get(gateway, f"runs/{run.id}?edge=var1.var2")).text
+    assert "no longer in the catalogue" in (await get(gateway, f"runs/{run.id}?edge=var1.var2")).text
     assert "nothing is declared" not in page
     gateway.fakes.retriever.down = True
     assert (await get(gateway, f"runs/{run.id}?edge=var2.answer")).status_code == 200

@@ -56,10 +56,10 @@ async def test_what_a_rerun_is_refused_for_stands_above_what_was_entered(gateway
     fields = {"csrf": csrf, "from": "var2", "in.country": HOSTILE, "reuse": "yes", "do": "show"}
     refused = await post(gateway, path, cookie, **fields)
     assert refused.status_code == 409
-    assert "gave no value" in refused.text
+    assert "has no value" in refused.text
     assert ESCAPED in refused.text
     for more, problem in (
-        ("{", "this is no JSON"),
+        ("{", "this is not JSON"),
         ("[1]", "by step, then by argument"),
         ('{"var9": {"a": 1}}', "no step"),
     ):
@@ -96,7 +96,7 @@ async def test_two_runs_are_compared_side_by_side(gateway: Gateway) -> None:
     near = await get(gateway, f"runs/{first.id}/compare")
     assert f"compare?other={second.id}" in near.text
     page = await get(gateway, f"runs/{first.id}/compare?other={second.id}")
-    assert "They part in step var2, in the value" in page.text
+    assert "They first differ in step var2, in the value" in page.text
     assert ESCAPED in page.text
     assert "<script>alert" not in page.text
     assert "do not differ" in (await get(gateway, f"runs/{first.id}/compare?other={first.id}")).text
@@ -176,12 +176,12 @@ async def test_an_edited_plan_is_proved_and_looked_at_before_it_runs(gateway: Ga
         ({"add": "world.none"}, "there is no API"),
         ({"answer.holidays": "var2"}, "must be a reference"),
         ({"answer.holidays": ""}, "does not say what answers"),
-        ({"calls": "[", "was": ""}, "this is no JSON"),
+        ({"calls": "[", "was": ""}, "this is not JSON"),
         ({"calls": "7", "was": ""}, "JSON list of objects"),
         ({"calls": "[]", "was": ""}, "between 1 and"),
         ({"calls": '[{"name": 3}]', "was": ""}, "must be text"),
         ({"calls": '[{"name": "world.x", "label": "<b>"}]', "was": ""}, "This is no plan"),
-        ({"calls": "[" * 200, "was": ""}, "this is no JSON"),
+        ({"calls": "[" * 200, "was": ""}, "this is not JSON"),
         ({"calls": f'[{{"name": "{"x" * 500}", "label": "a"}}]', "was": ""}, "This is no plan"),
     ],
 )
@@ -191,7 +191,7 @@ async def test_what_the_compiler_finds_stands_by_its_step(gateway: Gateway, edit
     page = await post(gateway, "playground/run", cookie, **(fields | edits), do="check")
     assert page.status_code in (200, 422)
     assert said in page.text
-    assert "It is not planned anew" not in page.text
+    assert "it is not planned again" not in page.text
     refused = await post(gateway, "playground/run", cookie, **(fields | edits), do="run")
     assert refused.status_code in (200, 422)
     assert gateway.fakes.executor.requests == []
@@ -208,7 +208,7 @@ async def test_a_call_is_removed_and_a_value_that_is_no_json_is_kept_for_its_wri
     page, fields = await _planned(gateway, cookie, csrf)
     assert '<option value="1">' in page
     wrong = await post(gateway, "playground/run", cookie, **fields, **{"arg.var2.most": HOSTILE}, do="check")
-    assert "this is no JSON" in wrong.text
+    assert "this is not JSON" in wrong.text
     assert ESCAPED in wrong.text
     right = await post(gateway, "playground/run", cookie, **fields, **{"arg.var2.most": "2"}, do="check")
     assert "&#34;most&#34;: 2" in right.text
@@ -252,7 +252,7 @@ async def test_a_plan_that_calls_cannot_say_runs_as_it_was_planned(gateway: Gate
     cookie, csrf = await visit(gateway)
     posted = await post(gateway, "playground", cookie, csrf=csrf, q=ASK_HOLIDAYS)
     page = await gateway.http.get(posted.headers["location"], headers={"Cookie": cookie})
-    assert "shown as it is" in page.text
+    assert "cannot be edited here" in page.text
     fields = {name: hidden(page.text, name) for name in ("run", "key", "plan")}
     begun = await post(gateway, "playground/run", cookie, csrf=csrf, **fields, do="run")
     run = await ended(gateway.client, begun.headers["location"].rpartition("/")[2])

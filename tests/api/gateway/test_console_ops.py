@@ -18,7 +18,7 @@ from tests.support.gateways import (
 
 
 async def test_a_bar_of_operations_opens_the_runs_it_counts(gateway: Gateway) -> None:
-    assert "When they were asked" not in (await get(gateway, "ops")).text
+    assert "When they were requested" not in (await get(gateway, "ops")).text
     solved = await gateway.client.solve(ask(ASK_HOLIDAYS))
     waiting = await gateway.client.solve(ask(ASK_ROOM))
     page = (await get(gateway, "ops?hours=168")).text
@@ -74,7 +74,7 @@ async def test_the_operator_sees_model_servers_and_everybodys_quotas(tmp_path: P
         page = (await get(guarded, "ops", cookie)).text
         assert page.count(ESCAPED) == 2
         assert "3 answered, 1 hung" in page
-        assert "left alone for 4.0 s" in page
+        assert "no requests for 4.0 s" in page
         guarded.fakes.planner.down = True
         assert (await boss.operations()).planner is None
         assert "The planner does not answer" in (await get(guarded, "ops", cookie)).text
@@ -92,5 +92,5 @@ async def test_a_tenant_sees_its_own_quotas_and_no_processes_hosts_or_servers(tm
         page = await get(guarded, "ops", cookie)
         assert page.status_code == 200
         assert "<code>red</code>" in page.text
-        for word in ("blue", "Workers of the", "Hosts in trouble", "Model servers"):
+        for word in ("blue", "Workers of the", "Failing hosts", "Model servers"):
             assert word not in page.text

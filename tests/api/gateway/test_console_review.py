@@ -52,7 +52,7 @@ async def test_runs_without_feedback_are_shown_one_after_the_other(gateway: Gate
 
 async def test_a_plan_that_was_given_is_said_to_be_given(gateway: Gateway) -> None:
     cookie, _ = await _visit(gateway)
-    note = "the plan was given, not made from these words"
+    note = "the plan was given, not made by a planner"
     planned = await gateway.client.solve(ask(ASK_HOLIDAYS))
     assert note not in (await gateway.http.get("/console/review", headers=cookie)).text
     assert note not in (await gateway.http.get(f"/console/runs/{planned.id}", headers=cookie)).text
@@ -71,7 +71,7 @@ async def test_a_run_becomes_a_demonstration_with_slots_beside_those_like_it(gat
     assert 'Which holidays does the country <span class="slot">name</span> have?' in page.text
     assert "name = &#34;{name}&#34;" in page.text
     assert ASK_SPAIN in page.text
-    assert "differs in values alone" in page.text
+    assert "differs only in values" in page.text
     path = f"/console/review/{run.id}/demo"
     assert (await gateway.http.post(path, headers=cookie, data={"csrf": "x"})).status_code == 403
     assert (await gateway.client.run(run.id)).feedback is None

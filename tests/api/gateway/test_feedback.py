@@ -142,7 +142,7 @@ async def test_what_was_said_stays_when_the_run_is_cancelled(gateway: Gateway) -
 async def test_a_run_under_way_is_not_judged(gateway: Gateway) -> None:
     gateway.fakes.executor.gate = asyncio.Event()
     run = await gateway.client.solve(ask(ASK_HOLIDAYS).model_copy(update={"wait": False}))
-    with pytest.raises(Conflict, match="once it is over"):
+    with pytest.raises(Conflict, match="once it has ended"):
         await gateway.client.judge(run.id, REJECT)
     await gateway.client.cancel(run.id)
 

@@ -149,7 +149,7 @@ async def test_four_eyes(tmp_path: Path) -> None:
     async with open_gateway(tmp_path, principals=PRINCIPALS, four_eyes=True) as gateway:
         everything, approver = gateway.as_principal("all-token"), gateway.as_principal("approve-token")
         run = await everything.solve(ask(ASK_ROOM))
-        with pytest.raises(Forbidden, match="asked for a run"):
+        with pytest.raises(Forbidden, match="that it requested"):
             await everything.approve(run.id, BOOKING.id)
         with pytest.raises(Forbidden, match="approve it himself"):
             await everything.solve(ask(ASK_ROOM, mutations=Decision.ALLOW))

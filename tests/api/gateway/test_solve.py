@@ -228,7 +228,7 @@ async def test_a_caller_is_answered_at_the_deadline_while_a_run_that_may_change_
 ) -> None:
     executor = gateway.fakes.executor
     executor.breaks = True
-    with pytest.raises(ServiceUnavailable, match="The run goes on") as caught:
+    with pytest.raises(ServiceUnavailable, match="The run continues") as caught:
         await gateway.client.solve(ask(ASK_ROOM, mutations="allow", deadline_ms=300))
     run_id = caught.value.extensions["run_id"]
     assert caught.value.extensions["service"] == "executor_svc"

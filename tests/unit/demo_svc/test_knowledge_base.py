@@ -190,7 +190,7 @@ async def test_an_import_with_one_bad_demo_adds_none(engine: AsyncEngine) -> Non
         with pytest.raises(ValidationFailed) as caught:
             await service.add([demo("fine"), bad])
         assert caught.value.extensions["errors"][0]["field"] == "body.demos.1.plan"
-        with pytest.raises(ValidationFailed, match="not the hash"):
+        with pytest.raises(ValidationFailed, match="must be the hash"):
             await service.add([demo("fine").model_copy(update={"id": "0" * 64})])
         assert (await service.page(10, 0, None)).total == 0
 

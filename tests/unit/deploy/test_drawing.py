@@ -145,7 +145,7 @@ UNTOLD = "I can find the order; none of the APIs tells “weight”."
     "more",
     [
         {"status": RunStatus.PLANNED, "untold": UNTOLD},
-        {"status": RunStatus.NO_PLAN, "untold": UNTOLD, "reason": f"{UNTOLD} I am not sure what is meant."},
+        {"status": RunStatus.NO_PLAN, "untold": UNTOLD, "reason": f"{UNTOLD} I am not sure what you mean."},
         {"status": RunStatus.NEEDS_APPROVAL, "unsure": UNTOLD},
         {"unsure": UNTOLD, "answer": Answer(values=(AnswerValue(name="a", value=1, step="var1"),), text=UNTOLD)},
         {"untold": UNTOLD, "answer": Answer(values=(AnswerValue(name="a", value=1, step="var1"),), text=UNTOLD)},

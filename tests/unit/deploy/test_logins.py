@@ -141,7 +141,7 @@ async def test_a_code_that_was_asked_for_with_another_verifier(
         (web.Response(status=302, headers={"Location": "https://evil.example/token"}), "answered 302"),
         (web.Response(text="<html>"), "not valid JSON"),
         (web.json_response({"access_token": "a b"}), "no usable access_token"),
-        (web.json_response({"access_token": "dpop-token", "token_type": "DPoP"}), "of a type that cannot be presented"),
+        (web.json_response({"access_token": "dpop-token", "token_type": "DPoP"}), "of an unsupported type"),
         (web.Response(body=b"x" * 11_000_000), "larger than"),
     ],
 )

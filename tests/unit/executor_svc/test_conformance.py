@@ -94,7 +94,7 @@ def test_there_are_at_most_a_few() -> None:
 def test_of_a_large_answer_only_that_it_breaks_the_schema_is_said() -> None:
     value = list(range(100_000))
     both = {"anyOf": [{"items": {"type": "string"}}, {"items": {"type": "boolean"}}]}
-    assert found(both, value) == ("(somewhere): not what the schema promises",)
+    assert found(both, value) == ("(somewhere): does not match the schema",)
     assert found({"items": {"type": "integer"}}, value) == ()
 
 
@@ -248,7 +248,7 @@ async def test_violations_are_reported_on_the_call(upstream: Upstream, opened: O
     assert result.violations == ("/amount: type number",)
     strict = await (await opened(strict_responses=True))(operation)
     assert isinstance(strict.outcome, Failed)
-    said = "the answer is not what the API promises: /amount: type number"
+    said = "the answer does not match the API's schema: /amount: type number"
     assert (strict.outcome.reason, strict.outcome.message, strict.outcome.status) == ("bad_response", said, 200)
     assert strict.violations == ("/amount: type number",)
 

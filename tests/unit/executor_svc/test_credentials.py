@@ -114,10 +114,10 @@ async def test_a_call_names_the_secrets_that_it_presents(upstream: Upstream, ope
         (((needs("mutual_tls", "test.key"),),), "the secret 'test.key' is not configured as mutual_tls"),
         (
             ((needs("api_key", "test.key", location=Location.HEADER, parameter="Host"),),),
-            "cannot travel in the header 'Host'",
+            "cannot be sent in the header 'Host'",
         ),
-        (((needs("api_key", "test.key"),),), "does not say where its key travels"),
-        (((needs("api_key", "test.odd", location=Location.COOKIE, parameter="c"),),), "cannot travel in a cookie"),
+        (((needs("api_key", "test.key"),),), "does not say where its key is sent"),
+        (((needs("api_key", "test.odd", location=Location.COOKIE, parameter="c"),),), "cannot be sent in a cookie"),
         (((needs("oauth2", "test.client"),),), "has no token URL"),
     ],
 )

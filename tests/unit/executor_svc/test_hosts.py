@@ -152,7 +152,7 @@ async def test_waiting_for_a_turn_ends_with_the_deadline_and_takes_none(upstream
     await upstream.arrived.wait()
     late = await call(api(upstream.origin, "/x", method="POST"), within_s=0.1)
     assert isinstance(late.outcome, Failed)
-    said = f"nothing was sent: the limits set for {upstream.host} left no room before the deadline"
+    said = f"nothing was sent: the limits of {upstream.host} did not allow it before the deadline"
     assert (late.outcome.reason, late.outcome.message, late.attempts) == ("timeout", said, 0)
     release.set()
     assert isinstance((await first).outcome, Succeeded)

@@ -28,7 +28,7 @@ async def test_more_values_than_the_limit_are_refused(upstream: Upstream, opened
     call = await opened()
     wide = (await call(api(upstream.origin, "/wide"))).outcome
     assert isinstance(wide, Failed)
-    assert (wide.reason, wide.message) == ("bad_response", "the answer holds more than 1000000 values")
+    assert (wide.reason, wide.message) == ("bad_response", "the answer has more than 1000000 values")
     assert isinstance((await call(api(upstream.origin, "/text"))).outcome, Succeeded)  # in a string they are none
 
 

@@ -92,7 +92,7 @@ def test_calls_that_are_shown_are_counted_together() -> None:
     assert isinstance(known_calls(held, outputs, frozenset({"a"}), 10, room), Known)
     refused = known_calls(held, outputs, frozenset({"a"}), 10, room)
     assert isinstance(refused, Failed)
-    assert (refused.reason, "b: the calls that are shown take over more than 1000 bytes" in refused.message) == (
+    assert (refused.reason, "b: the calls that are shown take more than 1000 bytes" in refused.message) == (
         "refused",
         True,
     )
@@ -247,7 +247,7 @@ async def test_requests_wait_for_room_before_they_are_built(upstream: Upstream, 
     assert isinstance(refused, Failed)
     assert (refused.reason, refused.message) == (
         "overloaded",
-        "nothing was sent: other calls left no room to build this one; ask again",
+        "nothing was sent: other calls use all memory for answers; try again",
     )
     go_on.set()
     assert isinstance((await first).outcome, Succeeded)

@@ -95,7 +95,7 @@ async def test_a_list_that_cannot_be_followed_does_not_look_complete(
     [
         (web.Response(status=500), "upstream_error", "page 2 of the list: the upstream answered 500"),
         (web.Response(text="<html>", content_type="text/html"), "bad_response", "page 2 of the list: expected"),
-        (web.json_response("no list"), "bad_response", "page 2 of the list: it is no list as the first page is"),
+        (web.json_response("no list"), "bad_response", "page 2 of the list: it is not a list like the first page"),
     ],
 )
 async def test_half_a_list_does_not_pass_for_a_list(

@@ -90,7 +90,7 @@ def test_an_output_that_looks_like_a_reference_stays_text() -> None:
 def test_an_item_outside_a_foreach_and_a_step_without_output() -> None:
     with pytest.raises(Unresolved, match="no current item"):
         resolve(item(), {})
-    with pytest.raises(Unresolved, match="var9 gave no output"):
+    with pytest.raises(Unresolved, match="var9 has no output"):
         resolve(ref("var9"), {})
 
 

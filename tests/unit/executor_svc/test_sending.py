@@ -51,7 +51,7 @@ async def test_any_other_call_that_was_sent_is_in_doubt_and_never_sent_again(ope
     script = Broken(1)
     async with serve_raw(script) as host:
         result = await (await opened())(api(f"http://{host}", "/", method=method))
-    assert doubt(result) == "the request went out, but the connection was lost"
+    assert doubt(result) == "the request was sent, but the connection was lost"
     assert len(script.seen) == result.attempts == 1
 
 
@@ -71,7 +71,7 @@ async def test_with_a_key_it_is_sent_again_under_the_same_key(opened: Opener) ->
 async def test_doubt_stays_where_no_attempt_answers(opened: Opener, method: str, header: str | None) -> None:
     async with serve_raw(Broken(99)) as host:
         result = await (await opened())(api(f"http://{host}", "/", method=method, idempotency_header=header))
-    assert doubt(result) == "the request went out, but the connection was lost"
+    assert doubt(result) == "the request was sent, but the connection was lost"
     assert result.attempts == 3
 
 
@@ -79,7 +79,7 @@ async def test_doubt_stays_where_no_attempt_answers(opened: Opener, method: str,
 async def test_after_a_doubtful_attempt_a_refusal_is_no_failure(opened: Opener, status: int) -> None:
     async with serve_raw(Broken(1, status)) as host:
         result = await (await opened())(api(f"http://{host}", "/", method="DELETE"))
-    lost = "the request went out, but the connection was lost"
+    lost = "the request was sent, but the connection was lost"
     assert doubt(result) == f"{lost}; after that: the upstream answered {status}"
     assert result.attempts == 2
 
@@ -139,7 +139,7 @@ async def test_a_gateway_that_does_not_know_puts_a_mutating_call_in_doubt(
 ) -> None:
     upstream.replies("/g", web.Response(status=status))
     call = await opened()
-    said = f"a gateway answered {status}, which does not tell whether the call took effect"
+    said = f"a gateway answered {status}, which does not show whether the call took effect"
     assert doubt(await call(api(upstream.origin, "/g", method=method))) == said
     failed(await call(api(upstream.origin, "/g")), "upstream_error")
 
@@ -211,10 +211,10 @@ class TestCircuit:
             call = await opened(circuit_failures=1, circuit_open_s=60)
             operation = api(f"http://{host}", "/", method="PUT")
             result = await call(operation)
-            assert doubt(result) == "the request went out, but the connection was lost"
+            assert doubt(result) == "the request was sent, but the connection was lost"
             assert len(script.seen) == result.attempts == 1
             failed(await call(operation), "circuit_open")
-            assert "a former process may have sent the request" in doubt(await call(operation, resent=True))
+            assert "an earlier process may have sent the request" in doubt(await call(operation, resent=True))
 
     async def test_one_host_does_not_answer_for_another(self, upstream: Upstream, opened: Opener) -> None:
         call = await opened(circuit_failures=1, circuit_open_s=60)
@@ -233,7 +233,7 @@ class TestResent:
     async def test_a_refusal_is_not(self, upstream: Upstream, opened: Opener) -> None:
         upstream.replies("/x", web.Response(status=404))
         result = await (await opened())(api(upstream.origin, "/x", method="DELETE"), resent=True)
-        assert doubt(result) == "a former process may have sent the request; after that: the upstream answered 404"
+        assert doubt(result) == "an earlier process may have sent the request; after that: the upstream answered 404"
 
     async def test_nor_is_a_missing_credential(self, upstream: Upstream, opened: Opener) -> None:
         needs = SecurityRequirement(

@@ -133,7 +133,7 @@ async def test_a_client_certificate_needs_tls(upstream: Upstream, opened: Opener
     call = await opened({"bank.mtls": pair | {"hosts": [upstream.host]}})
     outcome = (await call(api(upstream.origin, "/x", security=((need,),)))).outcome
     assert isinstance(outcome, Failed)
-    assert "not reached by TLS" in outcome.message
+    assert "does not use TLS" in outcome.message
     assert upstream.seen == []
 
 

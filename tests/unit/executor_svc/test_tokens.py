@@ -111,8 +111,7 @@ async def test_a_token_that_is_revoked_in_mid_run_is_renewed_once(server: Author
         server.refreshes.clear()
         message = told(await call(operation(server)))
     assert message == (
-        "the token endpoint of 'bank.login' answered 400 (invalid_grant); what it was shown is not valid any more: "
-        "log in again"
+        "the token endpoint of 'bank.login' answered 400 (invalid_grant); the grant is no longer valid: log in again"
     )
     assert server.upstream.count("/token") == 3
 
@@ -178,7 +177,7 @@ async def test_a_discovery_document_that_lies(server: AuthorizationServer, opene
     call = await opened({NAME: {"client_id": CLIENT, "client_secret": SECRET, "hosts": [server.host]}})
     asked = operation(server, "openid_connect", openid_url=f"{server.origin}/.well-known/openid-configuration")
     server.issuer = "https://accounts.example"
-    assert "names another issuer" in told(await call(asked))
+    assert "has another issuer" in told(await call(asked))
     server.issuer = server.origin
     async with serve_upstream() as evil:
         moved: dict[str, object] = {"issuer": server.origin, "token_endpoint": f"{evil.origin}/token"}

@@ -172,7 +172,7 @@ async def test_a_change_that_leaves_out_what_was_said_is_not_offered(pool: Compu
     response = await service(pool, PlanDraft(bare, confidence=0.9)).plan(NOTED)
     assert (response.status, response.plan, response.compiled) == ("needs_input", None, None)
     assert [question.argument for question in response.questions] == ["text"]
-    assert "would not be used" in response.reason
+    assert "would not use" in response.reason
     better = await service(pool, PlanDraft(bare, confidence=0.9, alternatives=(whole,))).plan(NOTED)
     assert (better.status, better.plan) == ("planned", whole)
     said = NOTED.model_copy(update={"context": Context(values={"text": None})})

@@ -167,7 +167,7 @@ def test_the_url_of_a_document_completes_its_relative_servers_and_no_others(
     result = import_document(json.dumps(root), origin=origin)
     assert result.apis[0].server == expected
     is_completed = bool(expected) and {"url": expected} not in servers
-    assert any(f"as the document came from {origin}" in told for told in result.warnings) == is_completed
+    assert any(f"because the document came from {origin}" in told for told in result.warnings) == is_completed
     given = import_document(json.dumps(root), server="https://y.example", origin=origin)
     assert given.apis[0].server.startswith("https://y.example")
 
@@ -178,7 +178,7 @@ def test_each_operation_keeps_its_own_host_unless_one_is_given() -> None:
     assert {api.server for api in imported(root).apis} == {"https://uploads.example", "https://zoo.example/v1"}
     given = imported(root, server="https://staging.example")
     assert {api.server for api in given.apis} == {"https://staging.example"}
-    assert any("GET /x: has a server of its own" in warning for warning in given.warnings)
+    assert any("GET /x: has its own server" in warning for warning in given.warnings)
 
 
 def test_a_base_and_its_kinds_keep_their_members() -> None:

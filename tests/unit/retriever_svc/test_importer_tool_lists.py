@@ -89,7 +89,7 @@ def test_a_tool_that_states_no_method_counts_as_mutating() -> None:
 def test_a_list_can_be_given_a_provider_and_a_server() -> None:
     result = listed(SCORE, provider="sports", server="https://tools.example/run/")
     assert (result.apis[0].id, result.apis[0].server) == ("sports.getScore", "https://tools.example/run")
-    assert result.warnings == ("POST /getScore: its path says that it only reads; it counts as a change",)
+    assert result.warnings == ("POST /getScore: its path suggests that it only reads; it counts as a change",)
 
 
 def test_nestful() -> None:

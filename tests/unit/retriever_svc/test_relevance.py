@@ -162,7 +162,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "one.npz").write_bytes(b"PK but no zip")
     np.savez(tmp_path / "pickled.npz", columns=np.array([object()], object))
     for name in ("one.npz", "none.npz", "pickled.npz"):
-        with pytest.raises(RelevanceError, match="no relevance model"):
+        with pytest.raises(RelevanceError, match="not a relevance model"):
             RelevanceModel.load(tmp_path / name)
 
 

@@ -86,7 +86,7 @@ async def test_nothing_is_changed_until_it_is_confirmed(service: CatalogueServic
     # That somebody looked at the change as a whole says nothing of these; and it is this one that he has to name.
     held, _ = await send(service, change(), expected_change=held.change_hash)
     assert not held.applied
-    with pytest.raises(Conflict, match="looked at"):
+    with pytest.raises(Conflict, match="was reviewed"):
         await send(service, change(), confirm="0" * 64)
     done, _ = await send(service, change(), confirm=held.change_hash)
     assert done.applied
@@ -110,5 +110,5 @@ async def test_a_confirmation_holds_for_what_was_shown_alone(service: CatalogueS
     held, _ = await send(service, other_host())
     await send(service, zoo(info={"title": "The Zoo", "version": "1.1"}))
     moved = zoo(servers=[{"url": "https://worse.example/v1"}])
-    with pytest.raises(Conflict, match="looked at"):
+    with pytest.raises(Conflict, match="was reviewed"):
         await send(service, moved, confirm=held.change_hash)

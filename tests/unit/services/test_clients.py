@@ -84,7 +84,7 @@ async def test_a_wrong_token_is_an_outage_between_services_and_the_callers_own_f
         return httpx2.Response(401, content=bytes(rendered.body), headers=dict(rendered.headers))
 
     for streamed in (False, True):
-        with pytest.raises(ServiceUnavailable, match="retriever_svc does not take the token"):
+        with pytest.raises(ServiceUnavailable, match="retriever_svc does not accept the token"):
             await ask(answer, streamed=streamed)
     with pytest.raises(Unauthorized, match="Send another one"):
         await GatewayClient(open_http("http://g", httpx2.MockTransport(answer)), "wrong").demos()

@@ -27,13 +27,13 @@ def test_what_is_promoted_is_found_with_its_folder(tmp_path: Path) -> None:
 def test_another_version_of_the_prompt_is_refused_before_weights_are_read(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     enter(tmp_path, entry(version="1"), promote=True)
-    with pytest.raises(RegistryError, match="taught with version 1 of the prompt, this Nestor writes version 2"):
+    with pytest.raises(RegistryError, match="trained with version 1 of the prompt, but this Nestor uses version 2"):
         promoted(tmp_path, "2")
 
 
 def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
     enter(tmp_path, entry(), promote=True)
-    with pytest.raises(RegistryError, match="names one, which is not there"):
+    with pytest.raises(RegistryError, match="lists one, which does not exist"):
         promoted(tmp_path, "1")
 
 
