@@ -257,4 +257,4 @@ def hold_of(request: ExecuteRequest, graph: Graph, limits: Limits) -> Approved |
     if not request.bound:
         return None
     scope = Scope.of(request.compiled, graph)
-    return Approved(request.compiled.plan, scope, request.bound, limits.items, limits.taken_bytes)
+    return Approved(request.compiled.plan, scope, request.bound, limits.items, limits.copied_bytes)

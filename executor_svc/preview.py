@@ -18,7 +18,7 @@ from executor_svc.models import Call, Caller, Limits, Previewer, Unpreviewable
 from executor_svc.references import Unresolved
 from executor_svc.runner import Run
 from executor_svc.settings import MAX_TAKEN_BYTES
-from executor_svc.values import Shelf
+from executor_svc.values import ValueStore
 from executor_svc.values import preview as beginning
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
@@ -76,25 +76,25 @@ def previews(
 
 
 async def read_and_preview(
-    compiled: CompiledPlan, adapter: Caller, shelf: Shelf, limits: Limits, run_id: str
+    compiled: CompiledPlan, adapter: Caller, value_store: ValueStore, limits: Limits, run_id: str
 ) -> PreviewResponse:
     """The same, with the values of the reads that feed the held steps. Makes these reads.
 
     Args:
         compiled: the plan and its APIs.
         adapter: makes the reads, and previews the other calls.
-        shelf: where large outputs are stored.
+        value_store: where large outputs are stored.
         limits: limits of the reads.
         run_id: used in the calls' keys.
     """
     graph = Graph(compiled.plan)
     scope = Scope.of(compiled, graph)
-    run = Run(compiled, graph, adapter, run_id, limits, shelf, hold=Showing(scope))
+    run = Run(compiled, graph, adapter, run_id, limits, value_store, hold=Showing(scope))
     finished = None
     async for event in run.events():
         finished = event
     assert isinstance(finished, ExecutionFinished), "a run's last event"
-    outputs, room, sent = scope.of_reads(run.outputs), Room(limits.taken_bytes), Room(_MAX_SHOWN_BYTES)
+    outputs, room, sent = scope.of_reads(run.outputs), Room(limits.copied_bytes), Room(_MAX_SHOWN_BYTES)
     shown: list[RequestPreview] = []
     unfit: dict[str, Failed] = {}
     for step in (step for step in compiled.plan.steps if step.id in scope.held):

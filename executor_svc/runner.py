@@ -20,7 +20,7 @@ from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
 from executor_svc.references import Unresolved, chosen, walk
 from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare
-from executor_svc.values import Shelf, Shown
+from executor_svc.values import AnswerValues, ValueStore
 from services.contracts.answer import AnswerValue
 from services.contracts.execution import ExecutionEvent, ExecutionFinished, StepFinished, StepStarted
 from services.contracts.outcome import Failed, InDoubt, RequestRecord, Skipped, StepOutcome, StepRecord, Succeeded
@@ -54,7 +54,7 @@ class Run:
         adapter: makes the calls.
         run_id: identifies the run; part of every idempotency key.
         limits: size limits, and deadlines that start when the first event is requested.
-        shelf: where large outputs are stored; events hold previews of them.
+        value_store: where large outputs are stored; events hold previews of them.
         begun: keys, without the run id, of the calls that a former process had started.
         hold: keeps steps from making calls until or unless they are approved.
     """
@@ -66,7 +66,7 @@ class Run:
         adapter: Adapter,
         run_id: str,
         limits: Limits,
-        shelf: Shelf,
+        value_store: ValueStore,
         begun: frozenset[str] = frozenset(),
         hold: Hold | None = None,
     ) -> None:
@@ -75,7 +75,7 @@ class Run:
         self._hold, self._parked = hold, list[str]()
         self._unread = len(hold.scope.reads) if hold is not None else 0
         self._compiled, self._graph, self._adapter, self._run_id = compiled, graph, adapter, run_id
-        self._limits, self._shelf = limits, shelf
+        self._limits, self._value_store = limits, value_store
         self._compared = Room(limits.compared_bytes)
         self._sent_bytes = 0
         self._stop = Stop(begun=begun)
@@ -182,7 +182,7 @@ class Run:
         outcome = result.outcome
         if isinstance(outcome, Succeeded):
             self.outputs[step.id] = outcome.value
-            outcome = self._shelf.outward(outcome)
+            outcome = self._value_store.for_caller(outcome)
         record = StepRecord(
             step=step.id,
             api=step.api,
@@ -257,7 +257,7 @@ class Run:
     def _answer(self) -> tuple[tuple[AnswerValue, ...], str]:
         """The available answer values, and the problems with values of steps that succeeded."""
         values, missing = [], []
-        shown = Shown(self._shelf)
+        shown = AnswerValues(self._value_store)
         for output in self._compiled.plan.answer:
             reference = output.value
             if reference.step not in self.outputs:

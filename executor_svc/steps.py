@@ -42,7 +42,7 @@ GRACE_S = 0.5
 class Prepared:
     """A step with its inputs resolved: the arguments of each of its calls.
 
-    ``mapped``: whether a `foreach` makes the calls. ``taken_bytes``: for each call, the size of the argument values
+    ``mapped``: whether a `foreach` makes the calls. ``copied_bytes``: for each call, the size of the argument values
     that are copied from other answers. ``items``: how many items of a list the plan uses; None if it may use all.
     ``pages_anywhere``: see :class:`~executor_svc.models.Call`.
     """
@@ -50,7 +50,7 @@ class Prepared:
     step: Step
     api: Api
     arguments: tuple[dict[str, JsonValue], ...]
-    taken_bytes: tuple[int, ...]
+    copied_bytes: tuple[int, ...]
     mapped: bool
     items: int | None
     pages_anywhere: bool = False
@@ -112,7 +112,7 @@ def prepare(
     compared, rooms = compared or Room(limits.compared_bytes), list[Room]()
 
     def arguments(item: Item | None) -> dict[str, JsonValue]:
-        rooms.append(Room(limits.taken_bytes, known=compared.known))
+        rooms.append(Room(limits.copied_bytes, known=compared.known))
         return _arguments(step, outputs, item, rooms[-1])
 
     try:
@@ -194,7 +194,7 @@ async def _call(prepared: Prepared, adapter: Adapter, key: str, index: int, dead
                     deadline,
                     prepared.items,
                     pages_anywhere=prepared.pages_anywhere,
-                    taken_bytes=prepared.taken_bytes[index],
+                    copied_bytes=prepared.copied_bytes[index],
                 )
             )
     except NotBegun:

@@ -5,7 +5,15 @@ from typing import Final, Self
 
 from pydantic import JsonValue
 
-from executor_svc.adapters.http.paging import NoWay, Paging, Progress, first_number, may_go_on, next_page, plain
+from executor_svc.adapters.http.paging import (
+    NextPageUnavailable,
+    Paging,
+    Progress,
+    first_number,
+    may_go_on,
+    next_page,
+    plain,
+)
 from executor_svc.adapters.http.request import MAX_URL_CHARS, Credentials, HttpRequest
 from executor_svc.adapters.http.response import BadResponse
 from executor_svc.adapters.http.transport import Reply
@@ -72,7 +80,7 @@ class Listing:
             request = next_page(
                 self._paging, self._request, credentials, self._reply, self._page, progress, anywhere=self._anywhere
             )
-        except NoWay:
+        except NextPageUnavailable:
             self.more = True
             return None
         if request is None:

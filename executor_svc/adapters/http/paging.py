@@ -83,7 +83,7 @@ class Progress:
     first: int | None
 
 
-class NoWay(Exception):
+class NextPageUnavailable(Exception):
     """The list continues, but the next page cannot be requested."""
 
 
@@ -145,7 +145,8 @@ def next_page(
     is followed only if the whole origin may be read (``anywhere``).
 
     Raises:
-        NoWay: there is more, but at another origin, at a path that must not be read, or with an unknown kind of paging.
+        NextPageUnavailable: there is more, but at another origin, at a path that must not be read, or with an
+            unknown kind of paging.
     """
     facts = _facts(body)
     url: str | object | None = _next_link(reply)
@@ -163,7 +164,7 @@ def next_page(
 
 
 def _numbered(paging: Paging, request: HttpRequest, facts: Mapping[str, JsonValue], progress: Progress) -> HttpRequest:
-    """The request for the next page, by page number or by offset. Raises NoWay."""
+    """The request for the next page, by page number or by offset. Raises NextPageUnavailable."""
     for parameter, done, said in (
         (paging.page, progress.pages, _integer(facts.get("nextpage"))),
         (paging.offset, progress.items, _integer(facts.get("nextoffset"))),
@@ -172,7 +173,7 @@ def _numbered(paging: Paging, request: HttpRequest, facts: Mapping[str, JsonValu
             return _with(request, parameter, str(said))
         if parameter is not None and progress.first is not None:
             return _with(request, parameter, str(progress.first + done))
-    raise NoWay
+    raise NextPageUnavailable
 
 
 def _goes_on(paging: Paging, reply: Reply, facts: Mapping[str, JsonValue], progress: Progress) -> bool:
@@ -239,17 +240,17 @@ def _at(
     be the same, too. If it differs, the list counts as unfinished only if the API has parameters for pages.
 
     Raises:
-        NoWay: the URL has another origin, or a path that must not be followed.
+        NextPageUnavailable: the URL has another origin, or a path that must not be followed.
     """
     try:
         url = URL(request.url_text(Credentials()), encoded=True).join(URL(target[:MAX_URL_CHARS]))
         same = url.origin() == request.origin and url.user is None and url.password is None
     except ValueError:
-        raise NoWay from None
+        raise NextPageUnavailable from None
     if isinstance(body, dict) and not paging.controls and not (same and url.raw_path == request.path):
         return None
     if not same or (url.raw_path != request.path and (isinstance(body, dict) or not anywhere)):
-        raise NoWay
+        raise NextPageUnavailable
     pairs = (pair for pair in url.raw_query_string.split("&") if pair)
     own = tuple(pair for pair in pairs if unquote_plus(pair.partition("=")[0]) not in credentials.query)
     return replace(request, path=url.raw_path, query=own)
