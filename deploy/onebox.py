@@ -47,7 +47,7 @@ from services.encoder import load_encoder
 from services.errors import NotReady
 from services.server import raise_file_limit
 from services.signing import kept_key
-from services.telemetry import Together, configure_logging
+from services.telemetry import MergedCollector, configure_logging
 
 SANDBOX_POLICY = ("sandbox.analyzeText", "sandbox.fitLine", "sandbox.createQrCode")
 """The sandbox's POSTs that need no approval, because they only compute."""
@@ -147,7 +147,7 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
         transports={name: InProcessTransport(peer) for name, peer in peers.items()},
     )
     app.state.exposed = CollectorRegistry()
-    app.state.exposed.register(Together([one.state.registry for one in (app, *peers.values())]))
+    app.state.exposed.register(MergedCollector([one.state.registry for one in (app, *peers.values())]))
     own_lifespan = app.router.lifespan_context
 
     @asynccontextmanager

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from executor_svc.binding import Known, known_calls
+from executor_svc.binding import ResolvedCalls, resolved_calls
 from executor_svc.choosing import best
 from executor_svc.graph import Graph
 from executor_svc.models import Call, CallResult, LargeValue, Limits
@@ -18,7 +18,7 @@ from services.contracts.api import RequestBody
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import Failed, RequestRecord, Succeeded
 from services.contracts.plan import ForEach, ListValue, Match, ObjectValue, Reference, Value, When
-from services.room import Room
+from services.size_budget import SizeBudget
 from tests.support.executing import api, compiled, item, literal, parameter, ref, step
 from tests.support.running import GET, POST, Scripted, finish, outcomes
 from tests.support.upstream import Seen, Upstream
@@ -87,10 +87,10 @@ async def test_calls_of_a_loop_are_counted_each() -> None:
 
 
 def test_calls_that_are_shown_are_counted_together() -> None:
-    room, outputs = Room(1_000), {"a": json.loads(json.dumps({"text": TEXT}))}
+    budget, outputs = SizeBudget(1_000), {"a": json.loads(json.dumps({"text": TEXT}))}
     held = step("b", POST, {"x": several(6, "text")})
-    assert isinstance(known_calls(held, outputs, frozenset({"a"}), 10, room), Known)
-    refused = known_calls(held, outputs, frozenset({"a"}), 10, room)
+    assert isinstance(resolved_calls(held, outputs, frozenset({"a"}), 10, budget), ResolvedCalls)
+    refused = resolved_calls(held, outputs, frozenset({"a"}), 10, budget)
     assert isinstance(refused, Failed)
     assert (refused.reason, "b: the calls that are shown take over more than 1000 bytes" in refused.message) == (
         "refused",
@@ -111,8 +111,8 @@ async def test_the_calls_of_a_loop_hold_so_many_values_and_no_more(
     finished = await finish(compiled([GET, TWO], step("a", GET), made), answer, limits)
     assert outcomes(finished)["b"] == outcome
     held = step("b", TWO, {"x": literal([1] * 8)}, foreach=loop)
-    known = known_calls(held, {}, frozenset(), 1_000, Room(1_000))
-    assert isinstance(known, Known) is (outcome == "succeeded")
+    known = resolved_calls(held, {}, frozenset(), 1_000, SizeBudget(1_000))
+    assert isinstance(known, ResolvedCalls) is (outcome == "succeeded")
 
 
 async def test_what_words_choose_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,7 +193,7 @@ async def test_who_has_lost_a_run_makes_no_more_of_its_reads(house: House, upstr
 
 
 async def test_who_gets_back_a_run_that_he_had_lost_runs_it_once(house: House, upstream: Upstream) -> None:
-    """Another process marked its call as in doubt; the run that stood still here must not read on beside the new one."""
+    """Another process marked its call as in doubt; the run that stood still here must not go on beside the new one."""
     held, plan = held_bookings(upstream), book_and_read(upstream)
     slow = await house.executor(lease_s=60)
     following = asyncio.create_task(finish(slow, plan))
