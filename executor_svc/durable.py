@@ -13,7 +13,7 @@ from typing import Any
 from executor_svc.binding import hold_of
 from executor_svc.graph import Graph
 from executor_svc.ledger import Fenced, Ledger, LedgerAdapter, in_doubt_result, with_full_outputs
-from executor_svc.live import Gate, Live
+from executor_svc.live import Gate, LiveRun
 from executor_svc.metrics import ExecutorMetrics
 from executor_svc.models import Call, Caller, CallResult, Execution, ForTenant, Lease, Limits, RecordedCall
 from executor_svc.runner import Run
@@ -53,7 +53,7 @@ class DurableLane:
         self._gate = Gate()
         self._settings, self._metrics = settings, metrics
         self.ledger = Ledger(store, self._cancel_live)
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, LiveRun] = {}
         self._failed: set[str] = set()  # runs that a bug ended in this process, until they are taken over
         self._tasks: set[asyncio.Task[None]] = set()
         # Without the lock, a run that this process owns but has not launched yet looks like one that a bug ended.
@@ -173,9 +173,9 @@ class DurableLane:
                 self._launch(execution.request, partial(self._continue, execution, lease))
         return ExecutionState(run_id=execution.run_id, status="running")
 
-    def _launch(self, request: ExecuteRequest, work: Callable[[Live], Coroutine[Any, Any, None]]) -> Live:
+    def _launch(self, request: ExecuteRequest, work: Callable[[LiveRun], Coroutine[Any, Any, None]]) -> LiveRun:
         self._cancel_live(request.run_id)  # an earlier run of this id that another process took over unnoticed
-        live = self._live[request.run_id] = Live(request)
+        live = self._live[request.run_id] = LiveRun(request)
         self._failed.discard(request.run_id)
         self._metrics.active.inc()
         task = asyncio.create_task(work(live))
@@ -183,7 +183,7 @@ class DurableLane:
         task.add_done_callback(lambda done: self._ended(live, done))
         return live
 
-    def _ended(self, live: Live, task: asyncio.Task[None]) -> None:
+    def _ended(self, live: LiveRun, task: asyncio.Task[None]) -> None:
         """Clean up after a run. If an error ended it, this process still owns it and takes it over like an orphan."""
         self._tasks.discard(task)
         self._metrics.active.dec()
@@ -197,7 +197,7 @@ class DurableLane:
             self._failed.add(live.request.run_id)
         live.end()
 
-    async def _begin(self, graph: Graph, live: Live) -> None:
+    async def _begin(self, graph: Graph, live: LiveRun) -> None:
         request, lease = live.request, Lease(live.request.run_id, self._membership.id, 1)
         try:
             async with asyncio.timeout(request.deadline_ms / 1000):
@@ -209,7 +209,7 @@ class DurableLane:
         if admitted:
             await self._drive(live, graph, lease, {}, self._adapter)
 
-    async def _continue(self, execution: Execution, lease: Lease, live: Live) -> None:
+    async def _continue(self, execution: Execution, lease: Lease, live: LiveRun) -> None:
         """Continue a run that this process has taken over or reopened."""
         # Read again: a cancellation may have come after the takeover, but before the run was registered as live.
         stored = await self._stored(execution.run_id)
@@ -221,7 +221,7 @@ class DurableLane:
             await self._drive(live, Graph(execution.request.compiled.plan), lease, known, adapter)
 
     async def _drive(
-        self, live: Live, graph: Graph, lease: Lease, known: dict[str, RecordedCall], adapter: Caller
+        self, live: LiveRun, graph: Graph, lease: Lease, known: dict[str, RecordedCall], adapter: Caller
     ) -> None:
         request = live.request
         value_store = ValueStore(self.ledger.keep, self._settings.max_inline_bytes)

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from yarl import URL
 
 from executor_svc.adapters.http.budget import BudgetTimeout
-from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of, is_promised
+from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of, has_response_schema
 from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
 from executor_svc.adapters.http.hosts import HostEvent, Hosts, Observer
 from executor_svc.adapters.http.listing import Listing, ListLimits
@@ -180,7 +180,7 @@ class HttpAdapter:
             return page
         reply, value = page
         call, paging = reading.pending.call, reading.paging
-        if paging is not None and isinstance(value, (list, dict)) and not paging.chosen(call.arguments):
+        if paging is not None and isinstance(value, (list, dict)) and not paging.selects_part(call.arguments):
             limits = self._limits.for_items(call.items)
             listing = Listing(paging, limits, request, reply, value, anywhere=call.pages_anywhere)
             if listing.may_have_more:
@@ -196,7 +196,7 @@ class HttpAdapter:
         return Succeeded.model_construct(value=masked, status=reply.status)
 
     async def _follow(self, listing: Listing, reading: _Reading) -> Failed | None:
-        while (request := listing.following(reading.pending.credentials)) is not None:
+        while (request := listing.next_request(reading.pending.credentials)) is not None:
             page = await self._page(request, reading)
             try:
                 if isinstance(page, Failed):
@@ -262,7 +262,7 @@ class HttpAdapter:
     async def _checker(self, call: Call, status: int) -> Checker | None:
         """The checker for answers of this status, built in a worker thread. None if there is none in time."""
         api = call.api
-        if not is_promised(api, status):
+        if not has_response_schema(api, status):
             return None
         key = (api.content_hash, api.id)
         if api.content_hash and (made := self._checkers.peek(key)) is not None:

@@ -10,7 +10,7 @@ from executor_svc.adapters.http.paging import (
     Paging,
     Progress,
     first_number,
-    may_go_on,
+    may_have_next_page,
     next_page,
     plain,
 )
@@ -71,7 +71,7 @@ class Listing:
             return self._whole
         return {**self._whole, self._member: self._items} if isinstance(self._whole, dict) else self._items
 
-    def following(self, credentials: Credentials) -> HttpRequest | None:
+    def next_request(self, credentials: Credentials) -> HttpRequest | None:
         """The request for the next page. None if there is none, or if a limit is reached."""
         if self.more:
             return None
@@ -114,7 +114,7 @@ class Listing:
     @property
     def may_have_more(self) -> bool:
         """Whether other pages may follow the first: it is a list, and not clearly complete."""
-        return bool(self._paging.controls) or (self.is_list and may_go_on(self._reply, self._page))
+        return bool(self._paging.controls) or (self.is_list and may_have_next_page(self._reply, self._page))
 
     @property
     def is_list(self) -> bool:

@@ -51,7 +51,7 @@ _MORE_FLAGS: Final = ("hasmore", "hasnext", "hasnextpage", "more", "moreresults"
 _PAGE_NUMBERS: Final = ("page", "pagenumber", "currentpage", "pageindex", "number")
 _SIZES: Final = ("limit", "pagesize", "size", "perpage", "itemsperpage")
 _CONTAINERS: Final = frozenset({"meta", "metadata", "pagination", "paging", "pageinfo", "page", "links"})
-_SAYING_MORE: Final = _CONTAINERS.union(_NEXT_URLS)
+_NEXT_PAGE_FIELDS: Final = _CONTAINERS.union(_NEXT_URLS)
 _LINK = re.compile(r"<([^<>]*)>([^<]*)")
 _REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s\";,]+))", re.IGNORECASE)
 _MAX_LINK_CHARS: Final = 16 * 1024
@@ -68,7 +68,7 @@ class Paging:
     offset: Parameter | None
     size: int | None
 
-    def chosen(self, arguments: Mapping[str, JsonValue]) -> bool:
+    def selects_part(self, arguments: Mapping[str, JsonValue]) -> bool:
         """Whether the plan itself selects a part of the list."""
         return any(arguments.get(name) is not None for name in self.controls)
 
@@ -110,9 +110,9 @@ def paging_of(api: Api) -> Paging | None:
     )
 
 
-def may_go_on(reply: Reply, body: JsonValue) -> bool:
+def may_have_next_page(reply: Reply, body: JsonValue) -> bool:
     """Whether an answer may name its next page; for APIs without parameters for pages. A cheap check."""
-    return "Link" in reply.headers or (isinstance(body, dict) and not _SAYING_MORE.isdisjoint(map(plain, body)))
+    return "Link" in reply.headers or (isinstance(body, dict) and not _NEXT_PAGE_FIELDS.isdisjoint(map(plain, body)))
 
 
 def first_number(paging: Paging, body: JsonValue) -> int | None:
@@ -160,7 +160,7 @@ def next_page(
         return None
     if isinstance(url, str):
         return _at(url, paging, request, credentials, body, anywhere=anywhere)
-    return _numbered(paging, request, facts, progress) if _goes_on(paging, reply, facts, progress) else None
+    return _numbered(paging, request, facts, progress) if _has_next_page(paging, reply, facts, progress) else None
 
 
 def _numbered(paging: Paging, request: HttpRequest, facts: Mapping[str, JsonValue], progress: Progress) -> HttpRequest:
@@ -176,7 +176,7 @@ def _numbered(paging: Paging, request: HttpRequest, facts: Mapping[str, JsonValu
     raise NextPageUnavailable
 
 
-def _goes_on(paging: Paging, reply: Reply, facts: Mapping[str, JsonValue], progress: Progress) -> bool:
+def _has_next_page(paging: Paging, reply: Reply, facts: Mapping[str, JsonValue], progress: Progress) -> bool:
     """Whether there is another numbered page: as the body says, or else by how full the last page was."""
     if _first(facts, _MORE_FLAGS) is True or _integer(_first(facts, ("nextpage", "nextoffset"))):
         return True
