@@ -46,8 +46,8 @@ from services.contracts.demo import Demo, ImportDemosRequest
 from services.encoder import load_encoder
 from services.errors import NotReady
 from services.server import raise_file_limit
-from services.signing import kept_key
-from services.telemetry import Together, configure_logging
+from services.signing import load_or_create_key
+from services.telemetry import MergedCollector, configure_logging
 
 SANDBOX_POLICY = ("sandbox.analyzeText", "sandbox.fitLine", "sandbox.createQrCode")
 """The sandbox's POSTs that need no approval, because they only compute."""
@@ -114,7 +114,7 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
     executor = ExecutorSettings()
     # Only this process can reach the four services. They ask for no token, even if the environment sets one.
     inside: dict[str, Any] = {"service_token": None}
-    proof_key = kept_key(settings.data_dir.absolute() / "secrets" / "proof.key")
+    proof_key = load_or_create_key(settings.data_dir.absolute() / "secrets" / "proof.key")
     secrets_file = _secrets_file(executor.secrets_file, settings.data_dir)
     given: dict[str, object] = {
         "allowed_private_hosts": executor.allowed_private_hosts + settings.allowed_private_hosts,
@@ -147,7 +147,7 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
         transports={name: InProcessTransport(peer) for name, peer in peers.items()},
     )
     app.state.exposed = CollectorRegistry()
-    app.state.exposed.register(Together([one.state.registry for one in (app, *peers.values())]))
+    app.state.exposed.register(MergedCollector([one.state.registry for one in (app, *peers.values())]))
     own_lifespan = app.router.lifespan_context
 
     @asynccontextmanager

@@ -31,7 +31,7 @@ from services.contracts.plan import (
     step_references,
 )
 from services.contracts.planning import CompiledPlan
-from services.room import NoRoomLeft, Room
+from services.size_budget import SizeBudget, SizeExceeded
 
 APPROVAL = "approval"
 """Why a step is skipped while the requests of its plan are only shown."""
@@ -67,7 +67,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ResolvedCalls:
     """What is known about a held step's calls before it starts.
 
     Attributes:
@@ -89,83 +89,85 @@ class Known:
         return content_hash({"calls": calls, "mapped": self.mapped, "rest": rest})
 
 
-def known_calls(
-    step: Step, outputs: Mapping[str, JsonValue], reads: frozenset[str], limit: int, room: Room
-) -> Known | Failed:
+def resolved_calls(
+    step: Step, outputs: Mapping[str, JsonValue], reads: frozenset[str], limit: int, budget: SizeBudget
+) -> ResolvedCalls | Failed:
     """A step's calls, as far as the outputs of the ``reads`` determine them; at most ``limit`` for a `foreach`.
 
-    ``room`` bounds the values that all steps of the plan copy from outputs.
+    ``budget`` bounds the values that all steps of the plan copy from outputs.
     """
     if any(ref.step in reads and ref.step not in outputs for ref in step_references(step)):
-        return Known(())  # a read that feeds it was skipped, so the step is skipped, too
+        return ResolvedCalls(())  # a read that feeds it was skipped, so the step is skipped, too
     try:
-        return _known_calls(step, outputs, limit, room)
+        return _resolved_calls(step, outputs, limit, budget)
     except Ambiguous as error:
         return error.failed(step.id)
     except Unresolved as error:
         return Failed(reason="reference", message=f"{step.id}: {error}")
     except Incomparable as error:
         return Failed(reason="bad_request", message=f"{step.id}: {error}")
-    except NoRoomLeft as error:
+    except SizeExceeded as error:
         return Failed(reason="refused", message=f"{step.id}: the calls that are shown take {error}")
 
 
-def _known_calls(step: Step, outputs: Mapping[str, JsonValue], limit: int, room: Room) -> Known | Failed:
+def _resolved_calls(
+    step: Step, outputs: Mapping[str, JsonValue], limit: int, budget: SizeBudget
+) -> ResolvedCalls | Failed:
     when = step.when
     if when is not None:
-        left, right = (filled(side, outputs, None, room) for side in (when.left, when.right))
+        left, right = (filled(side, outputs, None, budget) for side in (when.left, when.right))
         when = when.model_copy(update={"left": left, "right": right})
     rest = step.model_copy(update={"when": when})
     condition = when is not None and _is_literal(when.left) and _is_literal(when.right)
     if when is not None and condition:
-        if not holds(when, outputs, None, room):
-            return Known(())
+        if not holds(when, outputs, None, budget):
+            return ResolvedCalls(())
         when, rest = None, step.model_copy(update={"when": None})
     if step.foreach is None:
-        return Known((_arguments(step, outputs, None, room),), step=rest if when is not None else None)
-    items = filled(step.foreach.items, outputs, None, room)
+        return ResolvedCalls((_arguments(step, outputs, None, budget),), step=rest if when is not None else None)
+    items = filled(step.foreach.items, outputs, None, budget)
     if not isinstance(items, LiteralValue):
         rest = rest.model_copy(update={"foreach": step.foreach.model_copy(update={"items": items})})
-        return Known((_arguments(step, outputs, None, room),), step=rest)
+        return ResolvedCalls((_arguments(step, outputs, None, budget),), step=rest)
     if not isinstance(items.value, list):
         return Failed(reason="reference", message=f"{step.id}: foreach needs a list")
     elements = [Item(element) for element in items.value]
     if when is not None and _decidable(when.left) and _decidable(when.right):
-        compared = Room(COMPARISONS * room.limit, known=room.known)
+        compared = SizeBudget(COMPARISONS * budget.limit, known=budget.known)
         elements = [item for item in elements if holds(when, outputs, item, compared)]
         when = None
     if len(elements) > limit:
         return Failed(reason="refused", message=f"foreach over {len(elements)} items; the limit is {limit}")
     if len(elements) * sum(parts(value, literals=True) for value in step.arguments.values()) > MAX_LOOP_VALUES:
         return Failed(reason="refused", message=f"the calls of a foreach have more than {MAX_LOOP_VALUES} values")
-    calls = tuple(_arguments(step, outputs, item, room) for item in elements)
-    return Known(calls, mapped=True, step=None if when is None else rest.model_copy(update={"foreach": None}))
+    calls = tuple(_arguments(step, outputs, item, budget) for item in elements)
+    return ResolvedCalls(calls, mapped=True, step=None if when is None else rest.model_copy(update={"foreach": None}))
 
 
-def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None, room: Room) -> dict[str, Value]:
+def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None, budget: SizeBudget) -> dict[str, Value]:
     arguments: dict[str, Value] = {}
     for name, value in step.arguments.items():
         try:
-            arguments[name] = filled(value, outputs, item, room)
+            arguments[name] = filled(value, outputs, item, budget)
         except Several as error:
             raise Ambiguous(name, error) from None
     return arguments
 
 
-def filled(value: Value, outputs: Mapping[str, JsonValue], item: Item | None, room: Room) -> Value:
+def filled(value: Value, outputs: Mapping[str, JsonValue], item: Item | None, budget: SizeBudget) -> Value:
     """The value with known references replaced by literals; unknown ones stay. Raises the same as ``resolve``."""
     match value:
         case Reference():
-            return LiteralValue(value=resolve(value, outputs, None, room)) if value.step in outputs else value
+            return LiteralValue(value=resolve(value, outputs, None, budget)) if value.step in outputs else value
         case ItemReference():
-            return value if item is None else LiteralValue(value=resolve(value, outputs, item, room))
+            return value if item is None else LiteralValue(value=resolve(value, outputs, item, budget))
         case ListValue():
-            items = tuple(filled(element, outputs, item, room) for element in value.items)
+            items = tuple(filled(element, outputs, item, budget) for element in value.items)
             if all(isinstance(element, LiteralValue) for element in items):
                 return LiteralValue(value=[e.value for e in items if isinstance(e, LiteralValue)])
             return ListValue(items=items)
         case ObjectValue():
-            fields = {name: filled(member, outputs, item, room) for name, member in value.fields.items()}
+            fields = {name: filled(member, outputs, item, budget) for name, member in value.fields.items()}
             if all(isinstance(member, LiteralValue) for member in fields.values()):
                 return LiteralValue(value={n: m.value for n, m in fields.items() if isinstance(m, LiteralValue)})
             return ObjectValue(fields=fields)
@@ -187,11 +189,11 @@ def _decidable(value: Value) -> bool:
 
 
 def source(
-    reference: Reference, outputs: Mapping[str, JsonValue], room: Room
+    reference: Reference, outputs: Mapping[str, JsonValue], budget: SizeBudget
 ) -> tuple[tuple[str | int, ...], JsonValue]:
     """The path that a reference resolves to, with the item that its match selects, and its value. Raises Unresolved."""
     output = outputs[reference.step]
-    path = reference.path if reference.match is None else tuple(chosen(output, reference, sure=False, room=room))
+    path = reference.path if reference.match is None else tuple(chosen(output, reference, sure=False, budget=budget))
     return path, walk(output, path, f"the output of {reference.step}")
 
 
@@ -203,25 +205,25 @@ class Hold(Protocol):
         """The held steps and the reads that they wait for."""
         ...
 
-    def keeps(self, step: Step, outputs: Mapping[str, JsonValue]) -> Failed | Skipped | None:
+    def refusal(self, step: Step, outputs: Mapping[str, JsonValue]) -> Failed | Skipped | None:
         """Why a step that is ready must not make its call; None if it may."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Showing:
+class PreviewHold:
     """Lets a run make only the reads that feed held steps."""
 
     scope: Scope
 
-    def keeps(self, step: Step, outputs: Mapping[str, JsonValue]) -> Skipped | None:
+    def refusal(self, step: Step, outputs: Mapping[str, JsonValue]) -> Skipped | None:
         """Why a step makes no call; None if it is one of these reads."""
         return None if step.id in self.scope.reads else Skipped(because=APPROVAL)
 
 
 @dataclass(slots=True)
-class Approved:
-    """Lets a run make the approved calls. ``digests``: the digest of each step's :class:`Known`, by step.
+class ApprovalHold:
+    """Lets a run make the approved calls. ``digests``: the digest of each step's :class:`ResolvedCalls`, by step.
 
     ``limit`` and ``most_bytes`` are the limits with which the calls were shown.
     """
@@ -233,13 +235,13 @@ class Approved:
     most_bytes: int
     _changed: list[str] | None = None
 
-    def keeps(self, step: Step, outputs: Mapping[str, JsonValue]) -> Failed | None:
+    def refusal(self, step: Step, outputs: Mapping[str, JsonValue]) -> Failed | None:
         """Why a held step must not make its call: with the new reads, some held step differs from what was approved."""
         if step.id not in self.scope.held:
             return None
         if self._changed is None:
-            read, room = self.scope.of_reads(outputs), Room(self.most_bytes)
-            self._changed = [one.id for one in self.plan.steps if self._differs(one, read, room)]
+            read, budget = self.scope.of_reads(outputs), SizeBudget(self.most_bytes)
+            self._changed = [one.id for one in self.plan.steps if self._is_changed(one, read, budget)]
         if not self._changed:
             return None
         listed = ", ".join(self._changed[:5])
@@ -247,16 +249,16 @@ class Approved:
             reason="changed", message=f"nothing was sent: the requests of {listed} differ from the approved ones"
         )
 
-    def _differs(self, step: Step, read: Mapping[str, JsonValue], room: Room) -> bool:
+    def _is_changed(self, step: Step, read: Mapping[str, JsonValue], budget: SizeBudget) -> bool:
         if step.id not in self.digests:
             return False
-        found = known_calls(step, read, self.scope.reads, self.limit, room)
+        found = resolved_calls(step, read, self.scope.reads, self.limit, budget)
         return isinstance(found, Failed) or found.digest != self.digests[step.id]
 
 
-def hold_of(request: ExecuteRequest, graph: Graph, limits: Limits) -> Approved | None:
+def hold_of(request: ExecuteRequest, graph: Graph, limits: Limits) -> ApprovalHold | None:
     """The hold for an approved run; None if the approval binds no calls."""
     if not request.bound:
         return None
     scope = Scope.of(request.compiled, graph)
-    return Approved(request.compiled.plan, scope, request.bound, limits.items, limits.taken_bytes)
+    return ApprovalHold(request.compiled.plan, scope, request.bound, limits.items, limits.copied_bytes)

@@ -46,8 +46,8 @@ def _score(item: JsonValue, match: Match) -> tuple[int, int]:
             said += 2
         elif words and any(one.issuperset(words) for one in sets):
             said += 1
-    spoken = frozenset().union(*sets)
-    return said, sum(1 for word in match.words if spoken.issuperset(_words(word)))
+    item_words = frozenset().union(*sets)
+    return said, sum(1 for word in match.words if item_words.issuperset(_words(word)))
 
 
 def _leaves(item: JsonValue) -> Iterator[str | int | float]:

@@ -12,15 +12,15 @@ from typing import Any
 
 from executor_svc.binding import hold_of
 from executor_svc.graph import Graph
-from executor_svc.ledger import Fenced, Ledger, LedgerAdapter, parked, restored
-from executor_svc.live import Gate, Live
+from executor_svc.ledger import Fenced, Ledger, LedgerAdapter, in_doubt_result, with_full_outputs
+from executor_svc.live import Gate, LiveRun
 from executor_svc.metrics import ExecutorMetrics
-from executor_svc.models import Call, Caller, CallResult, Execution, ForTenant, KnownCall, Limits, Ticket
+from executor_svc.models import Call, Caller, CallResult, Execution, ForTenant, Lease, Limits, RecordedCall
 from executor_svc.runner import Run
 from executor_svc.settings import ExecutorSettings
 from executor_svc.settling import call_key, open_doubts, settled
 from executor_svc.storage import LedgerStore
-from executor_svc.values import Shelf
+from executor_svc.values import ValueStore
 from services.contracts.doubt import ResolveRequest
 from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished, ExecutionState, StepFinished
 from services.contracts.outcome import Failed, RequestRecord
@@ -53,21 +53,21 @@ class DurableLane:
         self._gate = Gate()
         self._settings, self._metrics = settings, metrics
         self.ledger = Ledger(store, self._cancel_live)
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, LiveRun] = {}
         self._failed: set[str] = set()  # runs that a bug ended in this process, until they are taken over
         self._tasks: set[asyncio.Task[None]] = set()
         # Without the lock, a run that this process owns but has not launched yet looks like one that a bug ended.
-        self._taking = asyncio.Lock()
+        self._takeover_lock = asyncio.Lock()
 
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None, None]:
-        """Hold the lease, write the ledger and take over orphans until the context ends.
+        """Renew the membership, write the ledger and take over orphans until the context ends.
 
         Active runs are then left for another process. Their calls in flight end and are recorded.
         """
         await self._membership.beat()
         heartbeat = Heartbeat(self._membership)
-        work = (self.ledger.write_forever(), self._look_after_orphans())
+        work = (self.ledger.write_forever(), self._maintain_forever())
         background = [asyncio.create_task(job) for job in work]
         async with heartbeat.beating():
             try:
@@ -167,15 +167,15 @@ class DurableLane:
         left = open_doubts(execution, await self._store.calls(execution.run_id))
         if left:
             return ExecutionState(run_id=execution.run_id, status="in_doubt", doubts=left)
-        async with self._taking:
-            ticket = await self._store.reopen(execution, self._membership.id)
-            if ticket is not None:
-                self._launch(execution.request, partial(self._continue, execution, ticket))
+        async with self._takeover_lock:
+            lease = await self._store.reopen(execution, self._membership.id)
+            if lease is not None:
+                self._launch(execution.request, partial(self._continue, execution, lease))
         return ExecutionState(run_id=execution.run_id, status="running")
 
-    def _launch(self, request: ExecuteRequest, work: Callable[[Live], Coroutine[Any, Any, None]]) -> Live:
+    def _launch(self, request: ExecuteRequest, work: Callable[[LiveRun], Coroutine[Any, Any, None]]) -> LiveRun:
         self._cancel_live(request.run_id)  # an earlier run of this id that another process took over unnoticed
-        live = self._live[request.run_id] = Live(request)
+        live = self._live[request.run_id] = LiveRun(request)
         self._failed.discard(request.run_id)
         self._metrics.active.inc()
         task = asyncio.create_task(work(live))
@@ -183,7 +183,7 @@ class DurableLane:
         task.add_done_callback(lambda done: self._ended(live, done))
         return live
 
-    def _ended(self, live: Live, task: asyncio.Task[None]) -> None:
+    def _ended(self, live: LiveRun, task: asyncio.Task[None]) -> None:
         """Clean up after a run. If an error ended it, this process still owns it and takes it over like an orphan."""
         self._tasks.discard(task)
         self._metrics.active.dec()
@@ -197,44 +197,44 @@ class DurableLane:
             self._failed.add(live.request.run_id)
         live.end()
 
-    async def _begin(self, graph: Graph, live: Live) -> None:
-        request, ticket = live.request, Ticket(live.request.run_id, self._membership.id, 1)
+    async def _begin(self, graph: Graph, live: LiveRun) -> None:
+        request, lease = live.request, Lease(live.request.run_id, self._membership.id, 1)
         try:
             async with asyncio.timeout(request.deadline_ms / 1000):
-                admitted = await self.ledger.admit(ticket, request)
+                admitted = await self.ledger.admit(lease, request)
         except TimeoutError:
             message = "The ledger cannot be written. Nothing was sent yet; repeat the request with the same run_id."
             live.problem = ServiceUnavailable(message, service="ledger")
             return
         if admitted:
-            await self._drive(live, graph, ticket, {}, self._adapter)
+            await self._drive(live, graph, lease, {}, self._adapter)
 
-    async def _continue(self, execution: Execution, ticket: Ticket, live: Live) -> None:
+    async def _continue(self, execution: Execution, lease: Lease, live: LiveRun) -> None:
         """Continue a run that this process has taken over or reopened."""
         # Read again: a cancellation may have come after the takeover, but before the run was registered as live.
         stored = await self._stored(execution.run_id)
         live.cancelled |= stored.cancel_requested
-        known = await restored(await self._store.calls(execution.run_id), self._store)
+        known = await with_full_outputs(await self._store.calls(execution.run_id), self._store)
         given_up = execution.takeovers > self._settings.max_takeovers
-        adapter = _Refusing(self._adapter, execution.takeovers) if given_up else self._adapter
+        adapter = _GivenUpAdapter(self._adapter, execution.takeovers) if given_up else self._adapter
         with continued("executor_svc", execution.traceparent):
-            await self._drive(live, Graph(execution.request.compiled.plan), ticket, known, adapter)
+            await self._drive(live, Graph(execution.request.compiled.plan), lease, known, adapter)
 
     async def _drive(
-        self, live: Live, graph: Graph, ticket: Ticket, known: dict[str, KnownCall], adapter: Caller
+        self, live: LiveRun, graph: Graph, lease: Lease, known: dict[str, RecordedCall], adapter: Caller
     ) -> None:
         request = live.request
-        shelf = Shelf(self.ledger.keep, self._settings.max_inline_bytes)
-        writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, ticket, known, shelf)
+        value_store = ValueStore(self.ledger.keep, self._settings.max_inline_bytes)
+        writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, lease, known, value_store)
         limits = Limits.of(request, self._settings)
         hold = hold_of(request, graph, limits)
         gated = self._gate.before(writing)
-        run = Run(request.compiled, graph, gated, request.run_id, limits, shelf, frozenset(known), hold)
+        run = Run(request.compiled, graph, gated, request.run_id, limits, value_store, frozenset(known), hold)
         live.begin(run)
         try:
             async for event in run.events():
                 if isinstance(event, ExecutionFinished):
-                    await self.ledger.conclude(ticket, event)
+                    await self.ledger.conclude(lease, event)
                 self._metrics.event(event, request.compiled)
                 live.publish(event)
         except* Fenced:
@@ -259,7 +259,7 @@ class DurableLane:
                     return
             await asyncio.sleep(_POLL_S)
 
-    async def _look_after_orphans(self) -> None:
+    async def _maintain_forever(self) -> None:
         """Take over runs of dead processes, stop runs that others cancelled or took over, and delete old runs."""
         clock = asyncio.get_running_loop().time
         forget_at = clock()
@@ -281,11 +281,11 @@ class DurableLane:
         room = self._settings.max_concurrent_runs - self.active
         if room <= 0:
             return
-        async with self._taking:
-            for execution, ticket in await self._store.take_over(self._membership, self._live.keys(), room):
-                _log.warning("run taken over", run=execution.run_id, from_=execution.owner, epoch=ticket.epoch)
+        async with self._takeover_lock:
+            for execution, lease in await self._store.take_over(self._membership, self._live.keys(), room):
+                _log.warning("run taken over", run=execution.run_id, from_=execution.owner, epoch=lease.epoch)
                 self._metrics.taken_over.inc()
-                self._launch(execution.request, partial(self._continue, execution, ticket))
+                self._launch(execution.request, partial(self._continue, execution, lease))
 
     def _cancel_live(self, run_id: str) -> None:
         if run_id in self._live:
@@ -302,7 +302,7 @@ def _other_plan(request: ExecuteRequest) -> Conflict:
     return Conflict(f"Run {request.run_id} exists with another plan.")
 
 
-class _Refusing:
+class _GivenUpAdapter:
     """The adapter of a run that was given up after several processes died running it. Sends nothing."""
 
     def __init__(self, adapter: Caller, takeovers: int) -> None:
@@ -316,7 +316,7 @@ class _Refusing:
     async def call(self, call: Call) -> CallResult:
         """Refuse. A call that a former process may have sent is in doubt, even if it could be resent."""
         if call.resent:
-            return parked(self._adapter, call, self._message)
+            return in_doubt_result(self._adapter, call, self._message)
         return CallResult(Failed(reason="refused", message=f"not sent: {self._message}"), None, 0)
 
 

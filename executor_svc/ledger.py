@@ -20,19 +20,19 @@ from executor_svc.models import (
     CallResult,
     CallState,
     Conclusion,
-    KnownCall,
+    ExecutionStates,
     LargeValue,
+    Lease,
     NotBegun,
     Operation,
     Outcome,
     Previewer,
-    Sending,
-    Standing,
-    Ticket,
+    RecordedCall,
+    SendIntent,
     Unpreviewable,
 )
 from executor_svc.storage import LedgerStore
-from executor_svc.values import Shelf
+from executor_svc.values import ValueStore
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Failed, InDoubt, Succeeded
 from services.contracts.plan import content_hash
@@ -74,29 +74,29 @@ class Ledger:
         self._wake = asyncio.Event()
         self._urgent = asyncio.Event()
 
-    async def admit(self, ticket: Ticket, request: ExecuteRequest) -> bool:
+    async def admit(self, lease: Lease, request: ExecuteRequest) -> bool:
         """Record a new execution. Returns False if one of that id exists already."""
         try:
-            await self._wait(Admission(ticket, request, traceparent()))
+            await self._wait(Admission(lease, request, traceparent()))
         except Fenced:
             return False
         return True
 
-    async def sending(self, sending: Sending) -> None:
+    async def record_intent(self, intent: SendIntent) -> None:
         """Record that a call is about to be sent. It may be sent once this returns. Raises Fenced and NotBegun."""
-        await self._wait(sending)
+        await self._wait(intent)
 
-    def outcome(self, ticket: Ticket, key: str, state: CallState, result: CallResult, *, sent: bool) -> None:
+    def outcome(self, lease: Lease, key: str, state: CallState, result: CallResult, *, sent: bool) -> None:
         """Queue the outcome of a call; does not wait until it is written."""
-        self._put(_Entry(Outcome(ticket, key, state, result, sent), None))
+        self._put(_Entry(Outcome(lease, key, state, result, sent), None))
 
     def keep(self, value: LargeValue) -> None:
         """Queue a large value; does not wait until it is written."""
         self._put(_Entry(value, None))
 
-    async def conclude(self, ticket: Ticket, finished: ExecutionFinished) -> None:
+    async def conclude(self, lease: Lease, finished: ExecutionFinished) -> None:
         """Record how an execution ended, after everything queued before it. Raises Fenced."""
-        await self._wait(Conclusion(ticket, finished))
+        await self._wait(Conclusion(lease, finished))
 
     async def flush(self) -> None:
         """Wait until everything queued so far is written."""
@@ -110,7 +110,7 @@ class Ledger:
             await self._linger()
             batch = self._next_batch()
             try:
-                standing = await self._store.write([entry.operation for entry in batch if entry.operation])
+                states = await self._store.write([entry.operation for entry in batch if entry.operation])
             except ServiceError as error:
                 self._queue.extendleft(reversed(batch))
                 self._wake.set()
@@ -123,8 +123,8 @@ class Ledger:
                 _fail(batch, error)
             else:
                 pause_s = _FIRST_PAUSE_S
-                _tell(batch, standing)
-                for run_id in standing.cancelled:
+                _notify(batch, states)
+                for run_id in states.cancelled:
                     self._on_cancel(run_id)
 
     async def _linger(self) -> None:
@@ -154,26 +154,26 @@ class Ledger:
         self._wake.set()
 
 
-def _tell(batch: list[_Entry], standing: Standing) -> None:
+def _notify(batch: list[_Entry], states: ExecutionStates) -> None:
     for entry in batch:
         if entry.written is None or entry.written.done():
             continue
-        refused = _refusal(entry.operation, standing)
+        refused = _refusal(entry.operation, states)
         if refused is None:
             entry.written.set_result(None)
         else:
             entry.written.set_exception(refused)
 
 
-def _refusal(operation: Operation | None, standing: Standing) -> Fenced | NotBegun | None:
+def _refusal(operation: Operation | None, states: ExecutionStates) -> Fenced | NotBegun | None:
     """Why an operation was not written, or None. A conclusion may be written already, by an unacknowledged commit."""
     if operation is None or isinstance(operation, LargeValue):
         return None
-    concluded = isinstance(operation, Conclusion) and operation.ticket in standing.ended
-    if not concluded and operation.ticket not in standing.running:
-        return Fenced(operation.ticket.run_id)
-    if isinstance(operation, Sending) and not standing.lets_begin(operation):
-        return NotBegun(operation.ticket.run_id)
+    concluded = isinstance(operation, Conclusion) and operation.lease in states.ended
+    if not concluded and operation.lease not in states.running:
+        return Fenced(operation.lease.run_id)
+    if isinstance(operation, SendIntent) and not states.lets_begin(operation):
+        return NotBegun(operation.lease.run_id)
     return None
 
 
@@ -189,15 +189,21 @@ class LedgerAdapter:
     Args:
         adapter: makes the calls, and previews those that must not be made.
         ledger: where the calls are recorded.
-        ticket: the right to run this execution.
+        lease: the right to run this execution.
         known: the calls of the run's earlier owners, from the ledger.
-        shelf: where large outputs are stored.
+        value_store: where large outputs are stored.
     """
 
     def __init__(
-        self, adapter: Caller, ledger: Ledger, ticket: Ticket, known: dict[str, KnownCall], shelf: Shelf
+        self, adapter: Caller, ledger: Ledger, lease: Lease, known: dict[str, RecordedCall], value_store: ValueStore
     ) -> None:
-        self._adapter, self._ledger, self._ticket, self._known, self._shelf = adapter, ledger, ticket, known, shelf
+        self._adapter, self._ledger, self._lease, self._known, self._value_store = (
+            adapter,
+            ledger,
+            lease,
+            known,
+            value_store,
+        )
 
     async def call(self, call: Call) -> CallResult:
         """Make a call, unless the ledger holds its outcome or it must not be repeated.
@@ -206,7 +212,7 @@ class LedgerAdapter:
             Fenced: another process has taken the execution over.
             NotBegun: the run was cancelled before this call was recorded.
         """
-        key = call.key.removeprefix(f"{self._ticket.run_id}/")
+        key = call.key.removeprefix(f"{self._lease.run_id}/")
         known = self._known.get(key)
         if known is not None and known.result is not None:
             return replace(known.result, recovered=True)
@@ -214,18 +220,18 @@ class LedgerAdapter:
             return self._written(key, await self._adapter.call(call), sent=False)
         digest = content_hash(dict(call.arguments))
         if known is not None and (doubt := _doubt(call, known, digest)):
-            result = parked(self._adapter, call, doubt)
+            result = in_doubt_result(self._adapter, call, doubt)
             if known.digest != digest:  # another request was sent, and it is unknown which
                 result = replace(result, request=None)
             return self._written(key, result, sent=True)
         try:
             async with asyncio.timeout_at(call.deadline):
-                await self._ledger.sending(Sending(self._ticket, key, digest, again=known is not None))
+                await self._ledger.record_intent(SendIntent(self._lease, key, digest, again=known is not None))
         except TimeoutError:
             message = "nothing was sent: the ledger could not be written before the deadline"
             result = CallResult(Failed(reason="ledger", message=message), None, 0)
             if known is not None:
-                result = parked(self._adapter, call, f"an earlier process may have sent it; now {message}")
+                result = in_doubt_result(self._adapter, call, f"an earlier process may have sent it; now {message}")
             return self._written(key, result, sent=True)
         if known is not None:
             call = replace(call, resent=True)
@@ -233,11 +239,11 @@ class LedgerAdapter:
 
     def _written(self, key: str, result: CallResult, *, sent: bool) -> CallResult:
         state = CallState.IN_DOUBT if isinstance(result.outcome, InDoubt) else CallState.DONE
-        self._ledger.outcome(self._ticket, key, state, self._shelf.slim(result), sent=sent)
+        self._ledger.outcome(self._lease, key, state, self._value_store.for_ledger(result), sent=sent)
         return result
 
 
-def parked(adapter: Previewer, call: Call, doubt: str) -> CallResult:
+def in_doubt_result(adapter: Previewer, call: Call, doubt: str) -> CallResult:
     """A result in doubt, with the request that a former process made. A person has to find out its outcome."""
     try:
         request = adapter.preview(call)
@@ -246,7 +252,7 @@ def parked(adapter: Previewer, call: Call, doubt: str) -> CallResult:
     return CallResult(InDoubt(message=doubt), request, 0, recovered=True)
 
 
-def _doubt(call: Call, known: KnownCall, digest: str) -> str:
+def _doubt(call: Call, known: RecordedCall, digest: str) -> str:
     """Why a call that an earlier owner started must not be repeated; empty if it may be."""
     if known.state is not CallState.SENT:
         return "it was already unknown whether the call took effect"
@@ -257,12 +263,12 @@ def _doubt(call: Call, known: KnownCall, digest: str) -> str:
     return ""
 
 
-async def restored(known: dict[str, KnownCall], store: LedgerStore) -> dict[str, KnownCall]:
+async def with_full_outputs(known: dict[str, RecordedCall], store: LedgerStore) -> dict[str, RecordedCall]:
     """The calls with large outputs loaded in full."""
-    return {key: replace(call, result=await _whole(call.result, store)) for key, call in known.items()}
+    return {key: replace(call, result=await _with_full_output(call.result, store)) for key, call in known.items()}
 
 
-async def _whole(result: CallResult | None, store: LedgerStore) -> CallResult | None:
+async def _with_full_output(result: CallResult | None, store: LedgerStore) -> CallResult | None:
     outcome = result.outcome if result is not None else None
     if result is None or not isinstance(outcome, Succeeded) or outcome.stored is None:
         return result

@@ -11,7 +11,7 @@ from services.errors import ServiceError
 
 
 @dataclass(eq=False, slots=True)
-class Live:
+class LiveRun:
     """A run in this process and its events so far, for its followers.
 
     Attributes:

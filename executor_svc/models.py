@@ -15,7 +15,7 @@ from services.contracts.outcome import Failed, InDoubt, RequestRecord, Succeeded
 MAX_LOOP_VALUES = 200_000
 """Limit on the values in the arguments of all calls of a `foreach`, which are built at once."""
 COMPARISONS = 4
-"""Conditions may compare this multiple of `taken_bytes`, since comparing is cheaper than sending."""
+"""Conditions may compare this multiple of `copied_bytes`, since comparing is cheaper than sending."""
 
 CallOutcome = Succeeded | Failed | InDoubt
 
@@ -33,7 +33,7 @@ class Call:
         resent: whether a former process may have sent it. Then any result but a success is in doubt.
         tenant: the tenant that it is made for; None if unknown. Then it may use only secrets without a tenant list.
         pages_anywhere: whether the next page of a list may have another path of the same origin.
-        taken_bytes: size of the values in the arguments that are copied from other answers, in bytes of JSON.
+        copied_bytes: size of the values in the arguments that are copied from other answers, in bytes of JSON.
     """
 
     api: Api
@@ -44,7 +44,7 @@ class Call:
     resent: bool = False
     tenant: str | None = None
     pages_anywhere: bool = False
-    taken_bytes: int = 0
+    copied_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +124,14 @@ class ForTenant:
 class Limits:
     """The limits of one run. ``run_s`` and ``step_s`` are in seconds; ``items`` bounds the elements of a `foreach`.
 
-    ``taken_bytes`` bounds the values that one call copies from other answers. It is also the bound for all calls
+    ``copied_bytes`` bounds the values that one call copies from other answers. It is also the bound for all calls
     together that are shown for approval.
     """
 
     run_s: float
     step_s: float
     items: int
-    taken_bytes: int = MAX_TAKEN_BYTES
+    copied_bytes: int = MAX_TAKEN_BYTES
 
     @classmethod
     def of(cls, request: ExecuteRequest, settings: ExecutorSettings) -> Self:
@@ -142,7 +142,7 @@ class Limits:
     @property
     def compared_bytes(self) -> int:
         """Bound on the values that all conditions of a run compare."""
-        return COMPARISONS * self.taken_bytes
+        return COMPARISONS * self.copied_bytes
 
 
 class CallState(StrEnum):
@@ -156,7 +156,7 @@ class CallState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class Lease:
     """The right to run an execution: valid as long as the ledger names this owner and this epoch."""
 
     run_id: str
@@ -165,16 +165,16 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The state of executions: tickets of those that run, tickets of those that ended, and the cancelled run ids."""
+class ExecutionStates:
+    """The state of executions: leases of those that run, leases of those that ended, and the cancelled run ids."""
 
-    running: frozenset[Ticket]
-    ended: frozenset[Ticket]
+    running: frozenset[Lease]
+    ended: frozenset[Lease]
     cancelled: frozenset[str]
 
-    def lets_begin(self, sending: "Sending") -> bool:
+    def lets_begin(self, intent: "SendIntent") -> bool:
         """Whether a running execution may start this call. A cancelled one may only repeat calls."""
-        return sending.again or sending.ticket.run_id not in self.cancelled
+        return intent.again or intent.lease.run_id not in self.cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownCall:
+class RecordedCall:
     """A call of an earlier owner. ``result`` is None until the outcome is known."""
 
     state: CallState
@@ -212,24 +212,24 @@ class KnownCall:
 class Admission:
     """Record a new execution. If the id exists, nothing is written."""
 
-    ticket: Ticket
+    lease: Lease
     request: ExecuteRequest
     traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class SendIntent:
     """Record that a mutating call is about to be sent, unless its run was cancelled.
 
     Attributes:
-        ticket: the right to run the execution.
+        lease: the right to run the execution.
         key: the call's key.
         digest: hash of its arguments.
         again: whether an earlier owner had recorded it. Then it is sent even in a cancelled run: it may already have
             taken effect, and only its answer shows this.
     """
 
-    ticket: Ticket
+    lease: Lease
     key: str
     digest: str
     again: bool = False
@@ -239,7 +239,7 @@ class Sending:
 class Outcome:
     """Record the outcome of a call. ``sent``: whether its sending was recorded, as for every mutating call."""
 
-    ticket: Ticket
+    lease: Lease
     key: str
     state: CallState
     result: CallResult
@@ -258,8 +258,8 @@ class LargeValue:
 class Conclusion:
     """Record how an execution ended."""
 
-    ticket: Ticket
+    lease: Lease
     finished: ExecutionFinished
 
 
-Operation = Admission | Sending | Outcome | LargeValue | Conclusion
+Operation = Admission | SendIntent | Outcome | LargeValue | Conclusion

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from executor_svc.binding import Known, Scope, Showing, known_calls, source
+from executor_svc.binding import PreviewHold, ResolvedCalls, Scope, resolved_calls, source
 from executor_svc.graph import Graph
 from executor_svc.models import Call, Caller, Limits, Previewer, Unpreviewable
 from executor_svc.references import Unresolved
 from executor_svc.runner import Run
 from executor_svc.settings import MAX_TAKEN_BYTES
-from executor_svc.values import Shelf
+from executor_svc.values import ValueStore
 from executor_svc.values import preview as beginning
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
@@ -37,7 +37,7 @@ from services.contracts.plan import (
 )
 from services.contracts.planning import CompiledPlan
 from services.contracts.preview import PreviewResponse, ReadValue, RequestPreview
-from services.room import NoRoomLeft, Room
+from services.size_budget import SizeBudget, SizeExceeded
 
 _MAX_LIST_CHARS = 200
 _MAX_ITEMS = 100
@@ -67,38 +67,38 @@ def previews(
     held = [step for step in compiled.plan.steps if step.id in scope.held]
     fed = {step.id for step in held if any(ref.step in scope.reads for ref in step_references(step))}
     shown: list[RequestPreview] = []
-    room, sent = Room(most_bytes), Room(_MAX_SHOWN_BYTES)
+    budget, sent = SizeBudget(most_bytes), SizeBudget(_MAX_SHOWN_BYTES)
     for step in held:
-        bare = Known((dict(step.arguments),), step=step)
-        known = bare if step.id in fed else known_calls(step, {}, _NONE, limit, room)
+        bare = ResolvedCalls((dict(step.arguments),), step=step)
+        known = bare if step.id in fed else resolved_calls(step, {}, _NONE, limit, budget)
         shown += _previews(compiled, step, known, adapter, sent, digest=step.id not in fed)
     return PreviewResponse(requests=tuple(shown), settled=not scope.reads)
 
 
 async def read_and_preview(
-    compiled: CompiledPlan, adapter: Caller, shelf: Shelf, limits: Limits, run_id: str
+    compiled: CompiledPlan, adapter: Caller, value_store: ValueStore, limits: Limits, run_id: str
 ) -> PreviewResponse:
     """The same, with the values of the reads that feed the held steps. Makes these reads.
 
     Args:
         compiled: the plan and its APIs.
         adapter: makes the reads, and previews the other calls.
-        shelf: where large outputs are stored.
+        value_store: where large outputs are stored.
         limits: limits of the reads.
         run_id: used in the calls' keys.
     """
     graph = Graph(compiled.plan)
     scope = Scope.of(compiled, graph)
-    run = Run(compiled, graph, adapter, run_id, limits, shelf, hold=Showing(scope))
+    run = Run(compiled, graph, adapter, run_id, limits, value_store, hold=PreviewHold(scope))
     finished = None
     async for event in run.events():
         finished = event
     assert isinstance(finished, ExecutionFinished), "a run's last event"
-    outputs, room, sent = scope.of_reads(run.outputs), Room(limits.taken_bytes), Room(_MAX_SHOWN_BYTES)
+    outputs, budget, sent = scope.of_reads(run.outputs), SizeBudget(limits.copied_bytes), SizeBudget(_MAX_SHOWN_BYTES)
     shown: list[RequestPreview] = []
     unfit: dict[str, Failed] = {}
     for step in (step for step in compiled.plan.steps if step.id in scope.held):
-        known = known_calls(step, outputs, scope.reads, limits.items, room)
+        known = resolved_calls(step, outputs, scope.reads, limits.items, budget)
         if isinstance(known, Failed):
             unfit[step.id] = known
         shown += _previews(compiled, step, known, adapter, sent, digest=True)
@@ -111,7 +111,9 @@ async def read_and_preview(
         return PreviewResponse(failed=finished.model_copy(update=ended))
     requests = {record.step: record.requests for record in records}
     used = tuple(sorted({name for record in records for name in record.secrets}))
-    return PreviewResponse(requests=tuple(shown), reads=_reads(compiled, scope, outputs, requests, room), secrets=used)
+    return PreviewResponse(
+        requests=tuple(shown), reads=_reads(compiled, scope, outputs, requests, budget), secrets=used
+    )
 
 
 def _reads(
@@ -119,7 +121,7 @@ def _reads(
     scope: Scope,
     outputs: Mapping[str, JsonValue],
     requests: Mapping[str, tuple[RequestRecord, ...]],
-    room: Room,
+    budget: SizeBudget,
 ) -> tuple[ReadValue, ...]:
     """Every value that a held step, or a read that feeds one, uses from a read; without duplicates."""
     found: dict[tuple[str, JsonPath], ReadValue] = {}
@@ -129,7 +131,7 @@ def _reads(
             if reference.step not in outputs or len(found) >= _MAX_READS:
                 continue
             try:
-                path, value = source(reference, outputs, room)
+                path, value = source(reference, outputs, budget)
             except Unresolved:  # an `exists` condition may refer to a missing value
                 path, value = reference.path, None
             made = requests.get(reference.step, ())
@@ -144,11 +146,17 @@ def _reads(
 
 
 def _previews(
-    compiled: CompiledPlan, step: Step, known: Known | Failed, adapter: Previewer, room: Room, *, digest: bool
+    compiled: CompiledPlan,
+    step: Step,
+    known: ResolvedCalls | Failed,
+    adapter: Previewer,
+    budget: SizeBudget,
+    *,
+    digest: bool,
 ) -> list[RequestPreview]:
     """A request for each known call, or one request with placeholders for all of them."""
     api = compiled.apis[step.api]
-    told = known.digest if digest and isinstance(known, Known) else ""
+    digest_text = known.digest if digest and isinstance(known, ResolvedCalls) else ""
     calls = None
     if not isinstance(known, Failed) and (step.foreach is None or known.mapped or not known.calls):
         calls = len(known.calls)
@@ -164,7 +172,7 @@ def _previews(
                 complete=False,
                 foreach=foreach,
                 calls=calls,
-                digest=told,
+                digest=digest_text,
                 problem=problem,
             )
         ]
@@ -172,55 +180,56 @@ def _previews(
     for index, arguments in enumerate(known.calls[:_MAX_ITEMS]):
         one = _preview(api, step, arguments, adapter)
         item = index if known.mapped else None
-        shown.append(one.model_copy(update={"foreach": foreach, "item": item, "calls": calls, "digest": told}))
+        shown.append(one.model_copy(update={"foreach": foreach, "item": item, "calls": calls, "digest": digest_text}))
         try:
-            room.take([one.request.url, dict(one.request.headers), one.request.body])
-        except NoRoomLeft:
+            budget.take([one.request.url, dict(one.request.headers), one.request.body])
+        except SizeExceeded:
             break
     return shown
 
 
 def _preview(api: Api, step: Step, arguments: Mapping[str, Value], adapter: Previewer) -> RequestPreview:
-    words = _Words()
-    values = {name: words.stand_in(value) for name, value in arguments.items()}
+    placeholders = _Placeholders()
+    values = {name: placeholders.with_placeholders(value) for name, value in arguments.items()}
     problem = ""
     try:
-        request = words.spoken(adapter.preview(Call(api, values, step.id, deadline=0.0)))
+        request = placeholders.with_texts(adapter.preview(Call(api, values, step.id, deadline=0.0)))
     except Unpreviewable as error:
-        request, problem = RequestRecord(method=api.method, url=api.server + api.path), words.in_text(str(error))
+        request, problem = RequestRecord(method=api.method, url=api.server + api.path), placeholders.in_text(str(error))
     if api.idempotency_header and not problem:
         headers = request.headers | {api.idempotency_header: "{one for each call}"}
         request = request.model_copy(update={"headers": headers})
-    complete = not words.spellings and not problem
+    complete = not placeholders.texts and not problem
     return RequestPreview(step=step.id, api=api.id, request=request, complete=complete, problem=problem)
 
 
 @dataclass(slots=True)
-class _Words:
-    """The placeholder words for unknown values, and the text that people see for each."""
+class _Placeholders:
+    """The placeholders for unknown values, and the text that people see for each."""
 
-    spellings: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
 
-    def stand_in(self, value: Value) -> JsonValue:
+    def with_placeholders(self, value: Value) -> JsonValue:
         """The value with a placeholder for each unknown part."""
         match value:
             case LiteralValue():
                 return value.value
             case Reference():
-                return self._word(_spelling(value.step, written_path(value.path, value.match)))
+                return self._placeholder(_readable_text(value.step, written_path(value.path, value.match)))
             case ItemReference():
-                return self._word(_spelling("item", written_path(value.path)))
+                return self._placeholder(_readable_text("item", written_path(value.path)))
             case ListValue():
-                return [self.stand_in(item) for item in value.items]
+                return [self.with_placeholders(item) for item in value.items]
             case ObjectValue():
-                return {name: self.stand_in(member) for name, member in value.fields.items()}
+                return {name: self.with_placeholders(member) for name, member in value.fields.items()}
 
-    def _word(self, spelling: str) -> str:
-        word = f"nestor{secrets.token_hex(13)}"  # 32 characters, which is valid base64, too, for values that are bytes
-        self.spellings[word] = spelling
-        return word
+    def _placeholder(self, readable: str) -> str:
+        # 32 characters, which is valid base64, too, for values that are bytes.
+        placeholder = f"nestor{secrets.token_hex(13)}"
+        self.texts[placeholder] = readable
+        return placeholder
 
-    def spoken(self, record: RequestRecord) -> RequestRecord:
+    def with_texts(self, record: RequestRecord) -> RequestRecord:
         """The record with its placeholders replaced by readable text."""
         return RequestRecord(
             method=record.method,
@@ -231,8 +240,8 @@ class _Words:
 
     def in_text(self, text: str) -> str:
         """The text with its placeholders replaced."""
-        for word, spelling in self.spellings.items():
-            text = text.replace(word, spelling)
+        for placeholder, readable in self.texts.items():
+            text = text.replace(placeholder, readable)
         return text
 
     def _in_json(self, value: JsonValue) -> JsonValue:
@@ -245,13 +254,13 @@ class _Words:
         return value
 
 
-def _spelling(root: str, path: str) -> str:
+def _readable_text(root: str, path: str) -> str:
     return "{" + root + path + "}"
 
 
 def _list(items: Value) -> str:
     """A readable text for the list of a `foreach`: its reference, or its beginning."""
-    words = _Words()
-    shown = words.stand_in(items)
+    placeholders = _Placeholders()
+    shown = placeholders.with_placeholders(items)
     text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
-    return words.in_text(text if len(text) <= _MAX_LIST_CHARS else text[:_MAX_LIST_CHARS] + " ...")
+    return placeholders.in_text(text if len(text) <= _MAX_LIST_CHARS else text[:_MAX_LIST_CHARS] + " ...")

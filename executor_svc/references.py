@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from executor_svc.choosing import best, label
 from services.contracts.base import JsonPath
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Reference, Value, When
-from services.room import Room
+from services.size_budget import SizeBudget
 
 
 class Unresolved(Exception):
@@ -51,14 +51,14 @@ _ORDERINGS: Final = {
 
 
 def resolve(
-    value: Value, outputs: Mapping[str, JsonValue], item: Item | None = None, room: Room | None = None
+    value: Value, outputs: Mapping[str, JsonValue], item: Item | None = None, budget: SizeBudget | None = None
 ) -> JsonValue:
-    """The JSON value of ``value``. The size of referenced values is taken from ``room``, if given.
+    """The JSON value of ``value``. The size of referenced values is taken from ``budget``, if given.
 
     Raises:
         Unresolved: a step gave no output, a path does not exist, or there is no current item.
         Several: several items with different values match equally well.
-        NoRoomLeft: the referenced values are larger than the room that is left.
+        SizeExceeded: the referenced values are larger than the budget that is left.
     """
     match value:
         case LiteralValue():
@@ -67,17 +67,17 @@ def resolve(
             if value.step not in outputs:
                 raise Unresolved(f"step {value.step} has no output")
             output, what = outputs[value.step], f"the output of {value.step}"
-            found = walk(output, value.path if value.match is None else chosen(output, value, room=room), what)
+            found = walk(output, value.path if value.match is None else chosen(output, value, budget=budget), what)
         case ItemReference():
             if item is None:
                 raise Unresolved("there is no current item outside a foreach")
             found = walk(item.value, value.path, "the current item")
         case ListValue():
-            return [resolve(element, outputs, item, room) for element in value.items]
+            return [resolve(element, outputs, item, budget) for element in value.items]
         case ObjectValue():
-            return {name: resolve(field, outputs, item, room) for name, field in value.fields.items()}
-    if room is not None:
-        room.take(found)
+            return {name: resolve(field, outputs, item, budget) for name, field in value.fields.items()}
+    if budget is not None:
+        budget.take(found)
     return found
 
 
@@ -98,14 +98,14 @@ def parts(value: Value | JsonValue, *, literals: bool) -> int:
     return count
 
 
-def chosen(output: JsonValue, reference: Reference, *, sure: bool = True, room: Room | None = None) -> JsonPath:
+def chosen(output: JsonValue, reference: Reference, *, sure: bool = True, budget: SizeBudget | None = None) -> JsonPath:
     """The path to the item that the reference's match selects; the path as written if no item matches.
 
     Args:
         output: the step's output.
         reference: a reference with a match.
         sure: whether the match must be unique. Otherwise the first of the best matches is used.
-        room: caches the result: comparing the words of a list is slow, and a plan may need it a thousand times.
+        budget: caches the result: comparing the words of a list is slow, and a plan may need it a thousand times.
 
     Raises:
         Several: ``sure`` is set, and several best matches have different values.
@@ -117,7 +117,7 @@ def chosen(output: JsonValue, reference: Reference, *, sure: bool = True, room: 
         except Several as several:
             return several
 
-    found = choose() if room is None else room.once(output, (reference, sure), choose)
+    found = choose() if budget is None else budget.cached(output, (reference, sure), choose)
     if isinstance(found, Several):
         raise found
     return found
@@ -188,20 +188,22 @@ def type_name(value: JsonValue) -> str:
     return {str: "a string", list: "a list", dict: "an object"}[type(value)]
 
 
-def holds(when: When, outputs: Mapping[str, JsonValue], item: Item | None = None, room: Room | None = None) -> bool:
+def holds(
+    when: When, outputs: Mapping[str, JsonValue], item: Item | None = None, budget: SizeBudget | None = None
+) -> bool:
     """Whether the condition holds. ``exists`` is true for a value that is present and not null.
 
     Raises:
         Unresolved: a side refers to a missing value. Not raised for ``exists``.
         Incomparable: the values have no order.
-        NoRoomLeft: the compared values are larger than the room that is left.
+        SizeExceeded: the compared values are larger than the budget that is left.
     """
     if when.op == "exists":
         try:
             return resolve(when.left, outputs, item) is not None
         except Unresolved:
             return False
-    left, right = (_compared(side, outputs, item, room) for side in (when.left, when.right))
+    left, right = (_compared(side, outputs, item, budget) for side in (when.left, when.right))
     if when.op in ("eq", "ne"):
         return equal(left, right) is (when.op == "eq")
     if when.op == "in":
@@ -211,10 +213,10 @@ def holds(when: When, outputs: Mapping[str, JsonValue], item: Item | None = None
     return bool(_ORDERINGS[when.op](left, right))
 
 
-def _compared(side: Value, outputs: Mapping[str, JsonValue], item: Item | None, room: Room | None) -> JsonValue:
-    if room is not None and isinstance(side, LiteralValue):
-        room.take(side.value)
-    return resolve(side, outputs, item, room)
+def _compared(side: Value, outputs: Mapping[str, JsonValue], item: Item | None, budget: SizeBudget | None) -> JsonValue:
+    if budget is not None and isinstance(side, LiteralValue):
+        budget.take(side.value)
+    return resolve(side, outputs, item, budget)
 
 
 def equal(left: JsonValue, right: JsonValue) -> bool:

@@ -20,17 +20,17 @@ from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
 from executor_svc.references import Unresolved, chosen, walk
 from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare
-from executor_svc.values import Shelf, Shown
+from executor_svc.values import AnswerValues, ValueStore
 from services.contracts.answer import AnswerValue
 from services.contracts.execution import ExecutionEvent, ExecutionFinished, StepFinished, StepStarted
 from services.contracts.outcome import Failed, InDoubt, RequestRecord, Skipped, StepOutcome, StepRecord, Succeeded
 from services.contracts.plan import Step
 from services.contracts.planning import CompiledPlan
-from services.room import Room
+from services.size_budget import SizeBudget
 from services.tracing import Attributes, fail, span
 
 
-def _tell(current: Span, result: StepResult) -> None:
+def _record_result(current: Span, result: StepResult) -> None:
     """Record a step's result in its span."""
     current.set_attributes({"nestor.outcome": result.outcome.kind, "nestor.attempts": result.attempts})
     if result.items:
@@ -54,7 +54,7 @@ class Run:
         adapter: makes the calls.
         run_id: identifies the run; part of every idempotency key.
         limits: size limits, and deadlines that start when the first event is requested.
-        shelf: where large outputs are stored; events hold previews of them.
+        value_store: where large outputs are stored; events hold previews of them.
         begun: keys, without the run id, of the calls that a former process had started.
         hold: keeps steps from making calls until or unless they are approved.
     """
@@ -66,17 +66,17 @@ class Run:
         adapter: Adapter,
         run_id: str,
         limits: Limits,
-        shelf: Shelf,
+        value_store: ValueStore,
         begun: frozenset[str] = frozenset(),
         hold: Hold | None = None,
     ) -> None:
         if hold is not None and any(key.partition("/")[0] in hold.scope.held for key in begun):
             hold = None  # a former process has already found the reads unchanged since the approval
-        self._hold, self._parked = hold, list[str]()
-        self._unread = len(hold.scope.reads) if hold is not None else 0
+        self._hold, self._held_steps = hold, list[str]()
+        self._reads_left = len(hold.scope.reads) if hold is not None else 0
         self._compiled, self._graph, self._adapter, self._run_id = compiled, graph, adapter, run_id
-        self._limits, self._shelf = limits, shelf
-        self._compared = Room(limits.compared_bytes)
+        self._limits, self._value_store = limits, value_store
+        self._compared = SizeBudget(limits.compared_bytes)
         self._sent_bytes = 0
         self._stop = Stop(begun=begun)
         self._waiting = dict(graph.waiting)
@@ -84,7 +84,7 @@ class Run:
         self.outputs: dict[str, JsonValue] = {}
         self._records: dict[str, StepRecord] = {}
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
-        self._ends = 0.0
+        self._deadline = 0.0
         self._began = 0.0
         self._events: deque[ExecutionEvent] = deque()
         self._changed = asyncio.Event()
@@ -94,7 +94,7 @@ class Run:
 
         Closing the iterator cancels the run: open requests are dropped, and nothing more is sent.
         """
-        self._ends = self._clock() + self._limits.run_s
+        self._deadline = self._clock() + self._limits.run_s
         self._began = time.perf_counter()  # uvloop's own clock has a resolution of one millisecond
         driver = asyncio.create_task(self._drive())
         driver.add_done_callback(lambda _: self._changed.set())
@@ -115,8 +115,8 @@ class Run:
         self._stop.requested = True
 
     async def _drive(self) -> None:
-        told: Attributes = {"nestor.run_id": self._run_id, "nestor.steps": len(self._graph.steps)}
-        with span("execution", told):
+        attributes: Attributes = {"nestor.run_id": self._run_id, "nestor.steps": len(self._graph.steps)}
+        with span("execution", attributes):
             async with asyncio.TaskGroup() as group:
                 ready = [step for step, count in self._waiting.items() if count == 0]
                 self._launch(self._start(ready), group)
@@ -137,8 +137,8 @@ class Run:
         started, stack = [], ready[::-1]
         while stack:
             step = self._graph.steps[stack.pop()]
-            if self._hold is not None and self._unread and step.id in self._hold.scope.held:
-                self._parked.append(step.id)
+            if self._hold is not None and self._reads_left and step.id in self._hold.scope.held:
+                self._held_steps.append(step.id)
                 continue
             prepared = self._prepare(step)
             if isinstance(prepared, Prepared):
@@ -153,8 +153,8 @@ class Run:
             return Skipped(because=self._blocked[step.id])
         if self._stop.holds(step):
             return Skipped(because=CANCELLED)
-        if self._hold is not None and (kept := self._hold.keeps(step, self.outputs)) is not None:
-            return kept
+        if self._hold is not None and (refused := self._hold.refusal(step, self.outputs)) is not None:
+            return refused
         api, wanted = self._compiled.apis[step.api], self._graph.items.get(step.id)
         prepared = prepare(step, api, self.outputs, self._limits, wanted, self._compared)
         if isinstance(prepared, Prepared) and step.api in self._compiled.proof.pages_anywhere:
@@ -169,10 +169,10 @@ class Run:
         left = [prepared]
         while left:
             step, started_ms = left[0].step, self._now_ms()
-            deadline = min(self._ends, self._clock() + self._limits.step_s)
+            deadline = min(self._deadline, self._clock() + self._limits.step_s)
             with span("step", {"nestor.step": step.id, "nestor.api": step.api}) as current:
                 result = await perform(left[0], self._adapter, self._run_id, deadline, self._stop)
-                _tell(current, result)
+                _record_result(current, result)
             left = self._start(self._finish(step, result, started_ms))
             self._launch(left[1:], group)
             self._changed.set()
@@ -182,7 +182,7 @@ class Run:
         outcome = result.outcome
         if isinstance(outcome, Succeeded):
             self.outputs[step.id] = outcome.value
-            outcome = self._shelf.outward(outcome)
+            outcome = self._value_store.for_caller(outcome)
         record = StepRecord(
             step=step.id,
             api=step.api,
@@ -202,9 +202,9 @@ class Run:
         self._events.append(StepFinished(record=record))
         freed = self._release(step.id, outcome)
         if self._hold is not None and step.id in self._hold.scope.reads:
-            self._unread -= 1
-            if not self._unread:
-                freed += self._parked
+            self._reads_left -= 1
+            if not self._reads_left:
+                freed += self._held_steps
         return freed
 
     def _recorded(self, request: RequestRecord) -> RequestRecord:
@@ -257,14 +257,14 @@ class Run:
     def _answer(self) -> tuple[tuple[AnswerValue, ...], str]:
         """The available answer values, and the problems with values of steps that succeeded."""
         values, missing = [], []
-        shown = Shown(self._shelf)
+        shown = AnswerValues(self._value_store)
         for output in self._compiled.plan.answer:
             reference = output.value
             if reference.step not in self.outputs:
                 continue  # the step's own record says why
             found, path = self.outputs[reference.step], reference.path
             if reference.match is not None:
-                path = chosen(found, reference, sure=False, room=self._compared)
+                path = chosen(found, reference, sure=False, budget=self._compared)
             try:
                 value = walk(found, path, f"the output of {reference.step}")
             except Unresolved as error:

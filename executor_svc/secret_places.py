@@ -14,7 +14,7 @@ _PLACES: Final = {
 }
 
 
-def said_place(location: Location, name: str) -> str:
+def place_text(location: Location, name: str) -> str:
     """A place as readable text."""
     return f"{_PLACES[location]} {name!r}"
 

@@ -200,7 +200,7 @@ class AwsKey(_Entry):
 
 
 Secret = Token | Login | Client | Certificate | AwsKey
-_SHAPES: Final[dict[SecretKind, tuple[type[Secret], ...]]] = {
+_CLASSES_BY_KIND: Final[dict[SecretKind, tuple[type[Secret], ...]]] = {
     SecretKind.API_KEY: (Token,),
     SecretKind.BEARER: (Token, Client),
     SecretKind.BASIC: (Login,),
@@ -211,7 +211,7 @@ _SHAPES: Final[dict[SecretKind, tuple[type[Secret], ...]]] = {
     SecretKind.AWS_SIGV4: (AwsKey,),
     SecretKind.OTHER: (Token, Login, Client, Certificate, AwsKey),
 }
-_TELLING: Final[tuple[tuple[str, type[Secret]], ...]] = (
+_CLASS_FIELDS: Final[tuple[tuple[str, type[Secret]], ...]] = (
     ("client_id", Client),
     ("password", Login),
     ("certificate", Certificate),
@@ -274,7 +274,7 @@ class SecretStore:
     def get(self, name: str, kind: SecretKind) -> Secret | None:
         """The secret of that name if its class fits this kind, else None."""
         secret = self._secrets.get(name)
-        return secret if isinstance(secret, _SHAPES[kind]) else None
+        return secret if isinstance(secret, _CLASSES_BY_KIND[kind]) else None
 
     def client(self, name: str) -> Client | None:
         """The OAuth2 client of that name, else None."""
@@ -332,7 +332,7 @@ def revealed(secret: Secret) -> JsonValue:
 def _entry(name: str, entry: JsonValue, where: str) -> Secret:
     if not isinstance(entry, dict):
         raise SecretsUnreadable(f'{where}: {name} must be an object such as {{"value": "...", "hosts": ["host:port"]}}')
-    shape = next((shape for field, shape in _TELLING if field in entry), Token)
+    shape = next((shape for field, shape in _CLASS_FIELDS if field in entry), Token)
     try:
         return shape.model_validate(entry)
     except ValidationError as error:

@@ -17,7 +17,7 @@ from executor_svc.runner import Run
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from executor_svc.storage import LedgerStore
-from executor_svc.values import Shelf
+from executor_svc.values import ValueStore
 from services.contracts.api import OUTSIDE_CONTENT
 from services.contracts.doubt import ResolveRequest
 from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished, ExecutionState
@@ -92,14 +92,14 @@ class ExecutorService:
         if refused is not None:
             raise refused
         self._check_room()
-        shelf = Shelf(self._lane.ledger.keep, self._settings.max_inline_bytes)
+        value_store = ValueStore(self._lane.ledger.keep, self._settings.max_inline_bytes)
         seconds = request.deadline_ms / 1000, self._settings.step_deadline_ms / 1000
         limits = Limits(*seconds, self._settings.max_items, self._settings.max_taken_bytes)
         self._reading += 1
         try:
             adapter = ForTenant(self._adapter, request.tenant)
-            shown = await read_and_preview(compiled, adapter, shelf, limits, f"preview-{uuid.uuid4().hex}")
-            await self._shelved(shelf)
+            shown = await read_and_preview(compiled, adapter, value_store, limits, f"preview-{uuid.uuid4().hex}")
+            await self._wait_until_stored(value_store)
         finally:
             self._reading -= 1
         return shown
@@ -140,11 +140,11 @@ class ExecutorService:
 
     async def _read(self, request: ExecuteRequest, graph: Graph) -> AsyncGenerator[ExecutionEvent, None]:
         """The memory lane."""
-        shelf = Shelf(self._lane.ledger.keep, self._settings.max_inline_bytes)
+        value_store = ValueStore(self._lane.ledger.keep, self._settings.max_inline_bytes)
         limits = Limits.of(request, self._settings)
         hold = hold_of(request, graph, limits)
         adapter = ForTenant(self._adapter, request.tenant)
-        run = Run(request.compiled, graph, adapter, request.run_id, limits, shelf, hold=hold)
+        run = Run(request.compiled, graph, adapter, request.run_id, limits, value_store, hold=hold)
         finished = False
         self._reading += 1
         self._metrics.active.inc()
@@ -153,7 +153,7 @@ class ExecutorService:
                 async for event in events:
                     if isinstance(event, ExecutionFinished):
                         finished = True
-                        await self._shelved(shelf)
+                        await self._wait_until_stored(value_store)
                     self._metrics.event(event, request.compiled)
                     yield event
         finally:
@@ -163,14 +163,14 @@ class ExecutorService:
                 self._metrics.abandoned()
                 _log.info("run abandoned", run=request.run_id)
 
-    async def _shelved(self, shelf: Shelf) -> None:
+    async def _wait_until_stored(self, value_store: ValueStore) -> None:
         """Wait until stored values can be fetched, before their references are sent. Gives up after a time-out."""
-        if shelf.kept:
+        if value_store.kept:
             try:
                 async with asyncio.timeout(_FLUSH_S):
                     await self._lane.ledger.flush()
             except TimeoutError:
-                _log.warning("large values are not saved yet", values=shelf.kept)
+                _log.warning("large values are not saved yet", values=value_store.kept)
 
     async def cancel(self, run_id: str) -> ExecutionState:
         """Start no further call of a durable run. Raises NotFound."""

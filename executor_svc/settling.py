@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from executor_svc.models import CallResult, CallState, Execution, KnownCall
+from executor_svc.models import CallResult, CallState, Execution, RecordedCall
 from services.contracts.doubt import DoubtfulCall, ResolveRequest, doubts_of
 from services.contracts.outcome import Failed, Succeeded
 from services.contracts.plan import Step
@@ -31,7 +31,7 @@ def settled(request: ResolveRequest) -> CallResult | None:
     return CallResult(Failed(reason="upstream_error", message=message), None, 0, recovered=True)
 
 
-def open_doubts(execution: Execution, calls: Mapping[str, KnownCall]) -> tuple[DoubtfulCall, ...]:
+def open_doubts(execution: Execution, calls: Mapping[str, RecordedCall]) -> tuple[DoubtfulCall, ...]:
     """The calls in doubt of an ended execution that are not settled yet."""
 
     def is_open(doubt: DoubtfulCall) -> bool:

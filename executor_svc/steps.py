@@ -20,7 +20,7 @@ from services.contracts.outcome import (
     Succeeded,
 )
 from services.contracts.plan import ItemReference, ListValue, ObjectValue, Step, Value
-from services.room import NoRoomLeft, Room
+from services.size_budget import SizeBudget, SizeExceeded
 
 CONDITION = "when"
 """The reason of a step that is skipped by its own condition."""
@@ -42,7 +42,7 @@ GRACE_S = 0.5
 class Prepared:
     """A step with its inputs resolved: the arguments of each of its calls.
 
-    ``mapped``: whether a `foreach` makes the calls. ``taken_bytes``: for each call, the size of the argument values
+    ``mapped``: whether a `foreach` makes the calls. ``copied_bytes``: for each call, the size of the argument values
     that are copied from other answers. ``items``: how many items of a list the plan uses; None if it may use all.
     ``pages_anywhere``: see :class:`~executor_svc.models.Call`.
     """
@@ -50,7 +50,7 @@ class Prepared:
     step: Step
     api: Api
     arguments: tuple[dict[str, JsonValue], ...]
-    taken_bytes: tuple[int, ...]
+    copied_bytes: tuple[int, ...]
     mapped: bool
     items: int | None
     pages_anywhere: bool = False
@@ -101,7 +101,7 @@ def prepare(
     outputs: Mapping[str, JsonValue],
     limits: Limits,
     wanted: int | None = None,
-    compared: Room | None = None,
+    compared: SizeBudget | None = None,
 ) -> Prepared | Failed | Skipped:
     """Resolve a step's inputs, or return why it makes no call.
 
@@ -109,19 +109,19 @@ def prepare(
     ``compared`` bounds what the run's conditions compare, and caches results about its values.
     """
     filtering = step.foreach is not None and step.when is not None and _of_item(step.when.left, step.when.right)
-    compared, rooms = compared or Room(limits.compared_bytes), list[Room]()
+    compared, budgets = compared or SizeBudget(limits.compared_bytes), list[SizeBudget]()
 
     def arguments(item: Item | None) -> dict[str, JsonValue]:
-        rooms.append(Room(limits.taken_bytes, known=compared.known))
-        return _arguments(step, outputs, item, rooms[-1])
+        budgets.append(SizeBudget(limits.copied_bytes, known=compared.known))
+        return _arguments(step, outputs, item, budgets[-1])
 
     try:
         if step.when is not None and not filtering and not holds(step.when, outputs, None, compared):
             return Skipped(because=CONDITION)
         if step.foreach is None:
             single = arguments(None)
-            return Prepared(step, api, (single,), (rooms[0].taken,), mapped=False, items=wanted)
-        elements = resolve(step.foreach.items, outputs, None, Room(limits.compared_bytes, known=compared.known))
+            return Prepared(step, api, (single,), (budgets[0].taken,), mapped=False, items=wanted)
+        elements = resolve(step.foreach.items, outputs, None, SizeBudget(limits.compared_bytes, known=compared.known))
         if not isinstance(elements, list):
             return Failed(reason="reference", message=f"foreach needs a list, not {type_name(elements)}")
         items = [Item(element) for element in elements]
@@ -132,14 +132,14 @@ def prepare(
         if len(items) * sum(parts(value, literals=False) for value in step.arguments.values()) > MAX_LOOP_VALUES:
             return Failed(reason="refused", message=f"the calls of a foreach have more than {MAX_LOOP_VALUES} values")
         calls = tuple(map(arguments, items))
-        return Prepared(step, api, calls, tuple(room.taken for room in rooms), mapped=True, items=wanted)
+        return Prepared(step, api, calls, tuple(budget.taken for budget in budgets), mapped=True, items=wanted)
     except Ambiguous as error:
         return error.failed(step.id)
     except Unresolved as error:
         return Failed(reason="reference", message=f"{step.id}: {error}")
     except Incomparable as error:
         return Failed(reason="bad_request", message=f"{step.id}: {error}")
-    except NoRoomLeft as error:
+    except SizeExceeded as error:
         return Failed(reason="refused", message=f"{step.id}: it takes {error}")
 
 
@@ -194,7 +194,7 @@ async def _call(prepared: Prepared, adapter: Adapter, key: str, index: int, dead
                     deadline,
                     prepared.items,
                     pages_anywhere=prepared.pages_anywhere,
-                    taken_bytes=prepared.taken_bytes[index],
+                    copied_bytes=prepared.copied_bytes[index],
                 )
             )
     except NotBegun:
@@ -276,11 +276,13 @@ class Ambiguous(Unresolved):
         return Failed(reason="ambiguous", message=f"{step}: {self._argument}: {self._several}", choices=choices)
 
 
-def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None, room: Room) -> dict[str, JsonValue]:
+def _arguments(
+    step: Step, outputs: Mapping[str, JsonValue], item: Item | None, budget: SizeBudget
+) -> dict[str, JsonValue]:
     arguments = {}
     for name, value in step.arguments.items():
         try:
-            arguments[name] = resolve(value, outputs, item, room)
+            arguments[name] = resolve(value, outputs, item, budget)
         except Several as error:
             raise Ambiguous(name, error) from None
     return arguments

@@ -1,6 +1,6 @@
 """The ledger in SQL: executions, their calls, large values. The rules are in ``ledger`` and ``durable``.
 
-Every write for an execution names its owner and epoch (:class:`Ticket`). A takeover increments the epoch (a fencing
+Every write for an execution names its owner and epoch (:class:`Lease`). A takeover increments the epoch (a fencing
 token), so a late write of the former owner is refused in its own transaction.
 """
 
@@ -20,13 +20,13 @@ from executor_svc.models import (
     CallState,
     Conclusion,
     Execution,
-    KnownCall,
+    ExecutionStates,
     LargeValue,
+    Lease,
     Operation,
     Outcome,
-    Sending,
-    Standing,
-    Ticket,
+    RecordedCall,
+    SendIntent,
 )
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.operations import Worker
@@ -68,7 +68,7 @@ VALUES = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("content", sa.Text, nullable=False),
 )
-_STANDING = (
+_STATES = (
     sa.select(
         EXECUTIONS.c.id, EXECUTIONS.c.owner, EXECUTIONS.c.epoch, EXECUTIONS.c.status, EXECUTIONS.c.cancel_requested
     )
@@ -97,7 +97,7 @@ class LedgerStore:
             set_={"epoch": sending.excluded.epoch},
             where=CALLS.c.state == CallState.SENT.value,
         )
-        # The first outcome wins. One that arrives after the call was parked or settled is ignored.
+        # The first outcome wins. One that arrives after the call was marked in doubt or settled is ignored.
         self._finish_sent = (
             CALLS.update()
             .where(CALLS.c.run_id == sa.bindparam("run"), CALLS.c.key == sa.bindparam("call"))
@@ -111,7 +111,7 @@ class LedgerStore:
             .values(status=sa.bindparam("new_status"), result=sa.bindparam("new_result"))
         )
 
-    async def write(self, operations: Sequence[Operation]) -> Standing:
+    async def write(self, operations: Sequence[Operation]) -> ExecutionStates:
         """Write a batch in one transaction. Skips operations of executions that do not run or have another owner.
 
         Cancelled executions start no calls: once :meth:`request_cancel` has returned, no owner sends a call that was
@@ -122,22 +122,22 @@ class LedgerStore:
         batch = _Batch.of(operations)
         return await self._transactions.run(partial(self._write, batch))
 
-    def _write(self, batch: "_Batch", connection: sa.Connection) -> Standing:
+    def _write(self, batch: "_Batch", connection: sa.Connection) -> ExecutionStates:
         if batch.admissions:
             connection.execute(self._admit, [_execution_row(o) for o in batch.admissions])
-        standing = _standing(connection, batch.runs)
-        running, owned = standing.running, standing.running | standing.ended
+        states = _states(connection, batch.runs)
+        running, owned = states.running, states.running | states.ended
         for statement, rows in (
-            (self._send, [_call_row(o) for o in batch.sendings if o.ticket in running and standing.lets_begin(o)]),
+            (self._send, [_call_row(o) for o in batch.intents if o.lease in running and states.lets_begin(o)]),
             # The outcome of a call that was sent is valid whoever owns the run now.
             (self._finish_sent, [_outcome_row(o) for o in batch.outcomes if o.sent]),
-            (self._finish_read, [_call_row(o) for o in batch.outcomes if not o.sent and o.ticket in running]),
+            (self._finish_read, [_call_row(o) for o in batch.outcomes if not o.sent and o.lease in running]),
             (self._keep, [{"id": o.id, "content": o.content} for o in batch.values]),
-            (self._conclude, [_result_row(o) for o in batch.conclusions if o.ticket in owned]),
+            (self._conclude, [_result_row(o) for o in batch.conclusions if o.lease in owned]),
         ):
             if rows:
                 connection.execute(statement, rows)
-        return standing
+        return states
 
     def close(self) -> None:
         """Wait for writes in progress."""
@@ -165,12 +165,12 @@ class LedgerStore:
             request = await connection.scalar(sa.select(EXECUTIONS.c.request).where(EXECUTIONS.c.id == run_id))
         return not request
 
-    async def calls(self, run_id: str) -> dict[str, KnownCall]:
+    async def calls(self, run_id: str) -> dict[str, RecordedCall]:
         """The recorded calls of a run, by key."""
         async with read(self._engine) as connection:
             rows = (await connection.execute(sa.select(CALLS).where(CALLS.c.run_id == run_id))).all()
         return {
-            row.key: KnownCall(
+            row.key: RecordedCall(
                 CallState(row.state), row.digest, None if row.result is None else _RESULT.validate_json(row.result)
             )
             for row in rows
@@ -190,7 +190,7 @@ class LedgerStore:
 
     async def take_over(
         self, membership: Membership, running: Collection[str], limit: int
-    ) -> list[tuple[Execution, Ticket]]:
+    ) -> list[tuple[Execution, Lease]]:
         """Take ownership of at most ``limit`` orphaned executions.
 
         Orphans are executions whose owner is dead, and this process's own executions that are not in ``running``, a
@@ -211,7 +211,7 @@ class LedgerStore:
             ]
             return [(execution, await _take(connection, execution, membership.id)) for execution in found]
 
-    async def reopen(self, execution: Execution, owner: str) -> Ticket | None:
+    async def reopen(self, execution: Execution, owner: str) -> Lease | None:
         """Set an execution that ended in doubt running again. None if it has changed in the meantime."""
         async with write(self._engine) as connection:
             if not await _still_in_doubt(connection, execution):
@@ -283,7 +283,7 @@ class _Batch:
     """Operations by kind, each list in its original order."""
 
     admissions: list[Admission] = field(default_factory=list)
-    sendings: list[Sending] = field(default_factory=list)
+    intents: list[SendIntent] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     values: list[LargeValue] = field(default_factory=list)
     conclusions: list[Conclusion] = field(default_factory=list)
@@ -295,7 +295,7 @@ class _Batch:
         batch = cls()
         places: dict[type[Operation], list[Any]] = {
             Admission: batch.admissions,
-            Sending: batch.sendings,
+            SendIntent: batch.intents,
             Outcome: batch.outcomes,
             LargeValue: batch.values,
             Conclusion: batch.conclusions,
@@ -303,17 +303,17 @@ class _Batch:
         for operation in operations:
             places[type(operation)].append(operation)
             if not isinstance(operation, LargeValue):
-                batch.runs.add(operation.ticket.run_id)
+                batch.runs.add(operation.lease.run_id)
         return batch
 
 
-def _standing(connection: sa.Connection, runs: Iterable[str]) -> Standing:
+def _states(connection: sa.Connection, runs: Iterable[str]) -> ExecutionStates:
     """The state of these executions. Locks them, so that none is taken over before the transaction ends."""
-    rows = connection.execute(_STANDING, {"runs": sorted(runs)}).all()
-    tickets = {Ticket(row.id, row.owner, row.epoch): row for row in rows}
-    return Standing(
-        running=frozenset(ticket for ticket, row in tickets.items() if row.status == "running"),
-        ended=frozenset(ticket for ticket, row in tickets.items() if row.status != "running"),
+    rows = connection.execute(_STATES, {"runs": sorted(runs)}).all()
+    leases = {Lease(row.id, row.owner, row.epoch): row for row in rows}
+    return ExecutionStates(
+        running=frozenset(lease for lease, row in leases.items() if row.status == "running"),
+        ended=frozenset(lease for lease, row in leases.items() if row.status != "running"),
         cancelled=frozenset(row.id for row in rows if row.cancel_requested),
     )
 
@@ -325,17 +325,17 @@ async def _still_in_doubt(connection: AsyncConnection, execution: Execution) -> 
     return await connection.scalar(sa.select(c.id).where(same).with_for_update()) is not None
 
 
-async def _take(connection: AsyncConnection, execution: Execution, owner: str) -> Ticket:
-    ticket = Ticket(execution.run_id, owner, execution.epoch + 1)
+async def _take(connection: AsyncConnection, execution: Execution, owner: str) -> Lease:
+    lease = Lease(execution.run_id, owner, execution.epoch + 1)
     taken = {
         "owner": owner,
-        "epoch": ticket.epoch,
+        "epoch": lease.epoch,
         "takeovers": execution.takeovers,
         "status": "running",
         "result": None,
     }
-    await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id == ticket.run_id).values(taken))
-    return ticket
+    await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id == lease.run_id).values(taken))
+    return lease
 
 
 def _execution(row: sa.Row[tuple[object, ...]]) -> Execution:
@@ -359,8 +359,8 @@ def _execution_row(admission: Admission) -> dict[str, object]:
         "id": request.run_id,
         "plan_id": request.compiled.plan.id,
         "status": "running",
-        "owner": admission.ticket.owner,
-        "epoch": admission.ticket.epoch,
+        "owner": admission.lease.owner,
+        "epoch": admission.lease.epoch,
         "takeovers": 0,
         "cancel_requested": False,
         "request": request.model_dump_json(),
@@ -368,10 +368,10 @@ def _execution_row(admission: Admission) -> dict[str, object]:
     }
 
 
-def _call_row(operation: Sending | Outcome) -> dict[str, object]:
-    ticket = operation.ticket
-    row: dict[str, object] = {"run_id": ticket.run_id, "key": operation.key, "epoch": ticket.epoch}
-    if isinstance(operation, Sending):
+def _call_row(operation: SendIntent | Outcome) -> dict[str, object]:
+    lease = operation.lease
+    row: dict[str, object] = {"run_id": lease.run_id, "key": operation.key, "epoch": lease.epoch}
+    if isinstance(operation, SendIntent):
         return row | {"state": CallState.SENT.value, "digest": operation.digest, "result": None}
     result = _RESULT.dump_json(operation.result).decode()
     return row | {"state": operation.state.value, "digest": "", "result": result}
@@ -379,10 +379,10 @@ def _call_row(operation: Sending | Outcome) -> dict[str, object]:
 
 def _outcome_row(operation: Outcome) -> dict[str, object]:
     result = _RESULT.dump_json(operation.result).decode()
-    ticket = operation.ticket
-    return {"run": ticket.run_id, "call": operation.key, "new_state": operation.state.value, "new_result": result}
+    lease = operation.lease
+    return {"run": lease.run_id, "call": operation.key, "new_state": operation.state.value, "new_result": result}
 
 
 def _result_row(conclusion: Conclusion) -> dict[str, object]:
     finished = conclusion.finished
-    return {"run": conclusion.ticket.run_id, "new_status": finished.status, "new_result": finished.model_dump_json()}
+    return {"run": conclusion.lease.run_id, "new_status": finished.status, "new_result": finished.model_dump_json()}

@@ -21,7 +21,7 @@ _LARGE_VALUES: Final = 4
 _SMALL_BYTES: Final = 1_000
 
 
-class Shelf:
+class ValueStore:
     """Stores large values.
 
     Args:
@@ -46,14 +46,14 @@ class Shelf:
         self.kept += 1
         return stored
 
-    def slim(self, result: CallResult) -> CallResult:
+    def for_ledger(self, result: CallResult) -> CallResult:
         """The result with a large output replaced by its preview."""
         if not isinstance(result.outcome, Succeeded):
             return result
-        outcome = self.outward(result.outcome)
+        outcome = self.for_caller(result.outcome)
         return result if outcome is result.outcome else replace(result, outcome=outcome)
 
-    def outward(self, outcome: Succeeded) -> Succeeded:
+    def for_caller(self, outcome: Succeeded) -> Succeeded:
         """The outcome for callers. Large outputs become previews; all but small ones do once a run's total is large."""
         full = self._inline > _LARGE_OUTPUTS * self.max_inline
         stored = self.put(outcome.value, min(_SMALL_BYTES, self.max_inline) if full else None)
@@ -62,24 +62,24 @@ class Shelf:
         return Succeeded.model_construct(value=preview(outcome.value), status=outcome.status, stored=stored)
 
 
-class Shown:
+class AnswerValues:
     """The values that an answer shows. An answer may name a large value thousands of times, or thousands of values.
 
     Their total size is bounded by that of four large values. Beyond it, values that are not small become previews.
     """
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf, self._left = shelf, _LARGE_VALUES * shelf.max_inline
+    def __init__(self, value_store: ValueStore) -> None:
+        self._value_store, self._left = value_store, _LARGE_VALUES * value_store.max_inline
         self._known = dict[int, tuple[JsonValue, JsonValue, StoredValue | None, int]]()
 
     def of(self, value: JsonValue) -> tuple[JsonValue, StoredValue | None]:
         """The value to show, and a reference to the full value if only a preview is shown."""
         known = self._known.get(id(value))
         if known is None:
-            stored = self._shelf.put(value)
+            stored = self._value_store.put(value)
             known = self._noted(value, value if stored is None else preview(value), stored)
         if known[3] > max(self._left, _SMALL_BYTES):
-            stored = known[2] or self._shelf.put(value, 0)
+            stored = known[2] or self._value_store.put(value, 0)
             known = self._noted(value, preview(value, 0), stored)
         self._left -= known[3]
         return known[1], known[2]

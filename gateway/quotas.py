@@ -18,7 +18,7 @@ from gateway.metrics import GatewayMetrics
 from gateway.settings import GatewaySettings, Limits
 from services.contracts.operations import Allowance, QuotaUse, TenantUse
 from services.errors import Overloaded, QuotaExceeded
-from services.turns import Turns
+from services.fair_slots import FairSlots
 
 WINDOW_S: Final = 10
 """Burst size, in seconds: an idle tenant may send this many seconds' worth of requests at once."""
@@ -48,7 +48,7 @@ class Quotas:
         self._named = frozenset({"default", *settings.tenant_limits, *(p.tenant for p in settings.principals)})
         self._buckets: dict[str, tuple[float, float]] = {}
         self._held: Counter[tuple[Held, str]] = Counter()
-        self._runs = Turns(settings.max_concurrent_runs, settings.max_waiting_runs, what="runs")
+        self._runs = FairSlots(settings.max_concurrent_runs, settings.max_waiting_runs, what="runs")
 
     def limits(self, tenant: str) -> Limits:
         """The limits of a tenant: its own, and the defaults where it has none."""

@@ -33,7 +33,7 @@ from services.contracts.planning import CompiledPlan
 from services.contracts.rerun import RerunRequest, ResentStep, ReusedStep
 from services.contracts.run import Run
 from services.errors import Conflict, NotFound, ValidationFailed
-from services.room import NoRoomLeft, Room
+from services.size_budget import SizeBudget, SizeExceeded
 
 _CONDITION: Final = "when"
 """`Skipped.because` of a step whose own condition did not hold."""
@@ -96,8 +96,8 @@ async def rerun_of(run: Run, request: RerunRequest, fetch: FetchValue, max_bytes
     edited = [_edited(step, request.inputs.get(step.id, {})) for step in run.plan.steps if step.id in again]
     taken = {step.id for step in run.plan.steps} - again
     try:
-        values = await _values(edited, taken, records, fetch, Room(max_bytes))
-    except NoRoomLeft:
+        values = await _values(edited, taken, records, fetch, SizeBudget(max_bytes))
+    except SizeExceeded:
         raise ValidationFailed(_TOO_LARGE) from None
     try:
         plan = _plan_of(run.plan, [_bound(step, taken, values) for step in edited])
@@ -184,7 +184,11 @@ def _edited(step: Step, inputs: Mapping[str, JsonValue]) -> Step:
 
 
 async def _values(
-    steps: Iterable[Step], taken: Collection[str], records: Mapping[str, StepRecord], fetch: FetchValue, room: Room
+    steps: Iterable[Step],
+    taken: Collection[str],
+    records: Mapping[str, StepRecord],
+    fetch: FetchValue,
+    budget: SizeBudget,
 ) -> dict[_Place, JsonValue]:
     """The values that the repeated steps need from other steps, by the source step and the path into its output.
 
@@ -192,7 +196,7 @@ async def _values(
 
     Raises:
         Conflict: an item was chosen by words, or a value is no longer stored.
-        NoRoomLeft: the values are larger than there is room for.
+        SizeExceeded: the values are larger than the budget.
     """
     wanted: dict[str, Counter[JsonPath]] = {}
     for one in (one for step in steps for one in step_references(step) if one.step in taken):
@@ -215,7 +219,7 @@ async def _values(
             if found is not _NOWHERE:
                 values[name, path] = found
                 for _ in range(times):
-                    room.take(found)
+                    budget.take(found)
     return values
 
 

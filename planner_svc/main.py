@@ -21,8 +21,8 @@ from planner_svc.settings import PlannerSettings, ServedSettings
 from services.app import create_service
 from services.compute import ComputePool
 from services.encoder import model_directory
+from services.fair_slots import FairSlots
 from services.signing import PlanSigner
-from services.turns import Turns
 
 
 def create_app(
@@ -89,7 +89,7 @@ async def _opened(
             backend_timeout_s=settings.backend_timeout_s,
             max_alternatives=settings.max_alternatives,
             metrics=metrics,
-            turns=Turns(settings.max_plans, settings.max_plans_waiting, settings.max_plans_per_tenant, "plans"),
+            turns=FairSlots(settings.max_plans, settings.max_plans_waiting, settings.max_plans_per_tenant, "plans"),
             policy=CascadePolicy(
                 settings.cascade,
                 settings.escalate_to,

@@ -33,9 +33,9 @@ from services.contracts.planning import (
 from services.contracts.sentence import Sentence, SentenceRequest
 from services.contracts.trace import PlannerAsked, PlannerTrace
 from services.errors import DeadlineExceeded, Overloaded, ServiceError, ServiceUnavailable, ValidationFailed
+from services.fair_slots import FairSlots
 from services.signing import PlanSigner
 from services.tracing import span
-from services.turns import Turns
 
 _NO_LIMIT: Final = 1_000_000
 _STUCK_S: Final = 30.0
@@ -74,7 +74,7 @@ class PlannerService:
         backend_timeout_s: float,
         max_alternatives: int,
         metrics: PlannerMetrics,
-        turns: Turns | None = None,
+        turns: FairSlots | None = None,
         policy: CascadePolicy | None = None,
         writer: SentenceWriter | None = None,
         weigh: Weigh | None = None,
@@ -92,7 +92,7 @@ class PlannerService:
         self._backend_timeout_s = backend_timeout_s
         self._prover = Prover(pool, max_alternatives)
         self._metrics = metrics
-        self._turns = turns or Turns(_NO_LIMIT, 0)
+        self._turns = turns or FairSlots(_NO_LIMIT, 0)
         self._writer = writer
         self._weigh = weigh
         self._signer = signer

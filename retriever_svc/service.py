@@ -33,7 +33,7 @@ from services.contracts.api import Api, CatalogueStatus, NeededSecrets
 from services.contracts.retrieval import Clause
 from services.encoder import Encoder, Vectors
 from services.errors import Conflict, NotFound, NotReady
-from services.memory import give_back
+from services.memory import trim_memory
 from services.telemetry import get_logger
 
 _BATCH = 32
@@ -155,7 +155,7 @@ class CatalogueService:
             vectors = await self._changed_vectors(delta)
             self._snapshot = await asyncio.to_thread(self._snapshot.with_changes, delta, vectors)
             del delta, vectors
-            await asyncio.to_thread(give_back)
+            await asyncio.to_thread(trim_memory)
         self._checked_at = asked_at
         return self._snapshot
 

@@ -54,7 +54,7 @@ _GRACE_S: Final = 0.05
 """How long paused work waits for the other tenant's next call: a request makes several calls in a row."""
 _RECENT_S: Final = 5.0
 """How long after a tenant's last call a thread is kept free for it."""
-_MOST_TENANTS: Final = 1_000
+_MAX_TENANTS: Final = 1_000
 _working = threading.local()
 
 
@@ -112,7 +112,7 @@ class _Accounts:
         used = self._used.pop(tenant, 0.0) + seconds
         lowest = min((self.of(other) for other in busy if other != tenant), default=used)
         self._used[tenant] = min(max(used, lowest - _LAG_S), lowest + _LAG_S)
-        if len(self._used) > _MOST_TENANTS:
+        if len(self._used) > _MAX_TENANTS:
             del self._used[next(iter(self._used))]  # the one charged longest ago
 
     def gives_way(self, tenant: str, others: Iterable[str]) -> bool:
@@ -151,11 +151,11 @@ class ComputePool:
         self._in_flight = 0
         self._closed = False
         self._lock = threading.Lock()
-        self._lines: dict[str, deque[_Job]] = {}
+        self._queues: dict[str, deque[_Job]] = {}
         self._running: list[_Job] = []
         self._accounts = _Accounts()
         self._ended: dict[str, float] = {}
-        self._moved = time.monotonic()
+        self._progress_at = time.monotonic()
 
     @property
     def workers(self) -> int:
@@ -173,8 +173,8 @@ class ComputePool:
 
         However busy the pool is, this is at most the time that a call takes between two checkpoints.
         """
-        must = bool(self._lines) or len(self._running) == self._workers
-        return time.monotonic() - self._moved if must else 0.0
+        must = bool(self._queues) or len(self._running) == self._workers
+        return time.monotonic() - self._progress_at if must else 0.0
 
     async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn(*args, **kwargs)`` on a worker thread, in a copy of the caller's context, and return its result.
@@ -204,7 +204,7 @@ class ComputePool:
         """Refuse new calls, drop waiting and paused ones (their callers get ``Overloaded``), await the rest."""
         with self._lock:
             self._closed = True
-            left = [job for line in self._lines.values() for job in line]
+            left = [job for queue in self._queues.values() for job in queue]
         for job in left:
             job.future.cancel()
         self._give_up(left, self._closing().detail)
@@ -217,7 +217,7 @@ class ComputePool:
             DeadlineExceeded: the call used up its processor time.
             Overloaded: the call has to end.
         """
-        self._moved = time.monotonic()
+        self._progress_at = time.monotonic()
         unaccounted_s = time.thread_time() - job.mark
         if self._budget_s is not None and job.used_s + unaccounted_s > self._budget_s:
             raise DeadlineExceeded(f"It takes more than {self._budget_s:g} s of processor time.")
@@ -246,7 +246,7 @@ class ComputePool:
                 )
             self._in_flight += 1
             self._accounts.add(job.tenant, 0.0, self._busy())
-            self._lines.setdefault(job.tenant, deque()).append(job)
+            self._queues.setdefault(job.tenant, deque()).append(job)
             self._dispatch()
         # Outside the lock: if the future is already done, the callback runs at once, and it takes the lock itself.
         job.future.add_done_callback(lambda _: self._release(job))
@@ -254,41 +254,41 @@ class ComputePool:
 
     def _dispatch(self) -> None:
         """Start or resume the calls whose turn it is. The caller holds the lock."""
-        while self._lines and len(self._running) < self._workers and not self._closed:
-            tenant = min(self._lines, key=lambda one: (self._leaves_free(one), self._accounts.of(one)))
-            job = self._lines[tenant][0]
+        while self._queues and len(self._running) < self._workers and not self._closed:
+            tenant = min(self._queues, key=lambda one: (self._leaves_free(one), self._accounts.of(one)))
+            job = self._queues[tenant][0]
             others = [one.tenant for one in self._running]
             if self._leaves_free(tenant) or self._accounts.gives_way(
-                tenant, [*others, *self._lately()] if job.state == "paused" else others
+                tenant, [*others, *self._just_ended()] if job.state == "paused" else others
             ):
                 return
-            self._leave_line(job)
-            self._go(job)
+            self._dequeue(job)
+            self._start(job)
 
     def _leaves_free(self, tenant: str) -> bool:
         """Whether a tenant has all threads but one, and the last is kept for tenants with recent calls."""
         if self._workers == 1 or len(self._running) < self._workers - 1:
             return False
         alone = all(job.tenant == tenant for job in self._running)
-        return alone and any(other != tenant for other in self._since(_RECENT_S))
+        return alone and any(other != tenant for other in self._ended_within(_RECENT_S))
 
     def _busy(self) -> list[str]:
         """The tenants that have work."""
-        return [*self._lines, *(job.tenant for job in self._running)]
+        return [*self._queues, *(job.tenant for job in self._running)]
 
-    def _lately(self) -> list[str]:
+    def _just_ended(self) -> list[str]:
         """The tenants whose last call has just ended. Their next call is likely to follow soon."""
-        return self._since(_GRACE_S)
+        return self._ended_within(_GRACE_S)
 
-    def _since(self, seconds: float) -> list[str]:
+    def _ended_within(self, seconds: float) -> list[str]:
         """The tenants whose last call ended within the last ``seconds``."""
         now = time.monotonic()
         self._ended = {tenant: at for tenant, at in self._ended.items() if now - at < _RECENT_S}
         return [tenant for tenant, at in self._ended.items() if now - at < seconds]
 
-    def _go(self, job: _Job) -> None:
+    def _start(self, job: _Job) -> None:
         before, job.state = job.state, "running"
-        self._moved = time.monotonic()
+        self._progress_at = time.monotonic()
         self._running.append(job)
         if before == "paused":
             job.resumed.set()
@@ -299,20 +299,20 @@ class ComputePool:
         job.state = "paused"
         job.resumed.clear()
         self._running.remove(job)
-        self._lines.setdefault(job.tenant, deque()).appendleft(job)  # ahead of calls that have not begun
+        self._queues.setdefault(job.tenant, deque()).appendleft(job)  # ahead of calls that have not begun
         self._dispatch()
 
-    def _leave_line(self, job: _Job) -> None:
-        line = self._lines[job.tenant]
-        line.remove(job)
-        if not line:
-            del self._lines[job.tenant]
+    def _dequeue(self, job: _Job) -> None:
+        queue = self._queues[job.tenant]
+        queue.remove(job)
+        if not queue:
+            del self._queues[job.tenant]
 
     def _charge(self, job: _Job) -> None:
         """Update a call's account, on its own thread. Time that a tenant uses while it is alone is free."""
         now = time.thread_time()
         weight = _LONG_WEIGHT if job.used_s > _LONG_S else 1.0
-        alone = all(tenant == job.tenant for tenant in [*self._busy(), *self._since(_RECENT_S)])
+        alone = all(tenant == job.tenant for tenant in [*self._busy(), *self._ended_within(_RECENT_S)])
         self._accounts.add(job.tenant, 0.0 if alone else (now - job.mark) * weight, self._busy())
         job.used_s += now - job.mark
         job.mark = now
@@ -323,8 +323,8 @@ class ComputePool:
             for job in jobs:
                 job.unwanted = why
                 if job.state == "paused":
-                    self._leave_line(job)
-                    self._go(job)
+                    self._dequeue(job)
+                    self._start(job)
 
     def _work(self, job: _Job) -> None:
         """Run a call, on a worker thread."""
@@ -348,16 +348,16 @@ class ComputePool:
     def _release(self, job: _Job) -> None:
         """Handle the end of a call, or its cancellation before it began."""
         with self._lock:
-            self._moved = time.monotonic()
+            self._progress_at = time.monotonic()
             self._in_flight -= 1
             before, job.state = job.state, "over"
             if before == "running":
                 self._running.remove(job)
                 self._ended[job.tenant] = time.monotonic()
-                if len(self._ended) > _MOST_TENANTS:
+                if len(self._ended) > _MAX_TENANTS:
                     self._ended.clear()
             else:
-                self._leave_line(job)
+                self._dequeue(job)
             self._dispatch()
 
 

@@ -52,7 +52,7 @@ def loads_strict(body: bytes, *, max_depth: int, max_values: int = MAX_VALUES) -
         InvalidRequest: the body is not UTF-8 or not JSON; has NaN, a number beyond the range of doubles or a lone
             surrogate; is nested deeper than ``max_depth``; or has more than ``max_values`` values.
     """
-    has_long_number = survey(body, max_values)
+    has_long_number = scan_json(body, max_values)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -73,7 +73,7 @@ def loads_strict(body: bytes, *, max_depth: int, max_values: int = MAX_VALUES) -
     return json.loads(body) if has_long_number else value
 
 
-def survey(body: bytes, max_values: int) -> bool:
+def scan_json(body: bytes, max_values: int) -> bool:
     """Whether the body has a long number. Counts the values before the body is parsed.
 
     A parsed value takes up to forty times its bytes. Every value but the first follows one of ``[{,`` outside of

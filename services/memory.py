@@ -3,7 +3,7 @@
 import ctypes
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Return free memory to the operating system. Call it after work that needed much memory for a short time.
 
     glibc keeps memory that its threads have freed, hundreds of megabytes after a large import. On systems without

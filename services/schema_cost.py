@@ -23,7 +23,7 @@ _IN_PLACE_LISTS: Final = ("allOf", "anyOf", "oneOf")
 _UNKNOWN: Final = frozenset({"$dynamicRef", "$recursiveRef", "unevaluatedProperties", "unevaluatedItems"})
 _MAX_SCHEMAS: Final = 10_000
 _MAX_ROUNDS: Final = 100
-_MAX_WAYS: Final = 1_000
+_MAX_MULTIPLICITY: Final = 1_000
 _CHEAP: Final = 4
 
 
@@ -57,13 +57,13 @@ class _Place:
     Attributes:
         steps: number of these schemas; long lists of members add to it.
         patterns: number of regular expressions among them.
-        ways: how often one member of the value is validated at most.
+        multiplicity: how often one member of the value is validated at most.
         children: the schemas that members are validated against.
     """
 
     steps: int = 0
     patterns: int = 0
-    ways: int = 0
+    multiplicity: int = 0
     children: list[JsonSchema] = field(default_factory=list)
 
 
@@ -84,9 +84,9 @@ def cost_of(schema: JsonSchema, definitions: Mapping[str, JsonSchema]) -> Cost:
             expressions.update(_expressions(part))
         place = places[id(arrived)] = _place(parts)
         waiting += place.children
-    ways = _ways(places)
+    multiplicity = _max_multiplicity(places)
     steps, patterns = (max(place.steps for place in places.values()), max(place.patterns for place in places.values()))
-    return Cost(steps * ways, patterns * ways, frozenset(names), seen, frozenset(expressions))
+    return Cost(steps * multiplicity, patterns * multiplicity, frozenset(names), seen, frozenset(expressions))
 
 
 def _expressions(part: JsonSchema) -> list[str]:
@@ -143,12 +143,12 @@ def _place(parts: list[JsonSchema]) -> _Place:
             of_all[kind] += sum(isinstance(schema, dict) and bool(schema) for schema in schemas)
         found = [*properties.values(), *prefix, *of_objects, *of_lists]
         place.children += [schema for schema in found if isinstance(schema, dict) and schema]
-    place.ways = max(named.values(), default=0) + max(of_all.values(), default=0)
+    place.multiplicity = max(named.values(), default=0) + max(of_all.values(), default=0)
     return place
 
 
-def _ways(places: Mapping[int, _Place]) -> int:
-    """The maximum number of ways to reach a value: the largest product of ``ways`` along a path.
+def _max_multiplicity(places: Mapping[int, _Place]) -> int:
+    """The maximum number of ways to reach a value: the largest product of ``multiplicity`` along a path.
 
     Raises:
         Unbounded: the product grows along a cycle.
@@ -159,8 +159,8 @@ def _ways(places: Mapping[int, _Place]) -> int:
         before = dict(total)
         for key, place in reversed(list(places.items())):
             further = max((total[id(child)] for child in place.children), default=1)
-            total[key] = max(1, place.ways) * further
-            if total[key] > _MAX_WAYS:
+            total[key] = max(1, place.multiplicity) * further
+            if total[key] > _MAX_MULTIPLICITY:
                 raise Unbounded
         if total == before:
             return max(total.values())

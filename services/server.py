@@ -27,11 +27,11 @@ _LINGER_S: Final = 2.0
 """How long input is discarded after a refusal. Closing at once would make TCP discard the refusal itself."""
 _DRAIN_S: Final = 5.0
 """How long the rest of a body is read if the response was sent before the whole body arrived."""
-_BITE_S: Final = 0.01
+_DISCARD_PAUSE_S: Final = 0.01
 """Pause between two reads of discarded input."""
-_SENT_AHEAD: Final = 16
+_MAX_PIPELINED: Final = 16
 """Maximum number of pipelined requests that wait on one connection."""
-_MOST_FILES: Final = 65_536
+_MAX_FILES: Final = 65_536
 _BODY_HEADERS: Final = (b"content-length", b"transfer-encoding")
 
 
@@ -62,7 +62,7 @@ class Bounds:
 def raise_file_limit() -> None:
     """Raise the soft limit of open files. Many systems start at 1,024, which connections can use up."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_FILES if hard < 0 else min(hard, _MOST_FILES)
+    wanted = _MAX_FILES if hard < 0 else min(hard, _MAX_FILES)
     if 0 <= soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
@@ -86,7 +86,7 @@ class BoundedConfig(uvicorn.Config):
         settings = getattr(getattr(app, "state", None), "settings", None)
         own = settings if isinstance(settings, ServiceSettings) else ServiceSettings.model_construct()
         self.bounds = bounds or Bounds.of(own)
-        self.crowd = Crowd(self.bounds)
+        self.limiter = ConnectionLimiter(self.bounds)
         super().__init__(
             app,
             http=BoundedProtocol,
@@ -101,7 +101,7 @@ class BoundedConfig(uvicorn.Config):
         )
 
 
-class Crowd:
+class ConnectionLimiter:
     """The connections of one server. A new one may replace a waiting one, but never one that is being served."""
 
     def __init__(self, bounds: Bounds) -> None:
@@ -112,7 +112,7 @@ class Crowd:
     def __len__(self) -> int:
         return len(self._all)
 
-    def enter(self, who: "BoundedProtocol", address: str) -> bool:
+    def enter(self, connection: "BoundedProtocol", address: str) -> bool:
         """Add a connection if there is room.
 
         To make room, it closes the oldest connection that has not sent a complete request, or else the oldest idle one.
@@ -126,15 +126,15 @@ class Crowd:
             return False
         if len(self._all) >= self._bounds.connections and not self._make_room(self._all):
             return False
-        self._by_address.setdefault(address, {})[who] = None
-        self._all[who] = None
+        self._by_address.setdefault(address, {})[connection] = None
+        self._all[connection] = None
         return True
 
-    def leave(self, who: "BoundedProtocol", address: str) -> None:
+    def leave(self, connection: "BoundedProtocol", address: str) -> None:
         """Remove a connection. Idempotent."""
-        self._all.pop(who, None)
+        self._all.pop(connection, None)
         same = self._by_address.get(address, {})
-        same.pop(who, None)
+        same.pop(connection, None)
         if not same:
             self._by_address.pop(address, None)
 
@@ -185,7 +185,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def cut_off(self) -> None:
         """Close the connection at once."""
         self._over = True
-        self.config.crowd.leave(self, self._address)
+        self.config.limiter.leave(self, self._address)
         self.transport.abort()
 
     # ---- the transport's side
@@ -194,7 +194,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Accept a new connection, or refuse it if too many are being served."""
         super().connection_made(transport)
         self._address = address_key(self.client[0]) if self.client else ""
-        if not self.config.crowd.enter(self, self._address):
+        if not self.config.limiter.enter(self, self._address):
             self._over = True
             transport.write(_as_http(Overloaded("There are too many connections.", retry_after_s=1)))
             transport.close()
@@ -205,7 +205,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._over = True
-        self.config.crowd.leave(self, self._address)
+        self.config.limiter.leave(self, self._address)
         for timer in (self._read_timer, self._write_timer, self._end_timer):
             if timer is not None:
                 timer.cancel()
@@ -262,8 +262,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The headers are complete, so the request can be served."""
-        if len(self.pipeline) >= _SENT_AHEAD:
-            self._refusal = InvalidRequest(f"More than {_SENT_AHEAD} requests were sent without waiting for answers.")
+        if len(self.pipeline) >= _MAX_PIPELINED:
+            self._refusal = InvalidRequest(f"More than {_MAX_PIPELINED} requests were sent without waiting.")
             raise ValueError("too many requests at once")
         self._progress = True
         self._await("body")
@@ -372,9 +372,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def _slow_down(self) -> None:
         """Read discarded input slowly. At full speed it would block the event loop for other connections."""
         self.flow.pause_reading()
-        self.loop.call_later(_BITE_S, self._go_on)
+        self.loop.call_later(_DISCARD_PAUSE_S, self._resume_reading)
 
-    def _go_on(self) -> None:
+    def _resume_reading(self) -> None:
         if not self.transport.is_closing():
             self.flow.resume_reading()
 

@@ -70,7 +70,7 @@ class PlanSigner:
         return hmac.new(self._key, content_hash(content).encode(), hashlib.sha256).hexdigest()
 
 
-def kept_key(file: Path) -> SecretStr:
+def load_or_create_key(file: Path) -> SecretStr:
     """The key in this file. Generated if there is none, so that plans proved before a restart can still be run.
 
     Raises:

@@ -100,7 +100,7 @@ class HttpMetrics:
         self.duration.labels(self._service, method, route).observe(time.perf_counter() - started)
 
 
-class Together(Collector):
+class MergedCollector(Collector):
     """The merged metrics of several apps of one process.
 
     Samples of the same name are grouped, as the text format requires. If two samples have the same labels, such as

@@ -89,18 +89,18 @@ def span(
     Not for generators: they may be closed while another span is current. They use :func:`peer_span`.
     """
     tracer = _tracer.get()
-    return _NONE if tracer is None else _present(tracer, name, attributes, kind)
+    return _NONE if tracer is None else _current_span(tracer, name, attributes, kind)
 
 
 def peer_span(service: str, method: str, headers: MutableMapping[str, str]) -> AbstractContextManager[Span]:
     """The span of a request to another service. Adds the trace to the request's headers."""
     tracer = _tracer.get()
-    return _NONE if tracer is None else _to_peer(tracer, service, method, headers)
+    return _NONE if tracer is None else _client_span(tracer, service, method, headers)
 
 
 @contextmanager
-def _present(tracer: Tracer, name: str, attributes: Attributes | None, kind: SpanKind) -> Iterator[Span]:
-    with _begun(tracer, name, attributes, kind) as current:
+def _current_span(tracer: Tracer, name: str, attributes: Attributes | None, kind: SpanKind) -> Iterator[Span]:
+    with _started_span(tracer, name, attributes, kind) as current:
         token = context.attach(trace.set_span_in_context(current))
         try:
             yield current
@@ -109,15 +109,15 @@ def _present(tracer: Tracer, name: str, attributes: Attributes | None, kind: Spa
 
 
 @contextmanager
-def _to_peer(tracer: Tracer, service: str, method: str, headers: MutableMapping[str, str]) -> Iterator[Span]:
+def _client_span(tracer: Tracer, service: str, method: str, headers: MutableMapping[str, str]) -> Iterator[Span]:
     attributes = {"http.request.method": method, "server.address": service}
-    with _begun(tracer, f"{method} {service}", attributes, SpanKind.CLIENT) as current:
+    with _started_span(tracer, f"{method} {service}", attributes, SpanKind.CLIENT) as current:
         inject(headers, current)
         yield current
 
 
 @contextmanager
-def _begun(tracer: Tracer, name: str, attributes: Attributes | None, kind: SpanKind) -> Iterator[Span]:
+def _started_span(tracer: Tracer, name: str, attributes: Attributes | None, kind: SpanKind) -> Iterator[Span]:
     current = tracer.start_span(name, kind=kind, attributes=attributes)
     try:
         yield current

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-_LONGEST_WAY: Final = 64
+_MAX_DEPTH: Final = 64
 
 
 class TreesError(ValueError):
@@ -68,7 +68,7 @@ class Trees:
             trees = cls(**{field.name: arrays[field.name] for field in fields(cls)})
         except KeyError as error:
             raise TreesError(f"{error} is missing") from None
-        if not (trees._fits_together() and trees._leads_nowhere_else(columns)):
+        if not (trees._has_valid_shapes() and trees._has_valid_indices(columns)):
             raise TreesError("the arrays contradict each other")
         return trees
 
@@ -91,7 +91,7 @@ class Trees:
         result: Floats = 1 / (1 + np.exp(-odds))
         return result
 
-    def _fits_together(self) -> bool:
+    def _has_valid_shapes(self) -> bool:
         shape = self.feature.shape
         numbers = (self.base, self.feature, self.split, self.children, self.value, self.depth)
         return (
@@ -102,7 +102,7 @@ class Trees:
             and self.children.shape == (*shape, 2)
         )
 
-    def _leads_nowhere_else(self, columns: int) -> bool:
+    def _has_valid_indices(self, columns: int) -> bool:
         inside = (self.children >= 0) & (self.children < self.feature.shape[1])
         known = (self.feature >= 0) & (self.feature < columns)
-        return bool(inside.all() and known.all() and 0 < int(self.depth) <= _LONGEST_WAY)
+        return bool(inside.all() and known.all() and 0 < int(self.depth) <= _MAX_DEPTH)

@@ -7,7 +7,7 @@ service. Its modules:
 - ``access`` checks its credentials;
 - ``wire`` reads its arguments;
 - ``checking`` validates them against their schemas;
-- ``families`` groups the operations by the collection that they work on;
+- ``endpoints`` groups the operations by the collection that they work on;
 - ``state`` stores the items;
 - ``shapes`` and ``values`` build answers;
 - ``service`` joins these parts, and ``main`` serves them.

@@ -21,7 +21,7 @@ from twin.wire import text_of
 USER: Final = "twin"
 """The user name of HTTP Basic and Digest, and the id of the OAuth2 client."""
 TOKEN_PATH: Final = "/.twin/token"  # noqa: S105 - a path
-NOT_TAKEN: Final = frozenset({SecretKind.MUTUAL_TLS, SecretKind.AWS_SIGV4, SecretKind.OTHER})
+UNSUPPORTED: Final = frozenset({SecretKind.MUTUAL_TLS, SecretKind.AWS_SIGV4, SecretKind.OTHER})
 """The kinds of credentials that a twin does not support."""
 _LIFETIME_S: Final = 3_600
 _MOST_TOKENS: Final = 1_000
@@ -49,7 +49,7 @@ class Access:
                 found[name] = {"username": USER, "password": self._token, "hosts": [host]}
             elif need.kind in LOGINS and need.token_url:
                 found[name] = {"client_id": USER, "client_secret": self._token, "hosts": [host]}
-            elif need.kind not in NOT_TAKEN:
+            elif need.kind not in UNSUPPORTED:
                 found[name] = {"value": self._token, "hosts": [host]}
                 if need.kind is SecretKind.API_KEY and need.parameter:
                     place = need.location or Location.HEADER
@@ -139,7 +139,7 @@ def _basic(authorization: str) -> tuple[str, ...]:
     return (user, password) if colon else ()
 
 
-def pointed_at(root: JsonValue, token_url: str) -> JsonValue:
+def with_token_url(root: JsonValue, token_url: str) -> JsonValue:
     """A copy of the document with all OAuth2 token URLs replaced by ``token_url``."""
     if not isinstance(root, dict):
         return root
@@ -158,12 +158,12 @@ def _schemes(schemes: JsonValue, token_url: str) -> JsonValue:
         return schemes
     found: dict[str, JsonValue] = {}
     for name, scheme in schemes.items():
-        found[name] = _moved(scheme, token_url)
+        found[name] = _with_url(scheme, token_url)
         flows = scheme.get("flows") if isinstance(scheme, dict) else None
         if isinstance(scheme, dict) and isinstance(flows, dict):
-            found[name] = {**scheme, "flows": {flow: _moved(said, token_url) for flow, said in flows.items()}}
+            found[name] = {**scheme, "flows": {flow: _with_url(said, token_url) for flow, said in flows.items()}}
     return found
 
 
-def _moved(said: JsonValue, token_url: str) -> JsonValue:
+def _with_url(said: JsonValue, token_url: str) -> JsonValue:
     return {**said, "tokenUrl": token_url} if isinstance(said, dict) and "tokenUrl" in said else said

@@ -50,7 +50,7 @@ PAGES: Final = frozenset({"pages", "totalpages", "pagecount", "numpages", "lastp
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class ItemLocation:
     """A place in an answer: its path from the top, and the schema of the item there."""
 
     path: tuple[str | int, ...]
@@ -71,16 +71,18 @@ def key_of(schema: JsonSchema, noun: str, parameter: str, definitions: Definitio
     return next((names[name] for name in wanted if name in names), None)
 
 
-def item_spot(schema: JsonSchema, definitions: Definitions, noun: str) -> Spot | None:
+def locate_item(schema: JsonSchema, definitions: Definitions, noun: str) -> ItemLocation | None:
     """Where an item is in an answer: at the top, or in a member with a fitting name. None if unknown."""
-    return _item_spot(schema, definitions, noun, ())
+    return _locate_item(schema, definitions, noun, ())
 
 
-def _item_spot(schema: JsonValue, definitions: Definitions, noun: str, way: tuple[str | int, ...]) -> Spot | None:
+def _locate_item(
+    schema: JsonValue, definitions: Definitions, noun: str, way: tuple[str | int, ...]
+) -> ItemLocation | None:
     declared = resolved(schema, definitions)
     kinds = kinds_of(declared, definitions)
     if "array" in kinds and "object" not in kinds:
-        return _item_spot(declared.get("items"), definitions, noun, (*way, 0)) if len(way) < _LEVELS else None
+        return _locate_item(declared.get("items"), definitions, noun, (*way, 0)) if len(way) < _LEVELS else None
     properties = members(declared.get("properties"))
     if not properties:
         return None
@@ -91,10 +93,10 @@ def _item_spot(schema: JsonValue, definitions: Definitions, noun: str, way: tupl
         for name in sorted(properties, key=lambda one: _rank(one, noun)):
             if _rank(name, noun) > len(_CONTAINERS) + 1:
                 break
-            found = _item_spot(properties[name], definitions, noun, (*way, name))
+            found = _locate_item(properties[name], definitions, noun, (*way, name))
             if found is not None:
                 return found
-    return Spot(way, declared)
+    return ItemLocation(way, declared)
 
 
 def _rank(name: str, noun: str) -> int:
@@ -104,15 +106,17 @@ def _rank(name: str, noun: str) -> int:
     return _CONTAINERS.index(bare) + 1 if bare in _CONTAINERS else 99
 
 
-def list_spot(schema: JsonSchema, definitions: Definitions, noun: str) -> Spot | None:
+def locate_list(schema: JsonSchema, definitions: Definitions, noun: str) -> ItemLocation | None:
     """Where a list of items is in an answer: at the top, or in a member with a fitting name. None if there is none."""
-    return _list_spot(schema, definitions, noun, ())
+    return _locate_list(schema, definitions, noun, ())
 
 
-def _list_spot(schema: JsonValue, definitions: Definitions, noun: str, way: tuple[str | int, ...]) -> Spot | None:
+def _locate_list(
+    schema: JsonValue, definitions: Definitions, noun: str, way: tuple[str | int, ...]
+) -> ItemLocation | None:
     declared = resolved(schema, definitions)
     if "array" in kinds_of(declared, definitions):
-        return Spot(way, resolved(declared.get("items"), definitions))
+        return ItemLocation(way, resolved(declared.get("items"), definitions))
     properties = members(declared.get("properties"))
     if len(way) >= _LEVELS or (not way and "id" in {plain(name) for name in properties}):
         return None
@@ -121,10 +125,10 @@ def _list_spot(schema: JsonValue, definitions: Definitions, noun: str, way: tupl
     fitting = [name for name in lists if singular(plain(name)) == noun or plain(name) in _LISTS]
     if fitting or (len(lists) == 1 and _is_about_lists(properties)):
         name = (fitting or lists)[0]
-        return Spot((*way, name), resolved(resolved(properties[name], definitions).get("items"), definitions))
+        return ItemLocation((*way, name), resolved(resolved(properties[name], definitions).get("items"), definitions))
     for name, value in properties.items():
         if plain(name) in _CONTAINERS or singular(plain(name)) == noun or plain(name).startswith("embedded"):
-            found = _list_spot(value, definitions, noun, (*way, name))
+            found = _locate_list(value, definitions, noun, (*way, name))
             if found is not None:
                 return found
     return None
@@ -162,7 +166,7 @@ def at(answer: JsonValue, path: tuple[str | int, ...]) -> JsonValue:
     return answer
 
 
-def laid_over(
+def overlay(
     shown: JsonValue, stored: Mapping[str, JsonValue], schema: JsonSchema, definitions: Definitions
 ) -> JsonValue:
     """The item in an answer: its stored fields if the schema has them, and the generated values for the others."""

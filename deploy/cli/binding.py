@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from deploy.cli.keeping import File, Name, entries_of, keep
 from deploy.drawing import visible
 from executor_svc.secret_file import DEFAULT_FILE
-from executor_svc.secret_places import bind_command, said_place
+from executor_svc.secret_places import bind_command, place_text
 from executor_svc.secret_store import Secret, Token
 from services.contracts.api import Location, NeededSecret, SecretKind
 
@@ -116,7 +116,7 @@ def for_tenants(tenants: list[str] | None) -> Entry:
 def place_of_entry(entry: Entry) -> str:
     """The place of a credential, in words."""
     place = _place(entry)
-    return str(entry.get("scheme", "no place")) if place is None else said_place(*place)
+    return str(entry.get("scheme", "no place")) if place is None else place_text(*place)
 
 
 def place_of_secret(secret: Secret) -> str:

@@ -39,7 +39,7 @@ def twin(
     """Serve a twin (a mock) of a service, made from its description. It remembers what is created. Ctrl-C ends it."""
     from retriever_svc.importers import Limits, import_document  # imported here to keep the command line fast
     from retriever_svc.importers.reading import read_document
-    from twin.access import TOKEN_PATH, pointed_at
+    from twin.access import TOKEN_PATH, with_token_url
     from twin.main import DOCUMENT_PATH, create_app
     from twin.service import Twin
 
@@ -55,12 +55,12 @@ def twin(
         try:
             text = find_sources([document], provider)[0].read()
             root = read_document(text, Limits())
-            moved = pointed_at(root, url + TOKEN_PATH)
+            moved = with_token_url(root, url + TOKEN_PATH)
             text = text if moved == root else orjson.dumps(moved).decode()
             imported = import_document(text, provider, url)
             made = Twin(imported.apis, shown, seed)
             for path, fields in _read_items(items).items():
-                if not made.know(path, fields):
+                if not made.preset(path, fields):
                     raise _given_up(f"no operation of the document is about an item at {path}")
         except (Unreadable, InvalidDocument, IndexError) as error:
             why = getattr(error, "detail", "") or str(error) or "it holds no document"

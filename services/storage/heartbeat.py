@@ -60,7 +60,7 @@ class Heartbeat:
     async def _beat(self) -> None:
         """Send heartbeats until stopped. Errors, such as an unreachable database, are logged and do not end it."""
         engine = create_engine(self._membership.url)
-        member = self._membership.over(engine)
+        member = self._membership.with_engine(engine)
         try:
             while not self._stop.is_set():
                 if time.monotonic() - self._loop_seen < _HUNG_LEASES * self._membership.lease_s:

@@ -78,7 +78,7 @@ class Membership:
         """URL of the database, including the password."""
         return self._engine.url.render_as_string(hide_password=False)
 
-    def over(self, engine: AsyncEngine) -> "Membership":
+    def with_engine(self, engine: AsyncEngine) -> "Membership":
         """The same member, using another engine for its database."""
         same = Membership(engine, self._table, self.lease_s)
         same.id = self.id

@@ -17,9 +17,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from services.telemetry import get_logger
 
-_AGAIN_S = 1.0
+_RECONNECT_S = 1.0
 """Pause before a lost connection is opened again."""
-_ALIVE_S = 15.0
+_CHECK_S = 15.0
 """How often a silent connection is checked. A broken connection does not report that itself."""
 _ANSWER_S = 5.0
 _log = get_logger(__name__)
@@ -72,7 +72,7 @@ class PostgresSignals:
 
     async def listen(self, woken: Callable[[], None]) -> None:
         """See :class:`Signals`."""
-        await _keep(self._listen_once, woken)
+        await _listen_forever(self._listen_once, woken)
 
     async def close(self) -> None:
         """The engine's owner closes it."""
@@ -87,7 +87,7 @@ class PostgresSignals:
                 woken()  # a signal may have been missed before
                 while not closed.is_set():
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(_ALIVE_S):
+                        async with asyncio.timeout(_CHECK_S):
                             await closed.wait()
                     await driver.execute("SELECT 1", timeout=_ANSWER_S)
             finally:
@@ -116,7 +116,7 @@ class RedisSignals:
 
     async def listen(self, woken: Callable[[], None]) -> None:
         """See :class:`Signals`."""
-        await _keep(self._listen_once, woken)
+        await _listen_forever(self._listen_once, woken)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -127,7 +127,7 @@ class RedisSignals:
             await subscription.subscribe(self._channel)
             woken()  # a signal may have been missed before
             while True:
-                message = await subscription.get_message(ignore_subscribe_messages=True, timeout=_ALIVE_S)
+                message = await subscription.get_message(ignore_subscribe_messages=True, timeout=_CHECK_S)
                 if message is not None:
                     woken()
                     continue
@@ -142,11 +142,11 @@ def open_signals(engine: AsyncEngine, redis_url: str | None, channel: str) -> Si
     return PostgresSignals(engine, channel) if engine.dialect.name == "postgresql" else NoSignals()
 
 
-async def _keep(listen: Callable[[Callable[[], None]], Awaitable[None]], woken: Callable[[], None]) -> None:
+async def _listen_forever(listen: Callable[[Callable[[], None]], Awaitable[None]], woken: Callable[[], None]) -> None:
     """Listen until cancelled, and reconnect after every lost connection."""
     while True:
         try:
             await listen(woken)
         except Exception as error:  # noqa: BLE001 - drivers raise many different errors for a lost connection
             _log.warning("signals_interrupted", reason=type(error).__name__)
-        await asyncio.sleep(_AGAIN_S)
+        await asyncio.sleep(_RECONNECT_S)

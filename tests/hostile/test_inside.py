@@ -34,7 +34,7 @@ from services.contracts.planning import CompiledPlan, CompileRequest, Decision, 
 from services.contracts.retrieval import Candidate
 from services.contracts.secret import SecretTestRequest
 from services.errors import Conflict, ServiceUnavailable
-from services.signing import PlanSigner, kept_key
+from services.signing import PlanSigner, load_or_create_key
 from tests.support.executing import api, compiled, ref, step
 from tests.support.unread import status_without_body
 from tests.support.upstream import Upstream, serve_upstream
@@ -229,13 +229,13 @@ def bank_less() -> CompiledPlan:
 
 def test_a_key_is_drawn_once_for_its_owner_alone(tmp_path: Path) -> None:
     file = tmp_path / "secrets" / "proof.key"
-    key = kept_key(file).get_secret_value()
+    key = load_or_create_key(file).get_secret_value()
     assert len(key) >= 32
-    assert kept_key(file).get_secret_value() == key
+    assert load_or_create_key(file).get_secret_value() == key
     assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)) == (0o600, 0o700)
     file.write_text("short")
     with pytest.raises(ValueError, match="has no key"):
-        kept_key(file)
+        load_or_create_key(file)
 
 
 def internal_apps(folder: Path, token: str | None, **settings: Any) -> dict[str, FastAPI]:

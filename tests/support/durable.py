@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from executor_svc.main import open_executor
-from executor_svc.models import Admission, CallResult, CallState, Outcome, Sending, Ticket
+from executor_svc.models import Admission, CallResult, CallState, Lease, Outcome, SendIntent
 from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
 from executor_svc.storage import LedgerStore
@@ -24,7 +24,7 @@ from services.storage.migrate import migrate
 from tests.support.executing import api, compiled, literal, parameter, ref, step
 from tests.support.upstream import Seen, Upstream
 
-DEAD = Ticket("run-1", "a process that died", 1)
+DEAD = Lease("run-1", "a process that died", 1)
 
 
 @dataclass
@@ -46,7 +46,7 @@ class House:
         async with open_executor(given, CollectorRegistry()) as (service, _):
             yield service
 
-    async def left_behind(self, plan: CompiledPlan, *operations: Sending | Outcome) -> None:
+    async def left_behind(self, plan: CompiledPlan, *operations: SendIntent | Outcome) -> None:
         """Write the records of a process that died."""
         await migrate(self.engine, "executor_svc")
         store = LedgerStore(self.engine)
@@ -87,8 +87,8 @@ async def finish(executor: ExecutorService, plan: CompiledPlan) -> ExecutionFini
     return last
 
 
-def sending(key: str, **arguments: Any) -> Sending:
-    return Sending(DEAD, key, content_hash(arguments))
+def sending(key: str, **arguments: Any) -> SendIntent:
+    return SendIntent(DEAD, key, content_hash(arguments))
 
 
 def done(key: str, value: Any) -> Outcome:

@@ -8,7 +8,7 @@ import pytest
 from executor_svc.graph import Graph
 from executor_svc.models import Call, CallResult, Limits
 from executor_svc.runner import Run
-from executor_svc.values import Shelf
+from executor_svc.values import ValueStore
 from services.contracts.execution import ExecutionEvent, ExecutionFinished, StepFinished
 from services.contracts.outcome import Failed, InDoubt, RequestRecord, Succeeded
 from services.contracts.plan import ForEach
@@ -34,9 +34,9 @@ class Scripted:
         return CallResult(outcome, RequestRecord(method=call.api.method, url=f"http://x/{call.key}"), 1)
 
 
-def no_shelf() -> Shelf:
-    """A shelf that fails the test if a value is put on it."""
-    return Shelf(lambda value: pytest.fail(f"kept {value.id}"), max_inline=1_000_000_000)
+def no_value_store() -> ValueStore:
+    """A value store that fails the test if a value is put into it."""
+    return ValueStore(lambda value: pytest.fail(f"kept {value.id}"), max_inline=1_000_000_000)
 
 
 async def echo(call: Call) -> Any:
@@ -44,7 +44,7 @@ async def echo(call: Call) -> Any:
 
 
 def start(plan: CompiledPlan, behaviour: Behaviour = echo, limits: Limits = LIMITS) -> AsyncIterator[ExecutionEvent]:
-    return Run(plan, Graph(plan.plan), Scripted(behaviour), "run-1", limits, no_shelf()).events()
+    return Run(plan, Graph(plan.plan), Scripted(behaviour), "run-1", limits, no_value_store()).events()
 
 
 async def finish(plan: CompiledPlan, behaviour: Behaviour = echo, limits: Limits = LIMITS) -> ExecutionFinished:

@@ -15,7 +15,7 @@ from executor_svc.adapters.http.transport import Reply
 from executor_svc.secret_store import Login
 from services.contracts.api import LOGINS, Api, Location, SecretKind
 from services.media_types import is_json
-from twin.access import NOT_TAKEN, TOKEN_PATH, USER
+from twin.access import TOKEN_PATH, UNSUPPORTED, USER
 from twin.received import Received
 from twin.service import Answer, Twin
 from twin.values import example_of
@@ -83,7 +83,7 @@ def try_all(apis: tuple[Api, ...]) -> Iterator[Tried]:
     """Call every operation of a service against its twin, deletions last."""
     twin = Twin(apis, TOKEN)
     for api in sorted(apis, key=lambda one: one.method == "DELETE"):
-        if any(need.kind in NOT_TAKEN for one in api.security[:1] for need in one):
+        if any(need.kind in UNSUPPORTED for one in api.security[:1] for need in one):
             yield Tried(api, "credential")
             continue
         try:

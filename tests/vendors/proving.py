@@ -136,7 +136,7 @@ async def ask(gateway: GatewayClient, stand: Stand, asked: Asked, planner: str |
 
 def prepare(stand: Stand, asked: Asked) -> None:
     """Create the items at the twin that the request needs: those in its calls' paths, and those in ``known``."""
-    stand.twin.forget()
+    stand.twin.reset()
     apis = {api.id: api for api in stand.imported.apis}
     for call in asked.gold(stand.vendor.name):
         api = apis[call.api]
@@ -148,9 +148,9 @@ def prepare(stand: Stand, asked: Asked) -> None:
         steps = path.strip("/").split("/")
         for end in range(1, len(steps) + 1):
             if "{" not in steps[end - 1]:
-                stand.twin.know("/" + "/".join(steps[:end]), {})
+                stand.twin.preset("/" + "/".join(steps[:end]), {})
     for path, fields in asked.known.items():
-        assert stand.twin.know(path, fields), f"{stand.vendor.name}: nothing is read at {path}"
+        assert stand.twin.preset(path, fields), f"{stand.vendor.name}: nothing is read at {path}"
 
 
 def _failure(asked: Asked, provider: str, run: Run) -> tuple[str, str]:

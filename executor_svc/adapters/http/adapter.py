@@ -10,17 +10,17 @@ from typing import Final, ParamSpec, TypeVar
 from pydantic import JsonValue
 from yarl import URL
 
-from executor_svc.adapters.http.budget import OutOfRoom
-from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of, is_promised
+from executor_svc.adapters.http.budget import BudgetTimeout
+from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of, has_response_schema
 from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
 from executor_svc.adapters.http.hosts import HostEvent, Hosts, Observer
 from executor_svc.adapters.http.listing import Listing, ListLimits
+from executor_svc.adapters.http.lru import LruCache
 from executor_svc.adapters.http.paging import Paging, paging_of
-from executor_svc.adapters.http.recent import Recent
 from executor_svc.adapters.http.request import BadRequest, Credentials, HttpRequest, build_request, origin_of
 from executor_svc.adapters.http.response import CUT, BadResponse, decode, decode_error
 from executor_svc.adapters.http.retry import RetryPolicy
-from executor_svc.adapters.http.sending import Sender, Sending
+from executor_svc.adapters.http.sending import PendingCall, Sender
 from executor_svc.adapters.http.transport import Reply, open_transport
 from executor_svc.masking import Masker
 from executor_svc.models import Call, CallOutcome, CallResult, Unpreviewable
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _CheckerEntry:
     """The checker of an API; None where its answers cannot be checked."""
 
     checker: Checker | None
@@ -71,7 +71,7 @@ class _Made:
 class _Reading:
     """What is learned about a call besides its outcome."""
 
-    sending: Sending
+    pending: PendingCall
     paging: Paging | None
     requests: int = 0
     bytes: int = 0
@@ -80,7 +80,7 @@ class _Reading:
     violations: tuple[str, ...] = ()
 
 
-class _Unread(Exception):
+class _ReadFailed(Exception):
     """An answer arrived but could not be read. ``failed`` says why; it does not hold the status."""
 
     def __init__(self, failed: Failed) -> None:
@@ -95,8 +95,8 @@ class HttpAdapter:
         self._sender, self._pool, self._max_values = sender, pool, settings.max_response_values
         self._strict = settings.strict_responses
         self._limits = ListLimits(settings.max_pages, settings.max_list_items, settings.max_response_bytes)
-        self._pagings: Recent[tuple[str, str], Paging | None] = Recent(_MAX_PAGINGS)
-        self._checkers: Recent[tuple[str, str], _Made] = Recent(_CHECKERS_BYTES, lambda made: made.bytes)
+        self._pagings: LruCache[tuple[str, str], Paging | None] = LruCache(_MAX_PAGINGS)
+        self._checkers: LruCache[tuple[str, str], _CheckerEntry] = LruCache(_CHECKERS_BYTES, lambda made: made.bytes)
         self._lock = threading.Lock()
 
     def breakers(self) -> tuple[Breaker, ...]:
@@ -111,24 +111,24 @@ class HttpAdapter:
         """
         for_tenant.set(call.tenant or "")
         with self._sender.share(origin_of(call.api)) as share:
-            sending = Sending(call, share)
+            pending = PendingCall(call, share)
             try:
-                await self._sender.hold(sending)
+                await self._sender.hold(pending)
                 request = build_request(call.api, call.arguments, call.key)
             except BadRequest as error:
                 refused = Failed(reason="bad_request", message=str(error)[:_MAX_MESSAGE])
-            except OutOfRoom:
+            except BudgetTimeout:
                 refused = Failed(reason="overloaded", message=_NO_ROOM)
             else:
-                return await self._made(request, sending)
-            return CallResult(sending.settle(refused), None, 0)
+                return await self._perform(request, pending)
+            return CallResult(pending.settle(refused), None, 0)
 
-    async def _made(self, request: HttpRequest, sending: Sending) -> CallResult:
-        reading = _Reading(sending, self._paging(sending.call.api))
+    async def _perform(self, request: HttpRequest, pending: PendingCall) -> CallResult:
+        reading = _Reading(pending, self._paging(pending.call.api))
         ended = await self._read(request, reading)
-        outcome = self._settled(ended, sending) if isinstance(ended, Failed) else ended
-        attempts = sending.attempts - max(0, reading.requests - 1)
-        record = request.record(sending.credentials, sending.masker)
+        outcome = self._settled(ended, pending) if isinstance(ended, Failed) else ended
+        attempts = pending.attempts - max(0, reading.requests - 1)
+        record = request.record(pending.credentials, pending.masker)
         return CallResult(
             outcome,
             record,
@@ -136,7 +136,7 @@ class HttpAdapter:
             reading.pages,
             reading.more,
             reading.violations,
-            secrets=sending.credentials.names,
+            secrets=pending.credentials.names,
         )
 
     def preview(self, call: Call) -> RequestRecord:
@@ -153,22 +153,22 @@ class HttpAdapter:
     async def test(self, call: Call, *, send: bool) -> SecretTest:
         """The result of presenting a call's credentials. The call is sent at most once; its answer is not shown."""
         with self._sender.share(call.api.server) as share:
-            return await self._tested(Sending(call, share), send=send)
+            return await self._test(PendingCall(call, share), send=send)
 
-    async def _tested(self, sending: Sending, *, send: bool) -> SecretTest:
-        call = sending.call
+    async def _test(self, pending: PendingCall, *, send: bool) -> SecretTest:
+        call = pending.call
         try:
             request = build_request(call.api, call.arguments, call.key)
-            await self._sender.present(request, sending)
+            await self._sender.present(request, pending)
             if not send:
                 return SecretTest(outcome="ready", message=_NOT_TRIED)
-            reply = await self._sender.send(request, sending)
+            reply = await self._sender.send(request, pending)
         except CredentialUnavailable as error:
-            return SecretTest(outcome="unavailable", message=sending.masker.text(str(error))[:_MAX_MESSAGE])
+            return SecretTest(outcome="unavailable", message=pending.masker.text(str(error))[:_MAX_MESSAGE])
         except BadRequest as error:
-            return SecretTest(outcome="unclear", message=sending.masker.text(str(error))[:_MAX_MESSAGE])
+            return SecretTest(outcome="unclear", message=pending.masker.text(str(error))[:_MAX_MESSAGE])
         if isinstance(reply, Failed):
-            return SecretTest(outcome="unclear", message=sending.masker.text(reply.message)[:_MAX_MESSAGE])
+            return SecretTest(outcome="unclear", message=pending.masker.text(reply.message)[:_MAX_MESSAGE])
         outcomes: dict[int, SecretOutcome] = {401: "refused", 403: "refused"}
         outcome = "accepted" if 200 <= reply.status < 300 else outcomes.get(reply.status, "unclear")
         return SecretTest(outcome=outcome, message=f"{call.api.method} {call.api.path} answered {reply.status}.")
@@ -179,8 +179,8 @@ class HttpAdapter:
         if isinstance(page, Failed):
             return page
         reply, value = page
-        call, paging = reading.sending.call, reading.paging
-        if paging is not None and isinstance(value, (list, dict)) and not paging.chosen(call.arguments):
+        call, paging = reading.pending.call, reading.paging
+        if paging is not None and isinstance(value, (list, dict)) and not paging.selects_part(call.arguments):
             limits = self._limits.for_items(call.items)
             listing = Listing(paging, limits, request, reply, value, anywhere=call.pages_anywhere)
             if listing.may_have_more:
@@ -190,13 +190,13 @@ class HttpAdapter:
                     return failed
                 value = listing.value
         try:
-            masked = await self._aside(reading, reading.sending.masker.json, value)
-        except _Unread as error:
+            masked = await self._in_worker(reading, reading.pending.masker.json, value)
+        except _ReadFailed as error:
             return error.failed.model_copy(update={"status": reply.status})
         return Succeeded.model_construct(value=masked, status=reply.status)
 
     async def _follow(self, listing: Listing, reading: _Reading) -> Failed | None:
-        while (request := listing.following(reading.sending.credentials)) is not None:
+        while (request := listing.next_request(reading.pending.credentials)) is not None:
             page = await self._page(request, reading)
             try:
                 if isinstance(page, Failed):
@@ -211,17 +211,17 @@ class HttpAdapter:
 
     async def _page(self, request: HttpRequest, reading: _Reading) -> tuple[Reply, JsonValue] | Failed:
         """One answer with its value, or the failure."""
-        sending, reading.requests = reading.sending, reading.requests + 1
+        pending, reading.requests = reading.pending, reading.requests + 1
         try:
-            reply = await self._sender.send(request, sending)
+            reply = await self._sender.send(request, pending)
             if isinstance(reply, Failed):
                 return reply
             if not 200 <= reply.status < 300:
-                return _refused(reply, sending.masker)
+                return _refused(reply, pending.masker)
             reading.bytes += len(reply.body)
-            checker = await self._checker(sending.call, reply.status)
-            value, violations = await self._aside(reading, self._understood, reply, sending, checker)
-        except _Unread as error:
+            checker = await self._checker(pending.call, reply.status)
+            value, violations = await self._in_worker(reading, self._parse, reply, pending, checker)
+        except _ReadFailed as error:
             return error.failed.model_copy(update={"status": reply.status})
         except CredentialUnavailable as error:
             return Failed(reason="credential", message=str(error))
@@ -234,26 +234,26 @@ class HttpAdapter:
                 return Failed(reason="bad_response", message=message, status=reply.status)
         return reply, value
 
-    def _understood(self, reply: Reply, sending: Sending, checker: Checker | None) -> tuple[JsonValue, tuple[str, ...]]:
+    def _parse(self, reply: Reply, pending: PendingCall, checker: Checker | None) -> tuple[JsonValue, tuple[str, ...]]:
         """The value of an answer, and where it breaks the schema. Raises BadResponse."""
-        masker = sending.masker
+        masker = pending.masker
         # Mask first: parsing changes the case of the media type and splits it, so a secret in it would not be found.
         kind = masker.text(reply.content_type)
-        value = decode(sending.call.api, reply.status, kind, reply.body, self._max_values)
+        value = decode(pending.call.api, reply.status, kind, reply.body, self._max_values)
         violations = checker.violations(reply.status, value, reply.body) if checker is not None else ()
         return value, tuple(masker.text(violation)[:_MAX_VIOLATION] for violation in violations)
 
-    async def _aside(self, reading: _Reading, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run ``work``; in a worker thread if the answers are large. Raises _Unread."""
+    async def _in_worker(self, reading: _Reading, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run ``work``; in a worker thread if the answers are large. Raises _ReadFailed."""
         if reading.bytes <= _LARGE:
             return work(*args, **kwargs)
         try:
-            async with asyncio.timeout_at(reading.sending.call.deadline):
+            async with asyncio.timeout_at(reading.pending.call.deadline):
                 return await self._pool.run(work, *args, **kwargs)
         except TimeoutError:
-            raise _Unread(Failed(reason="timeout", message=_TOO_LATE)) from None
+            raise _ReadFailed(Failed(reason="timeout", message=_TOO_LATE)) from None
         except Overloaded:
-            raise _Unread(Failed(reason="overloaded", message=_TOO_MANY)) from None
+            raise _ReadFailed(Failed(reason="overloaded", message=_TOO_MANY)) from None
 
     def _paging(self, api: Api) -> Paging | None:
         key = (api.content_hash, api.id)
@@ -262,16 +262,16 @@ class HttpAdapter:
     async def _checker(self, call: Call, status: int) -> Checker | None:
         """The checker for answers of this status, built in a worker thread. None if there is none in time."""
         api = call.api
-        if not is_promised(api, status):
+        if not has_response_schema(api, status):
             return None
         key = (api.content_hash, api.id)
         if api.content_hash and (made := self._checkers.peek(key)) is not None:
             return self._kept(key, made).checker
 
-        def make() -> _Made:  # looks in the cache again: concurrent calls may wait for the same checker
+        def make() -> _CheckerEntry:  # looks in the cache again: concurrent calls may wait for the same checker
             if not api.content_hash:
-                return _Made(checker_of(api))
-            return self._kept(key, self._checkers.peek(key) or _Made(checker_of(api)))
+                return _CheckerEntry(checker_of(api))
+            return self._kept(key, self._checkers.peek(key) or _CheckerEntry(checker_of(api)))
 
         try:
             async with asyncio.timeout_at(call.deadline):
@@ -279,14 +279,14 @@ class HttpAdapter:
         except (TimeoutError, Overloaded):
             return None
 
-    def _kept(self, key: tuple[str, str], made: _Made) -> _Made:
+    def _kept(self, key: tuple[str, str], made: _CheckerEntry) -> _CheckerEntry:
         """Cache ``made`` unless the key is cached already; return the cached entry. Thread-safe."""
         with self._lock:
             return self._checkers.get(key, lambda: made)
 
-    def _settled(self, failed: Failed, sending: Sending) -> CallOutcome:
-        outcome = sending.settle(failed)
-        return outcome.model_copy(update={"message": sending.masker.text(outcome.message)[:_MAX_MESSAGE]})
+    def _settled(self, failed: Failed, pending: PendingCall) -> CallOutcome:
+        outcome = pending.settle(failed)
+        return outcome.model_copy(update={"message": pending.masker.text(outcome.message)[:_MAX_MESSAGE]})
 
 
 def _refused(reply: Reply, masker: Masker) -> Failed:

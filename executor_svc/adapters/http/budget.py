@@ -17,7 +17,7 @@ FREE_BYTES: Final = 64 * 1024
 """Bytes that every answer may hold outside the budget."""
 
 
-class OutOfRoom(Exception):
+class BudgetTimeout(Exception):
     """The budget had too few free bytes until the time-out."""
 
 
@@ -27,7 +27,7 @@ class AnswerBudget:
     def __init__(self, limit: int, patience_s: float) -> None:
         self.limit, self.patience_s = limit, patience_s
         self._shares: dict[Share, None] = {}  # in the order in which they first asked
-        self._bell = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def share(self, host: str) -> "Share":
         """The share of a call to this host. Use it in a ``with`` statement."""
@@ -47,14 +47,14 @@ class AnswerBudget:
 
     async def wait(self) -> None:
         """Wait until a share gives bytes back."""
-        await self._bell.wait()
+        await self._changed.wait()
 
     def returned(self, share: "Share") -> None:
         """Wake the waiting shares, after this one has given bytes back or stopped waiting."""
         if not share.held:
             self._shares.pop(share, None)
-        self._bell.set()
-        self._bell = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 class Share:
@@ -72,7 +72,7 @@ class Share:
         """Take ``size`` more bytes; wait for them until ``until``, a reading of the loop's clock.
 
         Raises:
-            OutOfRoom: there were too few free bytes until then.
+            BudgetTimeout: there were too few free bytes until then.
         """
         self._budget.queue(self)
         try:
@@ -81,7 +81,7 @@ class Share:
                     await self._budget.wait()
         except TimeoutError:
             self._budget.returned(self)
-            raise OutOfRoom from None
+            raise BudgetTimeout from None
         except asyncio.CancelledError:
             self._budget.returned(self)
             raise

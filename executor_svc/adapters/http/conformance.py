@@ -69,7 +69,7 @@ class Checker:
         return steps * len(body) <= _MAX_COPIED_BYTES and steps * _values(body) <= _MAX_ERRORS
 
 
-def is_promised(api: Api, status: int) -> bool:
+def has_response_schema(api: Api, status: int) -> bool:
     """Whether an API has a response schema for this status that its answers can be checked against."""
     return bool(api.response.json_schema) and status == api.response.status and is_json(api.response.media_type or "")
 
@@ -81,7 +81,7 @@ def checker_of(api: Api) -> Checker | None:
     has no look-around; a schema with such a pattern is not used.
     """
     schema, definitions = api.response.json_schema, api.definitions
-    if not is_promised(api, api.response.status):
+    if not has_response_schema(api, api.response.status):
         return None
     try:
         cost = cost_of(schema, definitions)

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from aiolimiter import AsyncLimiter
 from yarl import URL
 
-from executor_svc.adapters.http.recent import Recent
+from executor_svc.adapters.http.lru import LruCache
 from executor_svc.adapters.http.transport import SendFailed
 from executor_svc.settings import ExecutorSettings, HostLimit
 from services.contracts.operations import Breaker as BreakerStatus
@@ -20,7 +20,7 @@ Observer = Callable[[HostEvent], None]
 """Called for each event, to count it. Gets no host: hosts come from imported documents, so they cannot be labels."""
 
 _MAX_HOSTS: Final = 1_000
-_MAX_TOLD: Final = 200
+_MAX_LISTED: Final = 200
 _RETRY_SHARE: Final = 0.2
 _RETRY_RESERVE: Final = 10.0
 _RESERVE_PER_S: Final = 1.0
@@ -31,7 +31,7 @@ class CircuitOpen(Exception):
     """The host failed too often in a row; nothing is sent to it until the time in the message."""
 
 
-class NoTurn(Exception):
+class NoSlot(Exception):
     """The limits of a host left no room for the request before its deadline."""
 
 
@@ -102,30 +102,30 @@ class Breaker:
                 self._observe("circuit_opened")
 
 
-class Limits:
+class HostLimits:
     """The load that the operator allows for one or more hosts."""
 
     def __init__(self, limit: HostLimit) -> None:
-        self._turns = asyncio.Semaphore(limit.concurrency) if limit.concurrency else None
+        self._slots = asyncio.Semaphore(limit.concurrency) if limit.concurrency else None
         rate = limit.per_second
         self._rate = AsyncLimiter(max(rate, 1.0), max(1.0, 1.0 / rate)) if rate else None
 
     @asynccontextmanager
-    async def turn(self, deadline: float) -> AsyncIterator[None]:
+    async def slot(self, deadline: float) -> AsyncIterator[None]:
         """Wait for the right to send one request, and hold it until the answer.
 
         Raises:
-            NoTurn: the limits left no room before ``deadline``, a reading of the loop's clock.
+            NoSlot: the limits left no room before ``deadline``, a reading of the loop's clock.
         """
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout_at(deadline):
-                    if self._turns is not None:
-                        await stack.enter_async_context(self._turns)
+                    if self._slots is not None:
+                        await stack.enter_async_context(self._slots)
                     if self._rate is not None:
                         await self._rate.acquire()
             except TimeoutError:
-                raise NoTurn from None
+                raise NoSlot from None
             yield
 
 
@@ -139,7 +139,7 @@ class Host:
     name: str
     breaker: Breaker
     budget: RetryBudget
-    limits: Limits | None
+    limits: HostLimits | None
 
     def check(self) -> None:
         """Call before sending. Raises CircuitOpen."""
@@ -173,10 +173,10 @@ class Hosts:
     def __init__(self, settings: ExecutorSettings, observe: Observer) -> None:
         self.observe = observe
         self._settings = settings
-        self._known: Recent[URL, Host] = Recent(_MAX_HOSTS)
+        self._known: LruCache[URL, Host] = LruCache(_MAX_HOSTS)
         # Never evicted, since requests wait in them. Bounded, since the keys come from the settings.
-        self._limits: Mapping[str, Limits] = {
-            name.lower(): Limits(limit) for name, limit in settings.host_limits.items()
+        self._limits: Mapping[str, HostLimits] = {
+            name.lower(): HostLimits(limit) for name, limit in settings.host_limits.items()
         }
 
     def of(self, origin: URL) -> Host:
@@ -188,7 +188,7 @@ class Hosts:
         now = asyncio.get_running_loop().time()
         known = (host.breaker.status(host.name, now) for host in self._known.values())
         found = [one for one in known if one is not None]
-        return tuple(sorted(found, key=lambda one: (one.state != "open", one.host))[:_MAX_TOLD])
+        return tuple(sorted(found, key=lambda one: (one.state != "open", one.host))[:_MAX_LISTED])
 
     def _make(self, origin: URL) -> Host:
         name, settings = f"{origin.raw_host}:{origin.port}", self._settings

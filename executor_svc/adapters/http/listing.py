@@ -5,7 +5,15 @@ from typing import Final, Self
 
 from pydantic import JsonValue
 
-from executor_svc.adapters.http.paging import NoWay, Paging, Progress, first_number, may_go_on, next_page, plain
+from executor_svc.adapters.http.paging import (
+    NextPageUnavailable,
+    Paging,
+    Progress,
+    first_number,
+    may_have_next_page,
+    next_page,
+    plain,
+)
 from executor_svc.adapters.http.request import MAX_URL_CHARS, Credentials, HttpRequest
 from executor_svc.adapters.http.response import BadResponse
 from executor_svc.adapters.http.transport import Reply
@@ -63,7 +71,7 @@ class Listing:
             return self._whole
         return {**self._whole, self._member: self._items} if isinstance(self._whole, dict) else self._items
 
-    def following(self, credentials: Credentials) -> HttpRequest | None:
+    def next_request(self, credentials: Credentials) -> HttpRequest | None:
         """The request for the next page. None if there is none, or if a limit is reached."""
         if self.more:
             return None
@@ -72,7 +80,7 @@ class Listing:
             request = next_page(
                 self._paging, self._request, credentials, self._reply, self._page, progress, anywhere=self._anywhere
             )
-        except NoWay:
+        except NextPageUnavailable:
             self.more = True
             return None
         if request is None:
@@ -106,7 +114,7 @@ class Listing:
     @property
     def may_have_more(self) -> bool:
         """Whether other pages may follow the first: it is a list, and not clearly complete."""
-        return bool(self._paging.controls) or (self.is_list and may_go_on(self._reply, self._page))
+        return bool(self._paging.controls) or (self.is_list and may_have_next_page(self._reply, self._page))
 
     @property
     def is_list(self) -> bool:

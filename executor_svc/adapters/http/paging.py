@@ -51,7 +51,7 @@ _MORE_FLAGS: Final = ("hasmore", "hasnext", "hasnextpage", "more", "moreresults"
 _PAGE_NUMBERS: Final = ("page", "pagenumber", "currentpage", "pageindex", "number")
 _SIZES: Final = ("limit", "pagesize", "size", "perpage", "itemsperpage")
 _CONTAINERS: Final = frozenset({"meta", "metadata", "pagination", "paging", "pageinfo", "page", "links"})
-_SAYING_MORE: Final = _CONTAINERS.union(_NEXT_URLS)
+_NEXT_PAGE_FIELDS: Final = _CONTAINERS.union(_NEXT_URLS)
 _LINK = re.compile(r"<([^<>]*)>([^<]*)")
 _REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s\";,]+))", re.IGNORECASE)
 _MAX_LINK_CHARS: Final = 16 * 1024
@@ -68,7 +68,7 @@ class Paging:
     offset: Parameter | None
     size: int | None
 
-    def chosen(self, arguments: Mapping[str, JsonValue]) -> bool:
+    def selects_part(self, arguments: Mapping[str, JsonValue]) -> bool:
         """Whether the plan itself selects a part of the list."""
         return any(arguments.get(name) is not None for name in self.controls)
 
@@ -83,7 +83,7 @@ class Progress:
     first: int | None
 
 
-class NoWay(Exception):
+class NextPageUnavailable(Exception):
     """The list continues, but the next page cannot be requested."""
 
 
@@ -110,9 +110,9 @@ def paging_of(api: Api) -> Paging | None:
     )
 
 
-def may_go_on(reply: Reply, body: JsonValue) -> bool:
+def may_have_next_page(reply: Reply, body: JsonValue) -> bool:
     """Whether an answer may name its next page; for APIs without parameters for pages. A cheap check."""
-    return "Link" in reply.headers or (isinstance(body, dict) and not _SAYING_MORE.isdisjoint(map(plain, body)))
+    return "Link" in reply.headers or (isinstance(body, dict) and not _NEXT_PAGE_FIELDS.isdisjoint(map(plain, body)))
 
 
 def first_number(paging: Paging, body: JsonValue) -> int | None:
@@ -145,7 +145,8 @@ def next_page(
     is followed only if the whole origin may be read (``anywhere``).
 
     Raises:
-        NoWay: there is more, but at another origin, at a path that must not be read, or with an unknown kind of paging.
+        NextPageUnavailable: there is more, but at another origin, at a path that must not be read, or with an
+            unknown kind of paging.
     """
     facts = _facts(body)
     url: str | object | None = _next_link(reply)
@@ -159,11 +160,11 @@ def next_page(
         return None
     if isinstance(url, str):
         return _at(url, paging, request, credentials, body, anywhere=anywhere)
-    return _numbered(paging, request, facts, progress) if _goes_on(paging, reply, facts, progress) else None
+    return _numbered(paging, request, facts, progress) if _has_next_page(paging, reply, facts, progress) else None
 
 
 def _numbered(paging: Paging, request: HttpRequest, facts: Mapping[str, JsonValue], progress: Progress) -> HttpRequest:
-    """The request for the next page, by page number or by offset. Raises NoWay."""
+    """The request for the next page, by page number or by offset. Raises NextPageUnavailable."""
     for parameter, done, said in (
         (paging.page, progress.pages, _integer(facts.get("nextpage"))),
         (paging.offset, progress.items, _integer(facts.get("nextoffset"))),
@@ -172,10 +173,10 @@ def _numbered(paging: Paging, request: HttpRequest, facts: Mapping[str, JsonValu
             return _with(request, parameter, str(said))
         if parameter is not None and progress.first is not None:
             return _with(request, parameter, str(progress.first + done))
-    raise NoWay
+    raise NextPageUnavailable
 
 
-def _goes_on(paging: Paging, reply: Reply, facts: Mapping[str, JsonValue], progress: Progress) -> bool:
+def _has_next_page(paging: Paging, reply: Reply, facts: Mapping[str, JsonValue], progress: Progress) -> bool:
     """Whether there is another numbered page: as the body says, or else by how full the last page was."""
     if _first(facts, _MORE_FLAGS) is True or _integer(_first(facts, ("nextpage", "nextoffset"))):
         return True
@@ -239,17 +240,17 @@ def _at(
     be the same, too. If it differs, the list counts as unfinished only if the API has parameters for pages.
 
     Raises:
-        NoWay: the URL has another origin, or a path that must not be followed.
+        NextPageUnavailable: the URL has another origin, or a path that must not be followed.
     """
     try:
         url = URL(request.url_text(Credentials()), encoded=True).join(URL(target[:MAX_URL_CHARS]))
         same = url.origin() == request.origin and url.user is None and url.password is None
     except ValueError:
-        raise NoWay from None
+        raise NextPageUnavailable from None
     if isinstance(body, dict) and not paging.controls and not (same and url.raw_path == request.path):
         return None
     if not same or (url.raw_path != request.path and (isinstance(body, dict) or not anywhere)):
-        raise NoWay
+        raise NextPageUnavailable
     pairs = (pair for pair in url.raw_query_string.split("&") if pair)
     own = tuple(pair for pair in pairs if unquote_plus(pair.partition("=")[0]) not in credentials.query)
     return replace(request, path=url.raw_path, query=own)

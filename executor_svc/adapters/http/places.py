@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from executor_svc.adapters.http.request import is_settable_header
-from executor_svc.secret_places import bind_command, said_place
+from executor_svc.secret_places import bind_command, place_text
 from executor_svc.secret_store import Secret, Token
 from services.contracts.api import Location, SecretKind, SecurityRequirement
 
@@ -80,10 +80,10 @@ def _moved(requirement: SecurityRequirement, secret: Token | None) -> str:
     place = None
     if requirement.kind is SecretKind.API_KEY:
         place = requirement.location or Location.HEADER, requirement.parameter or ""
-    asked = f"as {requirement.kind}" if place is None else f"in {said_place(*place)}"
+    asked = f"as {requirement.kind}" if place is None else f"in {place_text(*place)}"
     held = "set as another kind"
     if secret is not None and secret.place is not None:
-        held = f"set for {said_place(*secret.place)}"
+        held = f"set for {place_text(*secret.place)}"
     elif secret is not None:
         held = f"set as {secret.scheme or 'a token'}, for no place in a request"
     return (

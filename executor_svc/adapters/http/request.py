@@ -28,8 +28,8 @@ _EXPRESSION = re.compile(r"\{([^{}]+)\}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _DECODINGS: Final = 5
 _PATH_SAFE: Final = "/:@!$&'()*+,;=~%"
-_BY_THE_SPECIFICATION_IGNORED: Final = frozenset({"accept", "content-type", "authorization"})
-_OURS: Final = frozenset(
+_IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "authorization"})
+_RESERVED_HEADERS: Final = frozenset(
     {
         *("host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "keep-alive"),
         *("expect", "proxy-authorization", "proxy-connection", "accept-encoding"),
@@ -173,7 +173,7 @@ def build_request(api: Api, arguments: Mapping[str, JsonValue], call_key: str) -
         value = arguments.get(parameter.name)
         if value is None or parameter.location in (Location.PATH, Location.BODY):
             continue
-        with _Naming(parameter):
+        with _ArgumentErrors(parameter):
             value = as_document(parameter, value)
             if parameter.location is Location.QUERY:
                 query += query_pairs(parameter.wire_name, value, parameter.style, parameter.explode)
@@ -208,7 +208,7 @@ def idempotency_key(call_key: str) -> str:
     return content_hash(call_key)[:32]
 
 
-class _Naming:
+class _ArgumentErrors:
     """Turns a serialiser's exception into a BadRequest that names the argument."""
 
     def __init__(self, parameter: Parameter) -> None:
@@ -316,7 +316,7 @@ def _expanded(name: str, parameters: Mapping[str, Parameter], arguments: Mapping
     value = arguments.get(parameter.name)
     if value is None or value == "" or value == [] or value == {}:
         raise BadRequest(f"argument {parameter.name!r} is part of the path and must not be empty")
-    with _Naming(parameter):
+    with _ArgumentErrors(parameter):
         text = path_text(parameter.wire_name, as_document(parameter, value), parameter.style, parameter.explode)
     if not text:  # a list of empty texts
         raise BadRequest(f"argument {parameter.name!r} is part of the path and must not be empty")
@@ -330,7 +330,7 @@ def _accept(api: Api) -> dict[str, str]:
 
 def is_settable_header(name: str) -> bool:
     """Whether a request may set this header: its name is a token (RFC 9110, section 5.6.2) and not reserved here."""
-    return _TOKEN.fullmatch(name) is not None and name.lower() not in _OURS
+    return _TOKEN.fullmatch(name) is not None and name.lower() not in _RESERVED_HEADERS
 
 
 def _header_name(name: str) -> str:
@@ -340,5 +340,5 @@ def _header_name(name: str) -> str:
 
 
 def _add_header(headers: dict[str, str], parameter: Parameter, value: JsonValue) -> None:
-    if parameter.wire_name.lower() not in _BY_THE_SPECIFICATION_IGNORED:  # OpenAPI 3.1, section 4.8.12.2.1
+    if parameter.wire_name.lower() not in _IGNORED_HEADERS:  # OpenAPI 3.1, section 4.8.12.2.1
         headers[_header_name(parameter.wire_name)] = header_text(value, parameter.explode)

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from services.contracts.api import Api
 from services.errors import InvalidRequest
-from services.http import MAX_VALUES, survey
+from services.http import MAX_VALUES, scan_json
 from services.media_types import essence, is_json
 
 CUT: Final = " [...]"
@@ -91,7 +91,7 @@ def parse_json(body: bytes, max_values: int = MAX_VALUES) -> JsonValue:
     body = body.removeprefix(codecs.BOM_UTF8)
     try:
         if len(body) > max_values:
-            survey(body, max_values)
+            scan_json(body, max_values)
     except InvalidRequest:
         raise BadResponse(f"the answer has more than {max_values} values") from None
     try:

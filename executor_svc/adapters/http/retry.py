@@ -9,7 +9,7 @@ from typing import Final
 from executor_svc.adapters.http.transport import Reply, SendFailed
 from services.contracts.api import Api
 
-_OFTEN_PASSING: Final = frozenset({502, 503, 504})
+_TRANSIENT: Final = frozenset({502, 503, 504})
 _BUSY: Final = frozenset({429, 503})
 GATEWAY: Final = frozenset({502, 504, 520, 524})
 """Answers of a gateway that does not know how the upstream handled the request. The last two are Cloudflare's."""
@@ -37,7 +37,7 @@ class RetryPolicy:
         asked = retry_after_s(reply.headers.get("Retry-After", ""), time.time()) if reply.status in _BUSY else None
         if asked is not None:
             return asked + random.uniform(0, self.base_s)  # noqa: S311 - jitter, not a secret
-        return self._backoff_s(attempt) if reply.status in _OFTEN_PASSING else None
+        return self._backoff_s(attempt) if reply.status in _TRANSIENT else None
 
     def _backoff_s(self, attempt: int) -> float:
         return random.uniform(0, self.base_s * 2 ** (attempt - 1))  # noqa: S311 - jitter, not a secret

@@ -7,7 +7,7 @@ from typing import Final
 from executor_svc.adapters.http.budget import FREE_BYTES, Share
 from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
 from executor_svc.adapters.http.digest import UnusableChallenge
-from executor_svc.adapters.http.hosts import CircuitOpen, Host, Hosts, NoTurn
+from executor_svc.adapters.http.hosts import CircuitOpen, Host, Hosts, NoSlot
 from executor_svc.adapters.http.request import Credentials, HttpRequest
 from executor_svc.adapters.http.retry import GATEWAY, RetryPolicy
 from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
@@ -17,11 +17,11 @@ from services.contracts.operations import Breaker
 from services.contracts.outcome import Failed, InDoubt
 
 _RESENT: Final = "an earlier process may have sent the request"
-_NO_TURN: Final = "nothing was sent: the limits of {name} did not allow it before the deadline"
+_NO_SLOT: Final = "nothing was sent: the limits of {name} did not allow it before the deadline"
 
 
 @dataclass(slots=True)
-class Sending:
+class PendingCall:
     """A call in progress.
 
     Attributes:
@@ -88,60 +88,60 @@ class Sender:
         """The share of the answer budget for a call to this host. Use it in a ``with`` statement."""
         return self._transport.budget.share(host)
 
-    async def hold(self, sending: Sending) -> None:
+    async def hold(self, pending: PendingCall) -> None:
         """Reserve memory for the values that the request copies from other answers, before it is built.
 
         Raises:
-            OutOfRoom: there was not enough in time.
+            BudgetTimeout: there was not enough in time.
         """
-        call, budget = sending.call, self._transport.budget
-        if call.taken_bytes > FREE_BYTES:
+        call, budget = pending.call, self._transport.budget
+        if call.copied_bytes > FREE_BYTES:
             patient_until = asyncio.get_running_loop().time() + budget.patience_s
             until = call.deadline if call.api.mutating else min(patient_until, call.deadline)
-            await sending.share.take(call.taken_bytes - FREE_BYTES, until)
+            await pending.share.take(call.copied_bytes - FREE_BYTES, until)
 
-    async def present(self, request: HttpRequest, sending: Sending) -> None:
+    async def present(self, request: HttpRequest, pending: PendingCall) -> None:
         """Get the credentials for the request without sending it. Raises CredentialUnavailable."""
-        call = sending.call
-        sending.present(await self._auth.present(call.api, request.origin, call.deadline, call.tenant))
+        call = pending.call
+        pending.present(await self._auth.present(call.api, request.origin, call.deadline, call.tenant))
 
-    async def send(self, request: HttpRequest, sending: Sending) -> Reply | Failed:
+    async def send(self, request: HttpRequest, pending: PendingCall) -> Reply | Failed:
         """Send until there is an answer, or no further attempt is allowed or fits before the deadline.
 
         Raises:
             CredentialUnavailable: the credentials that the call needs cannot be had.
         """
-        call, loop = sending.call, asyncio.get_running_loop()
+        call, loop = pending.call, asyncio.get_running_loop()
         host = self._hosts.of(request.origin)
         host.budget.earn(loop.time())
-        if not sending.attempts:
-            await self.present(request, sending)
-        refreshed, before = False, sending.attempts
+        if not pending.attempts:
+            await self.present(request, pending)
+        refreshed, before = False, pending.attempts
         last: Reply | Failed | None = None
         while True:
             try:
-                ended = await self._attempt(host, request, sending)
+                ended = await self._attempt(host, request, pending)
             except CircuitOpen as error:
                 return last or Failed(reason="circuit_open", message=str(error))
-            except NoTurn:
-                return last or Failed(reason="timeout", message=_NO_TURN.format(name=host.name))
+            except NoSlot:
+                return last or Failed(reason="timeout", message=_NO_SLOT.format(name=host.name))
             last = ended if isinstance(ended, Reply) else _lost(ended)
             if isinstance(ended, Reply) and ended.status == 401 and not refreshed:
                 refreshed = True
-                if await self._again(request, sending, ended):
+                if await self._again(request, pending, ended):
                     continue
-            pause_s = self._pause_s(host, call, ended, sending.attempts - before)
+            pause_s = self._pause_s(host, call, ended, pending.attempts - before)
             if pause_s is None:
                 return last
             await asyncio.sleep(pause_s)
 
-    async def _again(self, request: HttpRequest, sending: Sending, refused: Reply) -> bool:
+    async def _again(self, request: HttpRequest, pending: PendingCall, refused: Reply) -> bool:
         """Whether to resend after a 401: with a new token, or with an answer to the challenge.
 
         Raises:
             CredentialUnavailable: there is no other token, or the challenge cannot be answered.
         """
-        presented = sending.credentials
+        presented = pending.credentials
         if presented.digest is not None:
             try:
                 return presented.digest.challenged(request.method, request.url(presented), refused)
@@ -150,41 +150,41 @@ class Sender:
         if not presented.token:
             return False
         self._auth.forget(presented.token)
-        await self.present(request, sending)
+        await self.present(request, pending)
         return True
 
-    async def _attempt(self, host: Host, request: HttpRequest, sending: Sending) -> Reply | SendFailed:
-        """Make one attempt; record the host's health and a possible effect. Raises CircuitOpen, NoTurn."""
+    async def _attempt(self, host: Host, request: HttpRequest, pending: PendingCall) -> Reply | SendFailed:
+        """Make one attempt; record the host's health and a possible effect. Raises CircuitOpen, NoSlot."""
         if host.limits is None:
-            return await self._once(host, request, sending)
-        async with host.limits.turn(sending.call.deadline):
-            return await self._once(host, request, sending)
+            return await self._once(host, request, pending)
+        async with host.limits.slot(pending.call.deadline):
+            return await self._once(host, request, pending)
 
-    async def _once(self, host: Host, request: HttpRequest, sending: Sending) -> Reply | SendFailed:
-        call, clock = sending.call, asyncio.get_running_loop().time
+    async def _once(self, host: Host, request: HttpRequest, pending: PendingCall) -> Reply | SendFailed:
+        call, clock = pending.call, asyncio.get_running_loop().time
         host.check()
-        sending.attempts += 1
+        pending.attempts += 1
         began = clock()
-        body = request.whole_body(sending.credentials)
+        body = request.whole_body(pending.credentials)
         try:
             reply = await self._transport.send(
                 request.method,
-                request.url(sending.credentials),
-                request.all_headers(sending.credentials),
+                request.url(pending.credentials),
+                request.all_headers(pending.credentials),
                 None if body is None else body.content,
                 deadline=call.deadline,
                 once=not call.api.resendable,
-                tls=sending.credentials.tls,
-                share=sending.share,
+                tls=pending.credentials.tls,
+                share=pending.share,
             )
         except SendFailed as error:
             host.failed(error, clock() - began)
             if call.api.mutating and error.sent and (error.status is None or error.status in GATEWAY):
-                sending.raise_doubt(f"the request was sent, but {_lost(error).message}")
+                pending.raise_doubt(f"the request was sent, but {_lost(error).message}")
             return error
         host.answered(reply.status)
         if call.api.mutating and reply.status in GATEWAY:
-            sending.raise_doubt(f"a gateway answered {reply.status}, which does not show whether the call took effect")
+            pending.raise_doubt(f"a gateway answered {reply.status}, which does not show whether the call took effect")
         return reply
 
     def _pause_s(self, host: Host, call: Call, ended: Reply | SendFailed, attempt: int) -> float | None:

@@ -17,7 +17,7 @@ from pydantic import JsonValue, SecretStr
 from yarl import URL
 
 from executor_svc.adapters.http.body import FORM
-from executor_svc.adapters.http.recent import Recent
+from executor_svc.adapters.http.lru import LruCache
 from executor_svc.adapters.http.response import BadResponse, decode_error, parse_json
 from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
 from executor_svc.masking import MIN_SECRET_CHARS, Masker, masker_of
@@ -67,8 +67,8 @@ class Tokens:
 
     def __init__(self, store: SecretStore, transport: Transport, skew_s: float) -> None:
         self._store, self._transport, self._skew_s = store, transport, skew_s
-        self._grants: Recent[_TokenKey, _Grant] = Recent(_MAX_TOKENS)
-        self._endpoints: Recent[str, list[str]] = Recent(_MAX_TOKENS)
+        self._grants: LruCache[_TokenKey, _Grant] = LruCache(_MAX_TOKENS)
+        self._endpoints: LruCache[str, list[str]] = LruCache(_MAX_TOKENS)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def problem(self, requirement: SecurityRequirement, client: Client, origin: URL) -> str | None:

@@ -16,7 +16,7 @@ from multidict import CIMultiDictProxy
 from opentelemetry.trace import SpanKind
 from yarl import URL
 
-from executor_svc.adapters.http.budget import FREE_BYTES, AnswerBudget, OutOfRoom, Share
+from executor_svc.adapters.http.budget import FREE_BYTES, AnswerBudget, BudgetTimeout, Share
 from executor_svc.adapters.http.coding import ACCEPTED, Decoder, Undecodable
 from executor_svc.adapters.http.guard import AddressGuard, AddressRefused
 from executor_svc.settings import ExecutorSettings
@@ -99,7 +99,7 @@ class Transport:
         self._pooled, self._fresh, self._guard = pooled, fresh, guard
         self.budget = AnswerBudget(settings.max_answers_bytes, settings.answers_wait_s)
         self._max_bytes, self._max_error_bytes = settings.max_response_bytes, settings.max_error_bytes
-        self._told_of_traces = frozenset(host.lower() for host in settings.traceparent_hosts)
+        self._traced_hosts = frozenset(host.lower() for host in settings.traceparent_hosts)
 
     async def send(
         self,
@@ -148,8 +148,8 @@ class Transport:
 
     def _traced(self, url: URL, headers: Mapping[str, str]) -> Mapping[str, str]:
         """The headers, with `traceparent` if the host gets it. An argument of that name takes precedence."""
-        told = self._told_of_traces
-        if not told or told.isdisjoint(("*", url.raw_host, f"{url.raw_host}:{url.port}")):
+        hosts = self._traced_hosts
+        if not hosts or hosts.isdisjoint(("*", url.raw_host, f"{url.raw_host}:{url.port}")):
             return headers
         if any(name.lower() == TRACEPARENT for name in headers):
             return headers
@@ -184,7 +184,7 @@ class Transport:
             except Undecodable as error:
                 response.close()
                 raise SendFailed("bad_response", str(error), sent=True, status=response.status) from None
-            except OutOfRoom:
+            except BudgetTimeout:
                 response.close()
                 raise SendFailed("overloaded", _NO_ROOM, sent=True, status=response.status) from None
 
@@ -193,7 +193,7 @@ class Transport:
 
         Raises:
             Undecodable: a success is too large, or not in the coding it claims.
-            OutOfRoom: other answers leave no memory for it.
+            BudgetTimeout: other answers leave no memory for it.
         """
         succeeded = 200 <= response.status < 300
         limit = exchange.max_bytes if succeeded else min(self._max_error_bytes, exchange.max_bytes)
@@ -216,7 +216,7 @@ class Transport:
 
         Raises:
             Undecodable: see :class:`Decoder`; or the answer is too large.
-            OutOfRoom: other answers leave no memory for it.
+            BudgetTimeout: other answers leave no memory for it.
         """
         decoder, received, covered = None, 0, FREE_BYTES
         async for chunk in response.content.iter_any():

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from deploy.observe.boards import BOARDS
 from deploy.onebox import OneboxSettings, create_onebox
 from services.clients import InProcessTransport, open_http
-from services.telemetry import Together
+from services.telemetry import MergedCollector
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "deploy" / "observe"
@@ -120,7 +120,7 @@ def test_samples_of_one_name_stand_together_and_none_is_there_twice() -> None:
         Counter("asked", "Requests.", ["service"], registry=registry).labels(service).inc()
         Counter("same", "The same everywhere.", registry=registry).inc()
     whole = CollectorRegistry()
-    whole.register(Together([one, other]))
+    whole.register(MergedCollector([one, other]))
     text = generate_latest(whole).decode()
     assert text.count("# TYPE asked_total counter") == 1
     assert 'asked_total{service="a"} 1.0\nasked_total{service="b"} 1.0' in text

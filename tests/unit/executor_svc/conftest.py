@@ -47,7 +47,7 @@ async def opened() -> AsyncIterator[Opener]:
                 resent: bool = False,
                 tenant: str | None = None,
                 pages_anywhere: bool = False,
-                taken_bytes: int = 0,
+                copied_bytes: int = 0,
                 **arguments: Any,
             ) -> CallResult:
                 deadline = asyncio.get_running_loop().time() + within_s
@@ -59,7 +59,7 @@ async def opened() -> AsyncIterator[Opener]:
                     resent=resent,
                     tenant=tenant,
                     pages_anywhere=pages_anywhere,
-                    taken_bytes=taken_bytes,
+                    copied_bytes=copied_bytes,
                 )
                 return await adapter.call(made)
 

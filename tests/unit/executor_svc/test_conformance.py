@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from executor_svc.adapters.http import adapter as adapter_module
 from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of
-from executor_svc.adapters.http.recent import Recent
+from executor_svc.adapters.http.lru import LruCache
 from services.compute import for_tenant
 from services.contracts.api import Api, ApiResponse, SecretKind, SecurityRequirement
 from services.contracts.outcome import Failed, Succeeded
@@ -303,7 +303,7 @@ async def test_an_answer_is_taken_where_no_checker_can_be_had(
 
 
 def test_checkers_are_kept_by_their_weight() -> None:
-    kept: Recent[int, Checker] = Recent(10_000_000, lambda one: one.bytes)
+    kept: LruCache[int, Checker] = LruCache(10_000_000, lambda one: one.bytes)
     for number in range(20):
         schema = {"allOf": [{"pattern": f"^a{number}-{i}$"} for i in range(30)]}
         kept.get(number, lambda schema=schema: checker(schema))  # type: ignore[misc]

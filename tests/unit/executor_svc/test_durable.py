@@ -81,7 +81,7 @@ async def test_a_ledger_that_cannot_be_written_sends_nothing(tmp_path: Path, ups
     await engine.dispose()
 
 
-async def test_a_call_in_flight_is_parked_and_listed_and_never_sent_again(house: House, upstream: Upstream) -> None:
+async def test_a_call_in_flight_is_in_doubt_and_listed_and_never_sent_again(house: House, upstream: Upstream) -> None:
     plan = two_bookings(booking(upstream))
     await house.left_behind(plan, sending("a", room="blue"))
     finished = await finish(await house.executor(), plan)

@@ -13,7 +13,7 @@ from alembic.migration import MigrationContext
 from prometheus_client import CollectorRegistry
 
 from executor_svc.main import open_executor
-from executor_svc.models import Admission, Ticket
+from executor_svc.models import Admission, Lease
 from executor_svc.settings import ExecutorSettings
 from executor_svc.storage import EXECUTIONS, METADATA, LedgerStore
 from services.contracts.api import RequestBody
@@ -28,7 +28,7 @@ from tests.support.spans import GIVEN, TRACE, Made, making_spans
 from tests.support.upstream import Upstream
 from tests.unit.executor_svc.conftest import Opener
 
-DEAD = Ticket("run-1", "a process that died", 1)
+DEAD = Lease("run-1", "a process that died", 1)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-from executor_svc.models import Admission, Ticket
+from executor_svc.models import Admission, Lease
 from executor_svc.storage import CALLS, EXECUTIONS, LedgerStore
 from services.errors import Conflict, NotFound
 from services.storage.engine import write
@@ -43,10 +43,8 @@ async def test_what_ended_long_ago_goes_in_batches(house: House, upstream: Upstr
     await migrate(house.engine, "executor_svc")
     store = LedgerStore(house.engine)
     plan = two_bookings(booking(upstream))
-    tickets = [Ticket(f"old-{n}", "a process that died", 1) for n in range(5)]
-    await store.write(
-        [Admission(ticket, asked(plan).model_copy(update={"run_id": ticket.run_id})) for ticket in tickets]
-    )
+    leases = [Lease(f"old-{n}", "a process that died", 1) for n in range(5)]
+    await store.write([Admission(lease, asked(plan).model_copy(update={"run_id": lease.run_id})) for lease in leases])
     async with write(house.engine) as connection:
         done = {"status": "succeeded", "created_at": 1_000.0}
         await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id != "old-4").values(done))

@@ -11,7 +11,7 @@ from yarl import URL
 
 from executor_svc.adapters.http import open_http_adapter
 from executor_svc.adapters.http.hosts import Breaker, HostEvent, Hosts, RetryBudget
-from executor_svc.adapters.http.recent import Recent
+from executor_svc.adapters.http.lru import LruCache
 from executor_svc.metrics import ExecutorMetrics
 from executor_svc.models import Call
 from executor_svc.secret_store import SecretStore
@@ -102,7 +102,7 @@ async def test_hosts_are_remembered_up_to_a_number() -> None:
 
 
 def test_what_was_used_last_is_kept() -> None:
-    recent: Recent[int, int] = Recent(2)
+    recent: LruCache[int, int] = LruCache(2)
     made: list[int] = []
 
     def make(key: int) -> int:

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from executor_svc.adapters.http import adapter as adapter_module
-from executor_svc.adapters.http.budget import AnswerBudget, OutOfRoom
+from executor_svc.adapters.http.budget import AnswerBudget, BudgetTimeout
 from executor_svc.adapters.http.response import decode
 from executor_svc.masking import Masker
 from services.contracts.api import SecretKind, SecurityRequirement
@@ -95,10 +95,10 @@ async def test_answers_wait_for_room_and_then_fail_as_what_can_be_asked_again() 
     with budget.share("a") as first, budget.share("a") as second, budget.share("b") as other:
         await first.take(400, clock())
         await second.take(100, clock())  # half of all for one upstream
-        with pytest.raises(OutOfRoom):
+        with pytest.raises(BudgetTimeout):
             await second.take(1, clock())
         await other.take(500, clock() + WAIT_S)
-        with pytest.raises(OutOfRoom):
+        with pytest.raises(BudgetTimeout):
             await other.take(1, clock())
         await first.take(10_000, clock())  # who came first goes on, or nobody would
         waiting = asyncio.create_task(second.take(300, clock() + WAIT_S))

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from executor_svc.binding import Known, known_calls
+from executor_svc.binding import ResolvedCalls, resolved_calls
 from executor_svc.choosing import best
 from executor_svc.graph import Graph
 from executor_svc.models import Call, CallResult, LargeValue, Limits
 from executor_svc.runner import Run
-from executor_svc.values import Shelf, preview
+from executor_svc.values import ValueStore, preview
 from services.contracts.api import RequestBody
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import Failed, RequestRecord, Succeeded
 from services.contracts.plan import ForEach, ListValue, Match, ObjectValue, Reference, Value, When
-from services.room import Room
+from services.size_budget import SizeBudget
 from tests.support.executing import api, compiled, item, literal, parameter, ref, step
 from tests.support.running import GET, POST, Scripted, finish, outcomes
 from tests.support.upstream import Seen, Upstream
@@ -26,7 +26,7 @@ from tests.unit.executor_svc.conftest import Opener
 
 TEXT = "x" * 100
 TWO = api("http://x", "/", parameter("x"), parameter("y"), name="two", method="POST")
-LIMITS = Limits(run_s=20, step_s=20, items=100, taken_bytes=1_000)
+LIMITS = Limits(run_s=20, step_s=20, items=100, copied_bytes=1_000)
 
 
 async def answer(call: Call) -> Any:
@@ -67,7 +67,7 @@ async def test_a_run_compares_so_much_and_no_more(times: int, outcome: str) -> N
     when = When(left=ref("a", "list"), op="in", right=listed)
     plan = compiled([GET, POST], step("a", GET), step("b", POST, {"x": literal(1)}, when=when))
     size = len(json.dumps([TEXT, TEXT], separators=(",", ":")))
-    limits = Limits(run_s=20, step_s=20, items=100, taken_bytes=(41 * size + 3) // 4)
+    limits = Limits(run_s=20, step_s=20, items=100, copied_bytes=(41 * size + 3) // 4)
     assert outcomes(await finish(plan, answer, limits))["b"] == outcome
 
 
@@ -77,7 +77,7 @@ async def test_calls_of_a_loop_are_counted_each() -> None:
     taken: list[int] = []
 
     async def noting(call: Call) -> Any:
-        taken.append(call.taken_bytes)
+        taken.append(call.copied_bytes)
         return await answer(call)
 
     assert outcomes(await finish(plan, noting, LIMITS)) == {"a": "succeeded", "b": "succeeded"}
@@ -87,10 +87,10 @@ async def test_calls_of_a_loop_are_counted_each() -> None:
 
 
 def test_calls_that_are_shown_are_counted_together() -> None:
-    room, outputs = Room(1_000), {"a": json.loads(json.dumps({"text": TEXT}))}
+    budget, outputs = SizeBudget(1_000), {"a": json.loads(json.dumps({"text": TEXT}))}
     held = step("b", POST, {"x": several(6, "text")})
-    assert isinstance(known_calls(held, outputs, frozenset({"a"}), 10, room), Known)
-    refused = known_calls(held, outputs, frozenset({"a"}), 10, room)
+    assert isinstance(resolved_calls(held, outputs, frozenset({"a"}), 10, budget), ResolvedCalls)
+    refused = resolved_calls(held, outputs, frozenset({"a"}), 10, budget)
     assert isinstance(refused, Failed)
     assert (refused.reason, "b: the calls that are shown take more than 1000 bytes" in refused.message) == (
         "refused",
@@ -111,8 +111,8 @@ async def test_the_calls_of_a_loop_hold_so_many_values_and_no_more(
     finished = await finish(compiled([GET, TWO], step("a", GET), made), answer, limits)
     assert outcomes(finished)["b"] == outcome
     held = step("b", TWO, {"x": literal([1] * 8)}, foreach=loop)
-    known = known_calls(held, {}, frozenset(), 1_000, Room(1_000))
-    assert isinstance(known, Known) is (outcome == "succeeded")
+    known = resolved_calls(held, {}, frozenset(), 1_000, SizeBudget(1_000))
+    assert isinstance(known, ResolvedCalls) is (outcome == "succeeded")
 
 
 async def test_what_words_choose_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,8 +147,8 @@ async def test_what_words_choose_is_looked_for_once(monkeypatch: pytest.MonkeyPa
 async def test_a_value_that_an_answer_names_often_is_put_aside_once() -> None:
     kept: list[LargeValue] = []
     plan = compiled([GET], step("a", GET), answer={f"value{number}": ref("a", "text") for number in range(500)})
-    shelf = Shelf(kept.append, max_inline=50)
-    events = Run(plan, Graph(plan.plan), Scripted(answer), "run-1", LIMITS, shelf).events()
+    value_store = ValueStore(kept.append, max_inline=50)
+    events = Run(plan, Graph(plan.plan), Scripted(answer), "run-1", LIMITS, value_store).events()
     finished = [event async for event in events][-1]
     assert isinstance(finished, ExecutionFinished)
     assert len(finished.answer) == 500
@@ -165,7 +165,7 @@ async def answered(value: Any, times: int, max_inline: int) -> tuple[ExecutionFi
 
     names = {f"value{number}": ref("a", "value") for number in range(times)}
     plan = compiled([GET], step("a", GET), answer=names)
-    events = Run(plan, Graph(plan.plan), Scripted(give), "run-1", LIMITS, Shelf(kept.append, max_inline)).events()
+    events = Run(plan, Graph(plan.plan), Scripted(give), "run-1", LIMITS, ValueStore(kept.append, max_inline)).events()
     finished = [event async for event in events][-1]
     assert isinstance(finished, ExecutionFinished)
     return finished, kept
@@ -191,7 +191,7 @@ async def test_outputs_travel_whole_as_far_as_there_is_room() -> None:
         return "x" * 2_000
 
     plan = compiled([GET], *(step(f"a{number}", GET) for number in range(50)))
-    events = Run(plan, Graph(plan.plan), Scripted(give), "run-1", LIMITS, Shelf(kept.append, 3_000)).events()
+    events = Run(plan, Graph(plan.plan), Scripted(give), "run-1", LIMITS, ValueStore(kept.append, 3_000)).events()
     finished = [event async for event in events][-1]
     assert isinstance(finished, ExecutionFinished)
     given = [record.outcome for record in finished.records]
@@ -211,8 +211,8 @@ async def test_requests_are_kept_in_full_as_far_as_there_is_room(monkeypatch: py
 
     loop = ForEach(items=literal(list(range(50))), parallel=1)
     plan = compiled([TWO], step("b", TWO, {"x": literal(["z" * 1_000])}, foreach=loop))
-    shelf = Shelf(lambda _: None, 1_000_000)
-    events = Run(plan, Graph(plan.plan), Sending(answer), "run-1", LIMITS, shelf).events()
+    value_store = ValueStore(lambda _: None, 1_000_000)
+    events = Run(plan, Graph(plan.plan), Sending(answer), "run-1", LIMITS, value_store).events()
     finished = [event async for event in events][-1]
     assert isinstance(finished, ExecutionFinished)
     sent = finished.records[0].requests
@@ -240,10 +240,10 @@ async def test_requests_wait_for_room_before_they_are_built(upstream: Upstream, 
     taking = api(upstream.origin, "/take", parameter("text", "body"), method="POST", body=RequestBody())
     taking = taking.model_copy(update={"effect": "read"})
     call = await opened(max_answers_bytes=300_000, answers_wait_s=0.2)
-    first = asyncio.create_task(call(taking, text="x" * 200_000, taken_bytes=200_000))
+    first = asyncio.create_task(call(taking, text="x" * 200_000, copied_bytes=200_000))
     await upstream.arrived.wait()
     small = asyncio.create_task(call(taking, text="y"))
-    refused = (await call(taking, text="x" * 200_000, taken_bytes=200_000)).outcome
+    refused = (await call(taking, text="x" * 200_000, copied_bytes=200_000)).outcome
     assert isinstance(refused, Failed)
     assert (refused.reason, refused.message) == (
         "overloaded",
@@ -252,5 +252,5 @@ async def test_requests_wait_for_room_before_they_are_built(upstream: Upstream, 
     go_on.set()
     assert isinstance((await first).outcome, Succeeded)
     assert isinstance((await small).outcome, Succeeded)
-    assert isinstance((await call(taking, text="x" * 200_000, taken_bytes=200_000)).outcome, Succeeded)
+    assert isinstance((await call(taking, text="x" * 200_000, copied_bytes=200_000)).outcome, Succeeded)
     assert upstream.count("/take") == 3

@@ -18,7 +18,19 @@ from services.contracts.outcome import Failed, InDoubt, Skipped, Succeeded
 from services.contracts.plan import ForEach, ListValue, Plan, When
 from services.contracts.planning import CompiledPlan
 from tests.support.executing import compiled, literal, ref, step
-from tests.support.running import GET, ITEMS, LIMITS, POST, Scripted, each, echo, finish, no_shelf, outcomes, start
+from tests.support.running import (
+    GET,
+    ITEMS,
+    LIMITS,
+    POST,
+    Scripted,
+    each,
+    echo,
+    finish,
+    no_value_store,
+    outcomes,
+    start,
+)
 
 
 async def test_values_travel_with_their_types() -> None:
@@ -213,7 +225,7 @@ async def test_a_bug_in_an_adapter_is_not_swallowed() -> None:
 async def test_keys_differ_between_steps_and_items() -> None:
     plan = compiled([GET], step("a", GET), each(ITEMS))
     adapter = Scripted(echo)
-    async for _ in Run(plan, Graph(plan.plan), adapter, "run-9", LIMITS, no_shelf()).events():
+    async for _ in Run(plan, Graph(plan.plan), adapter, "run-9", LIMITS, no_value_store()).events():
         pass
     assert {call.key for call in adapter.calls} == {"run-9/a", *(f"run-9/each/{n}" for n in range(10))}
 
@@ -235,7 +247,7 @@ async def test_a_call_says_how_many_items_of_a_list_are_made_use_of(references: 
     plan = compiled([GET], step("a", GET), *users)
     assert Graph(plan.plan).items.get("a") == items
     adapter = Scripted(echo)
-    async for _ in Run(plan, Graph(plan.plan), adapter, "run-1", LIMITS, no_shelf()).events():
+    async for _ in Run(plan, Graph(plan.plan), adapter, "run-1", LIMITS, no_value_store()).events():
         pass
     assert adapter.calls[0].items == items
 
@@ -295,7 +307,7 @@ def test_any_graph_with_any_failures_ends_with_a_record_for_every_step(data: st.
 @pytest.mark.parametrize("anywhere", [(), ("test.get",), ("test.other",)])
 async def test_calls_are_told_where_their_pages_may_be(anywhere: tuple[str, ...]) -> None:
     plan, adapter = compiled([GET], step("a", GET), pages_anywhere=anywhere), Scripted(echo)
-    async for _ in Run(plan, Graph(plan.plan), adapter, "run-1", LIMITS, no_shelf()).events():
+    async for _ in Run(plan, Graph(plan.plan), adapter, "run-1", LIMITS, no_value_store()).events():
         pass
     assert [call.pages_anywhere for call in adapter.calls] == [anywhere == ("test.get",)]
 
@@ -333,7 +345,7 @@ async def test_a_call_that_waits_for_its_round_is_not_begun_once_the_run_is_canc
         run[0].cancel()
 
     adapter = Scripted(cancelling)
-    run.append(Run(WIDE, Graph(WIDE.plan), adapter, "run-1", LIMITS, no_shelf()))
+    run.append(Run(WIDE, Graph(WIDE.plan), adapter, "run-1", LIMITS, no_value_store()))
     last = [event async for event in run[0].events()][-1]
     assert isinstance(last, ExecutionFinished)
     assert (last.status, len(adapter.calls)) == ("cancelled", 1)

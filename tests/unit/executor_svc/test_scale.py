@@ -9,7 +9,7 @@ import pytest
 from executor_svc.graph import Graph
 from executor_svc.models import Call, CallResult, Limits
 from executor_svc.runner import Run
-from executor_svc.values import Shelf
+from executor_svc.values import ValueStore
 from planner_svc.compile import compile_plan
 from services.contracts.api import ApiResponse
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
@@ -81,7 +81,7 @@ def proved(steps: list[Step]) -> CompiledPlan:
 async def finished(compiled: CompiledPlan, adapter: Adding | Failing) -> ExecutionFinished:
     kept: list[object] = []
     limits = Limits(run_s=300, step_s=300, items=1)
-    run = Run(compiled, Graph(compiled.plan), adapter, "run-1", limits, Shelf(kept.append, 10_000))
+    run = Run(compiled, Graph(compiled.plan), adapter, "run-1", limits, ValueStore(kept.append, 10_000))
     last = [event async for event in run.events()][-1]
     assert isinstance(last, ExecutionFinished)
     return last

@@ -130,10 +130,10 @@ async def test_a_run_set_running_again_is_not_taken_over_by_its_own_process(
     looking = list[asyncio.Task[None]]()
 
     async def slowly(store: LedgerStore, *arguments: Any) -> Any:
-        ticket = await reopening(store, *arguments)
+        lease = await reopening(store, *arguments)
         looking.append(asyncio.create_task(executor._lane._take_over()))
         await asyncio.wait(looking, timeout=0.5)
-        return ticket
+        return lease
 
     monkeypatch.setattr(LedgerStore, "reopen", slowly)
     before = await executor._lane._stored("run-1")

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from executor_svc.adapters.http.adapter import HttpAdapter
-from executor_svc.models import Call, CallResult, CallState, Conclusion, Outcome, Ticket
+from executor_svc.models import Call, CallResult, CallState, Conclusion, Lease, Outcome
 from executor_svc.storage import EXECUTIONS, MEMBERS, LedgerStore
 from services.contracts.doubt import ResolveRequest, doubts_of
 from services.contracts.execution import ExecutionFinished
@@ -193,12 +193,12 @@ async def test_who_has_lost_a_run_makes_no_more_of_its_reads(house: House, upstr
 
 
 async def test_who_gets_back_a_run_that_he_had_lost_runs_it_once(house: House, upstream: Upstream) -> None:
-    """Another process parked its call meanwhile; the run that stood still here must not read on beside the new one."""
+    """Another process marked its call as in doubt; the run that stood still here must not go on beside the new one."""
     held, plan = held_bookings(upstream), book_and_read(upstream)
     slow = await house.executor(lease_s=60)
     following = asyncio.create_task(finish(slow, plan))
     await upstream.arrived.wait()
-    former, other = slow._lane._live["run-1"], Ticket("run-1", "somebody else", 2)
+    former, other = slow._lane._live["run-1"], Lease("run-1", "somebody else", 2)
     async with house.engine.begin() as connection:
         await connection.execute(EXECUTIONS.update().values(owner=other.owner, epoch=other.epoch))
     store, doubt = LedgerStore(house.engine), InDoubt(message="?")
@@ -207,8 +207,8 @@ async def test_who_gets_back_a_run_that_he_had_lost_runs_it_once(house: House, u
         for step, name, outcome in (("a", "book", doubt), ("r", "free", Skipped(because="a")))
     )
     ended = ExecutionFinished(status="in_doubt", records=records, duration_ms=0)
-    parked = Outcome(other, "a", CallState.IN_DOUBT, CallResult(doubt, None, 1), sent=True)
-    await store.write([parked, Conclusion(other, ended)])
+    in_doubt = Outcome(other, "a", CallState.IN_DOUBT, CallResult(doubt, None, 1), sent=True)
+    await store.write([in_doubt, Conclusion(other, ended)])
     await store.request_cancel("run-1")
     store.close()
     await slow.resolve("run-1", "a", ResolveRequest(outcome="failed"))

@@ -275,7 +275,7 @@ async def test_a_pool_is_stuck_while_a_call_must_get_on_and_none_does() -> None:
     assert pool.stuck_s == 0
     task = asyncio.create_task(pool.run(long))
     assert await asyncio.to_thread(begun.wait, TIMEOUT_S)
-    pool._moved -= 1_000
+    pool._progress_at -= 1_000
     assert pool.stuck_s >= 1_000
     gate.set()
     assert await asyncio.to_thread(checked.wait, TIMEOUT_S)
@@ -283,7 +283,7 @@ async def test_a_pool_is_stuck_while_a_call_must_get_on_and_none_does() -> None:
     over.set()
     await task
     await _until(pool, 0)
-    pool._moved -= 1_000
+    pool._progress_at -= 1_000
     assert pool.stuck_s == 0  # nothing is to do
     await pool.close()
 
@@ -297,7 +297,7 @@ async def test_a_pool_with_a_free_thread_is_not_stuck() -> None:
 
     task = asyncio.create_task(pool.run(long))
     assert await asyncio.to_thread(begun.wait, TIMEOUT_S)
-    pool._moved -= 1_000
+    pool._progress_at -= 1_000
     assert pool.stuck_s == 0  # who comes now finds a thread
     assert await pool.run(abs, -1) == 1
     gate.set()

@@ -221,7 +221,7 @@ async def test_half_open_requests_make_room() -> None:
         await busy.reader.readuntil(b"begun\n")
         half = [await house.connect(start) for start in (GET, POST + b"Content-Length: 9\r\n\r\n") * 100]
         assert await house.healthy()
-        assert len(house.config.crowd) <= 40
+        assert len(house.config.limiter) <= 40
         gone = [line for line in half[:150] if await line.is_over()]
         assert len(gone) == 150
         house.app.state.go_on.set()
@@ -232,7 +232,7 @@ async def test_one_address_cannot_take_all() -> None:
     async with running(connections=40, connections_per_address=10) as house:
         half = [await house.connect(GET) for _ in range(60)]
         assert await house.healthy()
-        assert len(house.config.crowd) <= 10
+        assert len(house.config.limiter) <= 10
         assert len(half) == 60
 
 
@@ -298,7 +298,7 @@ async def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> 
         line = await house.connect(b"GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n")
         line.writer.transport.pause_reading()  # type: ignore[attr-defined]
         async with asyncio.timeout(20):
-            while len(house.config.crowd):  # noqa: ASYNC110 - what is waited for has no event
+            while len(house.config.limiter):  # noqa: ASYNC110 - what is waited for has no event
                 await asyncio.sleep(0.01)
 
 

@@ -78,11 +78,11 @@ def test_a_seed_gives_the_same_ids_and_another_one_others(apis_of: Apis) -> None
 
 
 def test_items_that_it_is_told_of_have_been_there_all_the_time(library: Caller) -> None:
-    assert library.twin.know("/books/31", {"title": "Salt"})
+    assert library.twin.preset("/books/31", {"title": "Salt"})
     assert library("getBook", bookId=31)["title"] == "Salt"
     assert len(library("listLoans", bookId=31)) == 3
-    assert not library.twin.know("/nothing/31", {})
-    library.twin.forget()
+    assert not library.twin.preset("/nothing/31", {})
+    library.twin.reset()
     library("getBook", 404, bookId=31)
 
 

@@ -17,19 +17,19 @@ _SMALL: Final = 8
 """Bytes counted for a number, a boolean or null."""
 
 
-class NoRoomLeft(Exception):
+class SizeExceeded(Exception):
     """The referenced values exceed the limit. The message states the limit."""
 
 
 @dataclass(slots=True)
-class Room:
+class SizeBudget:
     """A budget of JSON bytes.
 
     Attributes:
         limit: maximum number of bytes.
         taken: bytes so far; a value counts each time it is taken.
         known: cache of results computed from values, by the value's identity and the kind of result. Share it between
-            the rooms of one run.
+            the budgets of one run.
     """
 
     limit: int
@@ -37,17 +37,17 @@ class Room:
     known: dict[tuple[int, Hashable], tuple[JsonValue, Any]] = field(default_factory=dict)
 
     def take(self, value: JsonValue) -> None:
-        """Count a value once more. Raises NoRoomLeft."""
+        """Count a value once more. Raises SizeExceeded."""
         if isinstance(value, str):
             self.taken += len(value)
         elif isinstance(value, dict | list):
-            self.taken += self.once(value, "size", lambda: len(to_json(value)))
+            self.taken += self.cached(value, "size", lambda: len(to_json(value)))
         else:
             self.taken += _SMALL
         if self.taken > self.limit:
-            raise NoRoomLeft(f"more than {self.limit} bytes of earlier answers")
+            raise SizeExceeded(f"more than {self.limit} bytes of earlier answers")
 
-    def once(self, value: JsonValue, what: Hashable, work: Callable[[], T]) -> T:
+    def cached(self, value: JsonValue, what: Hashable, work: Callable[[], T]) -> T:
         """The result of ``work`` for a value, computed once and then cached. The value must not change."""
         key = (id(value), what)
         if key not in self.known:

@@ -15,7 +15,7 @@ from services.contracts.api import Api, Parameter
 from services.contracts.base import JsonSchema
 from twin.routes import Segment, segments_of
 from twin.schemas import kinds_of, plain, singular
-from twin.shapes import Spot, item_spot, key_of, list_spot
+from twin.shapes import ItemLocation, key_of, locate_item, locate_list
 
 Template = tuple[Segment, ...]
 
@@ -43,7 +43,7 @@ _METHODS = {"GET": Role.READ, "HEAD": Role.READ, "PUT": Role.CHANGE, "PATCH": Ro
 
 
 @dataclass(slots=True)
-class Family:
+class Collection:
     """A collection.
 
     Attributes:
@@ -69,25 +69,25 @@ class Family:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
-    """What an operation does, and to which family.
+class Endpoint:
+    """What an operation does, and to which collection.
 
     Attributes:
         api: the operation.
         template: its path, split into segments.
         role: what it does.
-        family: the family of its items; None if there is none.
+        collection: the collection of its items; None if there is none.
         above: how many segments of the path are the collection's; the next one, if any, is the item's id.
-        spot: where the item or the list is in its answer; None if it is not there.
+        location: where the item or the list is in its answer; None if it is not there.
         id_name: the argument with the item's id, if it is not in the path.
     """
 
     api: Api
     template: Template
     role: Role
-    family: Family | None = None
+    collection: Collection | None = None
     above: int = 0
-    spot: Spot | None = None
+    location: ItemLocation | None = None
     id_name: str | None = None
 
 
@@ -96,96 +96,98 @@ def form_of(template: Template) -> tuple[str, ...]:
     return tuple("{}" if one.names else one.noun for one in template)
 
 
-class Families:
-    """The families of a service.
+class Collections:
+    """The collections of a service.
 
     Args:
         apis: its operations.
     """
 
     def __init__(self, apis: Iterable[Api]) -> None:
-        self._families: dict[tuple[str, ...], Family] = {}
+        self._by_form: dict[tuple[str, ...], Collection] = {}
         listed = [(api, _split_verb(api)) for api in apis]
         items = {form_of(template) for _, (template, _) in listed if template[-1].names}
-        self._collections = {form[:-1] for form in items}
+        self._item_parents = {form[:-1] for form in items}
         listed.sort(key=lambda one: one[1][1] in _BY_ID)  # these come last: they need collections found before
-        self.deeds = {api.id: self._deed(api, template, verb) for api, (template, verb) in listed}
-        for family in self._families.values():
-            if family.key is None:
-                family.key = key_of(family.schema, family.noun, "", family.definitions)
+        self.endpoints = {api.id: self._endpoint(api, template, verb) for api, (template, verb) in listed}
+        for collection in self._by_form.values():
+            if collection.key is None:
+                collection.key = key_of(collection.schema, collection.noun, "", collection.definitions)
 
-    def __iter__(self) -> Iterator[Family]:
-        """Iterate over all families."""
-        return iter(self._families.values())
+    def __iter__(self) -> Iterator[Collection]:
+        """Iterate over all collections."""
+        return iter(self._by_form.values())
 
-    def family(self, form: tuple[str, ...]) -> Family | None:
+    def find(self, form: tuple[str, ...]) -> Collection | None:
         """The collection of this path."""
-        return self._families.get(form)
+        return self._by_form.get(form)
 
-    def called(self, noun: str) -> Family | None:
+    def with_noun(self, noun: str) -> Collection | None:
         """The top-level collection with this noun."""
-        found = (one for one in self._families.values() if one.noun == noun)
+        found = (one for one in self._by_form.values() if one.noun == noun)
         return next((one for one in found if not any(part.names for part in one.template)), None)
 
-    def _deed(self, api: Api, template: Template, verb: Role | None) -> Deed:
+    def _endpoint(self, api: Api, template: Template, verb: Role | None) -> Endpoint:
         if template[-1].names:
             if verb in (Role.LIST, Role.CREATE):
-                return Deed(api, segments_of(api), Role.OTHER)
-            return self._item_deed(api, template, verb or _METHODS.get(api.method, Role.CHANGE))
+                return Endpoint(api, segments_of(api), Role.OTHER)
+            return self._item_endpoint(api, template, verb or _METHODS.get(api.method, Role.CHANGE))
         form, answered = form_of(template), api.response.json_schema
-        spot = list_spot(answered, api.definitions, singular(plain(template[-1].noun)))
-        is_known = form in self._collections or self._is_listed(form)
-        if spot is not None and (verb is Role.LIST or (verb is None and api.method in ("GET", "HEAD"))):
-            family = self._kept(template)
-            self._described(family, spot.schema, api, rank=2)
-            family.closed = True
-            return Deed(api, template, Role.LIST, family, len(template), spot)
+        location = locate_list(answered, api.definitions, singular(plain(template[-1].noun)))
+        is_known = form in self._item_parents or self._is_listed(form)
+        if location is not None and (verb is Role.LIST or (verb is None and api.method in ("GET", "HEAD"))):
+            collection = self._collection_at(template)
+            self._use_schema(collection, location.schema, api, rank=2)
+            collection.closed = True
+            return Endpoint(api, template, Role.LIST, collection, len(template), location)
         id_name = _id_argument(api, singular(plain(template[-1].noun)))
         if (verb is Role.CREATE and id_name is None) or (verb is None and api.method == "POST" and is_known):
-            family = self._kept(template)
-            family.closed = family.creates = True
-            return self._one(api, template, Role.CREATE, family, len(template), rank=3)
+            collection = self._collection_at(template)
+            collection.closed = collection.creates = True
+            return self._with_item(api, template, Role.CREATE, collection, len(template), rank=3)
         if verb in _BY_ID and id_name is not None and self._is_listed(form):
-            found = self._one(api, template, verb, self._kept(template), len(template), rank=1)
+            found = self._with_item(api, template, verb, self._collection_at(template), len(template), rank=1)
             return replace(found, id_name=id_name)
-        return Deed(api, segments_of(api), Role.OTHER)
+        return Endpoint(api, segments_of(api), Role.OTHER)
 
-    def _item_deed(self, api: Api, template: Template, role: Role) -> Deed:
-        family = self._kept(template[:-1])
+    def _item_endpoint(self, api: Api, template: Template, role: Role) -> Endpoint:
+        collection = self._collection_at(template[:-1])
         name = template[-1].names[-1]
         parameter = next((one for one in api.parameters if one.wire_name == name), None)
         rank = {Role.READ: 0, Role.CHANGE: 1}.get(role, 4)
-        deed = self._one(api, template, role, family, len(template) - 1, rank=rank)
-        self._identified(family, parameter, name, api)
-        return deed
+        endpoint = self._with_item(api, template, role, collection, len(template) - 1, rank=rank)
+        self._set_key(collection, parameter, name, api)
+        return endpoint
 
-    def _one(self, api: Api, template: Template, role: Role, family: Family, above: int, *, rank: int) -> Deed:
-        """A deed whose answer, if any, holds one item."""
-        spot = item_spot(api.response.json_schema, api.definitions, family.noun)
-        if spot is not None and role is not Role.DELETE:
-            self._described(family, spot.schema, api, rank)
-        return Deed(api, template, role, family, above, spot)
+    def _with_item(
+        self, api: Api, template: Template, role: Role, collection: Collection, above: int, *, rank: int
+    ) -> Endpoint:
+        """An endpoint whose answer, if any, holds one item."""
+        location = locate_item(api.response.json_schema, api.definitions, collection.noun)
+        if location is not None and role is not Role.DELETE:
+            self._use_schema(collection, location.schema, api, rank)
+        return Endpoint(api, template, role, collection, above, location)
 
-    def _kept(self, template: Template) -> Family:
+    def _collection_at(self, template: Template) -> Collection:
         form = form_of(template)
-        if form not in self._families:
+        if form not in self._by_form:
             nouns = [one.noun for one in template if one.noun]
-            self._families[form] = Family(template, singular(plain(nouns[-1])) if nouns else "item")
-        return self._families[form]
+            self._by_form[form] = Collection(template, singular(plain(nouns[-1])) if nouns else "item")
+        return self._by_form[form]
 
-    def _described(self, family: Family, schema: JsonSchema, api: Api, rank: int) -> None:
-        """Use this schema for the family's items if it ranks better than the current one."""
-        if rank < family.rank and schema:
-            family.schema, family.definitions, family.rank = schema, dict(api.definitions), rank
+    def _use_schema(self, collection: Collection, schema: JsonSchema, api: Api, rank: int) -> None:
+        """Use this schema for the collection's items if it ranks better than the current one."""
+        if rank < collection.rank and schema:
+            collection.schema, collection.definitions, collection.rank = schema, dict(api.definitions), rank
 
-    def _identified(self, family: Family, parameter: Parameter | None, name: str, api: Api) -> None:
-        if parameter is not None and not family.id_schema:
-            family.id_schema = dict(parameter.json_schema)
-        if family.key is None:
-            family.key = key_of(family.schema, family.noun, name, family.definitions)
+    def _set_key(self, collection: Collection, parameter: Parameter | None, name: str, api: Api) -> None:
+        if parameter is not None and not collection.id_schema:
+            collection.id_schema = dict(parameter.json_schema)
+        if collection.key is None:
+            collection.key = key_of(collection.schema, collection.noun, name, collection.definitions)
 
     def _is_listed(self, form: tuple[str, ...]) -> bool:
-        return form in self._families and self._families[form].closed
+        return form in self._by_form and self._by_form[form].closed
 
 
 def _split_verb(api: Api) -> tuple[Template, Role | None]:

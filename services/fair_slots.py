@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from services.errors import Overloaded
 
 
-class Turns:
-    """Slots with a bounded queue, which has one line per tenant.
+class FairSlots:
+    """Slots with a bounded number of waiting requests, in one queue per tenant.
 
     A free slot goes to the next tenant, round-robin, that has a waiting request and holds fewer than ``each`` slots.
 
@@ -26,7 +26,7 @@ class Turns:
     def __init__(self, slots: int, waiting: int, each: int | None = None, what: str = "requests") -> None:
         self._slots, self._max_waiting, self._each, self._what = slots, waiting, each or slots, what
         self._held: Counter[str] = Counter()
-        self._lines: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @property
     def free(self) -> int:
@@ -36,20 +36,20 @@ class Turns:
     @property
     def waiting(self) -> int:
         """How many requests wait."""
-        return sum(map(len, self._lines.values()))
+        return sum(map(len, self._queues.values()))
 
     @property
     def tenants(self) -> set[str]:
         """The tenants that hold a slot or wait for one."""
-        return {*self._held, *self._lines}
+        return {*self._held, *self._queues}
 
     def waits(self, tenant: str) -> int:
         """How many slots a tenant waits for."""
-        return len(self._lines.get(tenant, ()))
+        return len(self._queues.get(tenant, ()))
 
     def held(self, tenant: str) -> int:
         """How many slots a tenant holds or waits for."""
-        return self._held[tenant] + len(self._lines.get(tenant, ()))
+        return self._held[tenant] + len(self._queues.get(tenant, ()))
 
     def take(self, tenant: str) -> None:
         """Take a slot at once, even if none is free. For work that must not be refused."""
@@ -68,19 +68,19 @@ class Turns:
         Raises:
             Overloaded: too many requests wait already, or no slot was granted within ``wait_s`` seconds.
         """
-        if tenant not in self._lines and self.free > 0 and self._held[tenant] < self._each:
+        if tenant not in self._queues and self.free > 0 and self._held[tenant] < self._each:
             self.take(tenant)
             return
         if self.waiting >= self._max_waiting:
             raise Overloaded(f"Too many active {self._what}.", retry_after_s=1)
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._lines.setdefault(tenant, deque()).append(turn)
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(tenant, deque()).append(granted)
         self._grant()  # slots may be free while other tenants wait, if those hold their maximum
         try:
             async with asyncio.timeout(wait_s):
-                await turn
+                await granted
         except BaseException as error:
-            self._give_up(tenant, turn)
+            self._give_up(tenant, granted)
             if isinstance(error, TimeoutError):
                 raise Overloaded(f"Too many active {self._what}.", retry_after_s=1) from None
             raise
@@ -94,27 +94,27 @@ class Turns:
         finally:
             self.leave(tenant)
 
-    def _give_up(self, tenant: str, turn: "asyncio.Future[None]") -> None:
+    def _give_up(self, tenant: str, granted: "asyncio.Future[None]") -> None:
         """Leave the queue. A slot that was granted in the meantime is given back."""
-        line = self._lines.get(tenant)
-        if line is not None and turn in line:
-            line.remove(turn)
-            if not line:
-                del self._lines[tenant]
-        elif not turn.cancelled():
+        queue = self._queues.get(tenant)
+        if queue is not None and granted in queue:
+            queue.remove(granted)
+            if not queue:
+                del self._queues[tenant]
+        elif not granted.cancelled():
             self.leave(tenant)
 
     def _grant(self) -> None:
         while self.free > 0:
-            tenant = next((one for one in self._lines if self._held[one] < self._each), None)
+            tenant = next((one for one in self._queues if self._held[one] < self._each), None)
             if tenant is None:
                 return
-            line = self._lines[tenant]
-            turn = line.popleft()
-            if line:
-                self._lines.move_to_end(tenant)
+            queue = self._queues[tenant]
+            granted = queue.popleft()
+            if queue:
+                self._queues.move_to_end(tenant)
             else:
-                del self._lines[tenant]
-            if not turn.done():
+                del self._queues[tenant]
+            if not granted.done():
                 self.take(tenant)
-                turn.set_result(None)
+                granted.set_result(None)

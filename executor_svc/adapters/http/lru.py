@@ -8,7 +8,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class LruCache(Generic[K, V]):
     """An LRU cache. The total weight of its values is at most ``size``; by default each value weighs 1.
 
     The value added last is kept whatever its weight.
