@@ -59,11 +59,11 @@ class Administration:
     ) -> AsyncGenerator[ImportEvent, None]:
         action = Action.IMPORT if request.confirm is None else Action.ACCEPT_CHANGES
         digest = await asyncio.to_thread(_sha256, request.document)
-        async with aclosing(events), self._audit.around(principal, action, request.provider or "", digest) as told:
-            told.outcome = "unknown"
+        async with aclosing(events), self._audit.around(principal, action, request.provider or "", digest) as pending:
+            pending.outcome = "unknown"
             async for event in events:
                 if isinstance(event, ImportReport):
-                    told.target, told.outcome = event.provider, "done" if event.applied else "held"
+                    pending.target, pending.outcome = event.provider, "done" if event.applied else "held"
                 yield event
 
     async def set_constants(self, provider: str, request: ConstantsRequest, principal: Principal) -> ProviderConstants:

@@ -153,10 +153,10 @@ class Tenants:
         if doubtful:
             ids = ", ".join(run.id for run in doubtful)
             raise Conflict(f"Calls are in doubt, which somebody of the tenant has to settle first: {ids}.")
-        async with self._audit.around(principal, Action.DELETE_TENANT, tenant) as told:
+        async with self._audit.around(principal, Action.DELETE_TENANT, tenant) as pending:
             report = await self._batch(tenant, principal.key)
             if not report.done:
-                told.target = f"{tenant} (in part)"
+                pending.target = f"{tenant} (in part)"
         _log.info("tenant deleted", tenant=tenant, by=principal.name, **report.model_dump())
         return report
 

@@ -91,7 +91,7 @@ async def playground(
     if not run:
         return render(request, "playground.html", **_NOTHING, query=q)
     planned = await service.run(run, who.principal)
-    asked = await service.asked(run, who.principal)
+    asked = await service.original_request(run, who.principal)
     calls = await _calls(planned.plan)
     text = written(calls) if calls is not None else ""
     return await _page(request, service, Sheet(planned, asked, text if calls and is_small(calls, text) else ""))
@@ -195,7 +195,7 @@ async def answer(service: Service, who: Who, form: Form) -> Response:
     """Plan again with the answers to the questions."""
     who.require("ask")
     run = await service.run(form.get("run", ""), who.principal)
-    asked = await service.asked(run.id, who.principal)
+    asked = await service.original_request(run.id, who.principal)
     values = asked.context.values | entered(fields_of(run.questions), form)
     context = asked.context.model_copy(update={"values": values})
     return await _planned(service, asked.model_copy(update={"context": context}), who)
@@ -219,7 +219,7 @@ async def check_or_run(request: Request, service: Service, who: Who, form: Form)
     """
     who.require("ask")
     origin = await service.run(form.get("run", ""), who.principal)
-    asked = await service.asked(origin.id, who.principal)
+    asked = await service.original_request(origin.id, who.principal)
     if origin.plan is None:
         raise ValidationFailed("There is no plan to be run.")
     if "calls" not in form:

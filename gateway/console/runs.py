@@ -106,7 +106,7 @@ async def show_run(
     """One run. `step` and `edge` choose what is shown in full; by default it is a step that failed."""
     who.require(*READING_RUNS)
     run = await service.run(run_id, who.principal)
-    events = await service.told(run_id, who.principal)
+    events = await service.stored_events(run_id, who.principal)
     flow = Flow(run, events)
     chosen = step or ("" if edge else next(iter(flow.troubled), ""))
     selected = next((one for one in flow.steps if one.id == chosen), None)
