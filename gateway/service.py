@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from gateway.administration import Administration
 from gateway.approval import is_still_valid, preview, prove_again
 from gateway.audit import AuditLog, entry
-from gateway.calling import Call, calls_of
+from gateway.call_history import PastCall, past_calls
 from gateway.comparing import compare
 from gateway.events import Events
 from gateway.live import Live, closing_event
@@ -179,9 +179,9 @@ class GatewayService:
         """The number of runs of the principal's tenant by status, for each interval."""
         return await self._store.counts(Filter(principal.tenant, after=since), ends)
 
-    async def calls(self, api: str, principal: Principal) -> list[Call]:
+    async def calls(self, api: str, principal: Principal) -> list[PastCall]:
         """The calls of an API in the newest runs of the principal's tenant."""
-        return await calls_of(api, principal.tenant, self._store)
+        return await past_calls(api, principal.tenant, self._store)
 
     async def compare(self, run_id: str, other: str, principal: Principal) -> Comparison:
         """The first difference between two runs. Raises NotFound, also for a run of another tenant."""

@@ -175,9 +175,9 @@ class Tenants:
     async def _batch(self, tenant: str, own_key: str) -> TenantDeletion:
         ends, gone = self._clock() + BATCH_S, Counter[str]()
         gone["keys"] = await self._keys.delete_of(tenant, but=own_key)
-        at_work = self._quotas.at_work(tenant)  # read first: a waiting run or an import may be stored later
+        under_way = self._quotas.count_under_way(tenant)  # read first: a waiting run or an import may be stored later
         done = await self._delete_runs(tenant, ends, gone)
-        gone["ending"] = max(gone["ending"], at_work)
+        gone["ending"] = max(gone["ending"], under_way)
         done = done and await self._delete_demos(tenant, ends, gone)
         done = done and await self._delete_providers(tenant, ends, gone) and not gone["ending"]
         if done:
