@@ -55,7 +55,7 @@ async def create_key(body: KeyRequest, keys: Keys, caller: Caller) -> CreatedKey
     others are 403. Only the operator's administrators make keys of other tenants.
     """
     tenant = caller.tenant if body.tenant is None else body.tenant
-    caller.reach(tenant)
+    caller.check_tenant(tenant)
     for role in sorted(body.roles):
         caller.require({role})
     made = entry(caller, Action.CREATE_KEY)
@@ -67,7 +67,7 @@ async def list_keys(
     keys: Keys, caller: Caller, tenant: OfTenant = None, limit: Limit = 20, cursor: Cursor = None
 ) -> KeyPage:
     """The keys of your tenant, including expired and revoked ones; never the keys themselves."""
-    return await keys.page(caller.reach(tenant), limit=limit, cursor=cursor)
+    return await keys.page(caller.check_tenant(tenant), limit=limit, cursor=cursor)
 
 
 @access.delete(
@@ -77,7 +77,7 @@ async def revoke_key(
     key_id: Annotated[str, Path(min_length=1, max_length=64, pattern=PRINTABLE)], keys: Keys, caller: Caller
 ) -> None:
     """The key is refused at once, and by other processes within two seconds. Revoking it again changes nothing."""
-    await keys.revoke(key_id, caller.reach(None), entry(caller, Action.REVOKE_KEY, key_id))
+    await keys.revoke(key_id, caller.check_tenant(None), entry(caller, Action.REVOKE_KEY, key_id))
 
 
 @access.get("/audit", summary="Read the audit log, newest first", openapi_extra=ADMINISTERING)
@@ -97,5 +97,5 @@ async def read_audit(
 
     Entries are added, never changed or deleted. They hold ids and digests, no arguments and no credentials.
     """
-    which = AuditFilter(caller.reach(tenant), tuple(action or ()), principal, target, after, before)
+    which = AuditFilter(caller.check_tenant(tenant), tuple(action or ()), principal, target, after, before)
     return await audit.page(which, limit=limit, cursor=cursor)

@@ -39,31 +39,31 @@ class Administration:
         self._quotas.check("imports", principal.tenant)
         with self._quotas.holding("imports", principal.tenant):
             asked = self._peers.retriever.import_document(request, tenant=principal.owner)
-            events = asked if request.dry_run else self._recorded(request, principal, asked)
+            events = asked if request.dry_run else self._audited(request, principal, asked)
             changes: list[ImportChange] = []
             async with aclosing(events):
                 async for event in events:
                     if isinstance(event, ImportChange) and len(changes) < MOST_CHANGES:
                         changes.append(event)
                     if isinstance(event, ImportReport) and not event.applied:
-                        event = await self._told(event, changes, principal)
+                        event = await self._with_affected(event, changes, principal)
                     yield event
 
-    async def _told(self, report: ImportReport, changes: list[ImportChange], who: Principal) -> ImportReport:
+    async def _with_affected(self, report: ImportReport, changes: list[ImportChange], who: Principal) -> ImportReport:
         """The report with the demonstrations and runs that the import would affect."""
         affected, total = await affected_by(changes, who, self._peers, self._store)
         return report.model_copy(update={"affected": affected, "affected_total": total})
 
-    async def _recorded(
+    async def _audited(
         self, request: ImportRequest, principal: Principal, events: AsyncGenerator[ImportEvent, None]
     ) -> AsyncGenerator[ImportEvent, None]:
         action = Action.IMPORT if request.confirm is None else Action.ACCEPT_CHANGES
         digest = await asyncio.to_thread(_sha256, request.document)
-        async with aclosing(events), self._audit.around(principal, action, request.provider or "", digest) as told:
-            told.outcome = "unknown"
+        async with aclosing(events), self._audit.around(principal, action, request.provider or "", digest) as pending:
+            pending.outcome = "unknown"
             async for event in events:
                 if isinstance(event, ImportReport):
-                    told.target, told.outcome = event.provider, "done" if event.applied else "held"
+                    pending.target, pending.outcome = event.provider, "done" if event.applied else "held"
                 yield event
 
     async def set_constants(self, provider: str, request: ConstantsRequest, principal: Principal) -> ProviderConstants:

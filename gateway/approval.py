@@ -17,7 +17,7 @@ from services.contracts.retrieval import LookupRequest
 from services.contracts.run import Run, RunStatus
 from services.errors import DeadlineExceeded, ValidationFailed
 
-_AT_ONCE: Final = 1_000
+_MAX_LOOKUP: Final = 1_000
 """Maximum number of APIs that the retriever returns per call."""
 
 
@@ -28,7 +28,7 @@ async def prove(peers: Peers, plan: Plan, policy: Policy) -> CompileResponse:
     all.
     """
     ids = tuple(dict.fromkeys(step.api for step in plan.steps))
-    parts = (ids[at : at + _AT_ONCE] for at in range(0, len(ids), _AT_ONCE))
+    parts = (ids[at : at + _MAX_LOOKUP] for at in range(0, len(ids), _MAX_LOOKUP))
     asked = (peers.retriever.lookup(LookupRequest(ids=part, tenant=policy.tenant)) for part in parts)
     credentials, found = await asyncio.gather(peers.executor.credentials(policy.tenant), asyncio.gather(*asked))
     apis = tuple(api for page in found for api in page.apis)
@@ -53,11 +53,11 @@ async def prove_again(peers: Peers, plan: Plan, policy: Policy) -> CompiledPlan:
             errors=[d.model_dump(mode="json") for d in answer.diagnostics],
         )
     if answer.compiled.proof.missing:
-        raise ValidationFailed(unlocked_by(answer.compiled.proof))
+        raise ValidationFailed(credentials_hint(answer.compiled.proof))
     return answer.compiled
 
 
-async def given(peers: Peers, run: Run, policy: Policy, clock: Clock) -> tuple[Run, CompiledPlan | None]:
+async def prove_given(peers: Peers, run: Run, policy: Policy, clock: Clock) -> tuple[Run, CompiledPlan | None]:
     """A run of a plan that came with the request, and the compiled plan. If the plan is not valid, the run says why."""
     assert run.plan is not None, "a plan was given"
     mark = clock.elapsed_ms()
@@ -79,7 +79,7 @@ async def given(peers: Peers, run: Run, policy: Policy, clock: Clock) -> tuple[R
     return run.model_copy(update=updates), answer.compiled
 
 
-def unlocked_by(proof: Proof) -> str:
+def credentials_hint(proof: Proof) -> str:
     """What to do before a plan with missing credentials can be run."""
     commands = ", ".join(f"`nestor secrets set {name}`" for name in proof.missing)
     providers = dict.fromkeys(name.partition(".")[0] for name in proof.missing)
@@ -90,7 +90,7 @@ def unlocked_by(proof: Proof) -> str:
     )
 
 
-async def shown(
+async def preview(
     peers: Peers, run: Run, compiled: CompiledPlan, clock: Clock, *, reads: bool = True
 ) -> Run | ExecutionFinished:
     """The waiting run, with its requests as they would be sent now; or the result of its reads, if one of them failed.
@@ -133,7 +133,7 @@ def _digest(compiled: CompiledPlan, answer: PreviewResponse) -> str:
     )
 
 
-def stands(run: Run, compiled: CompiledPlan) -> bool:
+def is_still_valid(run: Run, compiled: CompiledPlan) -> bool:
     """Whether what the run shows is still valid: the same APIs, reads included, and the same steps to be approved."""
     old, new = run.proof, compiled.proof
     return (
@@ -148,7 +148,7 @@ def has_changed(finished: ExecutionFinished) -> bool:
     return any(isinstance(r.outcome, Failed) and r.outcome.reason == "changed" for r in finished.records)
 
 
-def lapsed(run: Run) -> Run:
+def without_approval(run: Run) -> Run:
     """The run without its approval. Nothing that was approved has been sent."""
     assert run.approval is not None, "only an approved plan is held to what was shown"
     reason = "The approved requests differ from those that would be sent now. Nothing was sent."

@@ -47,8 +47,8 @@ def entry(
 
 
 @dataclass(slots=True)
-class Told:
-    """What is known of a change that another service makes. The code inside :meth:`AuditLog.around` updates it."""
+class PendingEntry:
+    """The second entry of a change that another service makes. The code inside :meth:`AuditLog.around` updates it."""
 
     target: str
     digest: str
@@ -81,29 +81,29 @@ class AuditLog:
     @asynccontextmanager
     async def around(
         self, principal: Principal, action: Action, target: str = "", digest: str = ""
-    ) -> AsyncGenerator[Told, None]:
+    ) -> AsyncGenerator[PendingEntry, None]:
         """Log a change that another service makes inside the context: one entry before it, and one with its outcome.
 
         If the caller is cancelled, only the first entry is written, because the outcome is not known here.
         """
         first = entry(principal, action, target, digest, "begun")
         await self.add(first)
-        told = Told(target, digest)
+        pending = PendingEntry(target, digest)
         try:
-            yield told
+            yield pending
         except ServiceError as error:
-            told.outcome = "refused" if error.status < 500 else "unknown"
-            await self._end(first, told)
+            pending.outcome = "refused" if error.status < 500 else "unknown"
+            await self._end(first, pending)
             raise
-        await self._end(first, told)
+        await self._end(first, pending)
 
-    async def _end(self, first: Mapping[str, object], told: Told) -> None:
-        fresh = entry(Principal(), Action(str(first["action"])), told.target, told.digest, told.outcome)
+    async def _end(self, first: Mapping[str, object], pending: PendingEntry) -> None:
+        fresh = entry(Principal(), Action(str(first["action"])), pending.target, pending.digest, pending.outcome)
         same = {name: first[name] for name in ("principal", "key", "tenant", "request_id")}
         try:
             await self.add(fresh | same | {"begun_by": first["id"]})
         except ServiceError as error:  # the change is made all the same, and the first entry records it
-            _log.error("outcome not in the audit log", entry=first["id"], outcome=told.outcome, why=error.detail)
+            _log.error("outcome not in the audit log", entry=first["id"], outcome=pending.outcome, why=error.detail)
 
     async def note_configuration(self, settings: GatewaySettings) -> None:
         """Log which policy and which principals are in force, if they differ from what was logged last."""

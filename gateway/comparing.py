@@ -25,16 +25,16 @@ def compare(run: Run, other: Run) -> Comparison:
 
 def _first(run: Run, other: Run) -> Divergence | None:
     ours, theirs = _steps(run), _steps(other)
-    taken = {one.step for one in (*run.reused, *other.reused)}
+    reused = {one.step for one in (*run.reused, *other.reused)}
     records = [{record.step: record for record in one.steps} for one in (run, other)]
     for name in dict.fromkeys((*ours, *theirs)):
         step, counterpart = ours.get(name), theirs.get(name)
         if step is None or counterpart is None:
-            if name in taken:
+            if name in reused:
                 continue
             here, there = (one.api if one is not None else None for one in (step, counterpart))
             return Divergence(step=name, what="plan", run=here, other=there)
-        found = _of_step(step, counterpart, records[0].get(name), records[1].get(name), taken)
+        found = _of_step(step, counterpart, records[0].get(name), records[1].get(name), reused)
         if found is not None:
             return found
     return None
@@ -45,34 +45,34 @@ def _steps(run: Run) -> dict[str, Step]:
 
 
 def _of_step(
-    step: Step, counterpart: Step, record: StepRecord | None, other: StepRecord | None, taken: Collection[str]
+    step: Step, counterpart: Step, record: StepRecord | None, other: StepRecord | None, reused: Collection[str]
 ) -> Divergence | None:
     sent = [_requests(one) for one in (record, other)]
     if step.api != counterpart.api or sent[0] != sent[1] or not sent[0]:
-        planned = _planned(step, counterpart, taken)
+        planned = _planned(step, counterpart, reused)
         if planned is not None:
-            return _told(step.id, "plan", planned)
+            return _divergence(step.id, "plan", planned)
     kinds = [one.outcome.kind if one is not None else None for one in (record, other)]
     if record is None or other is None:
-        return _told(step.id, "response", _difference(kinds[0], kinds[1]))
+        return _divergence(step.id, "response", _difference(kinds[0], kinds[1]))
     if sent[0] and sent[1] and sent[0] != sent[1]:
-        return _told(step.id, "request", _difference(sent[0], sent[1]))
+        return _divergence(step.id, "request", _difference(sent[0], sent[1]))
     if kinds[0] != kinds[1]:
-        return _told(step.id, "response", ((), kinds[0], kinds[1]))
+        return _divergence(step.id, "response", ((), kinds[0], kinds[1]))
     answered = [one.outcome.model_dump(mode="json", exclude={"value", "stored"}) for one in (record, other)]
     if answered[0] != answered[1]:
-        return _told(step.id, "response", _difference(answered[0], answered[1]))
-    return _told(step.id, "value", _values(record, other))
+        return _divergence(step.id, "response", _difference(answered[0], answered[1]))
+    return _divergence(step.id, "value", _values(record, other))
 
 
 def _requests(record: StepRecord | None) -> list[Any]:
     return [one.model_dump(mode="json", exclude={"headers"}) for one in record.requests] if record is not None else []
 
 
-def _planned(step: Step, counterpart: Step, taken: Collection[str]) -> _Difference | None:
+def _planned(step: Step, counterpart: Step, reused: Collection[str]) -> _Difference | None:
     """The first difference between two steps. A literal that replaces the value of a reused step is not one."""
     ours, theirs = (one.model_dump(mode="json", exclude={"id", "after"}) for one in (step, counterpart))
-    return _difference(ours, theirs, taken)
+    return _difference(ours, theirs, reused)
 
 
 def _values(record: StepRecord, other: StepRecord) -> _Difference | None:
@@ -86,24 +86,24 @@ def _values(record: StepRecord, other: StepRecord) -> _Difference | None:
     return found
 
 
-def _told(step: str, what: str, found: _Difference | None) -> Divergence | None:
+def _divergence(step: str, what: str, found: _Difference | None) -> Divergence | None:
     if found is None:
         return None
     path, ours, theirs = found
     return Divergence.model_validate({"step": step, "what": what, "path": path, "run": ours, "other": theirs})
 
 
-def _is_taken(side: Any, taken: Collection[str]) -> bool:
+def _refers_to_any(side: Any, reused: Collection[str]) -> bool:
     """Whether this is a reference to a step that was reused."""
-    return isinstance(side, dict) and side.get("kind") == "reference" and any(side.get("step") == one for one in taken)
+    return isinstance(side, dict) and side.get("kind") == "reference" and any(side.get("step") == one for one in reused)
 
 
-def _difference(ours: Any, theirs: Any, taken: Collection[str] = ()) -> _Difference | None:
+def _difference(ours: Any, theirs: Any, reused: Collection[str] = ()) -> _Difference | None:
     """The first place, depth first, where two JSON values differ."""
     waiting: list[_Difference] = [((), ours, theirs)]
     while waiting:
         path, one, two = waiting.pop()
-        if taken and any(_is_taken(side, taken) for side in (one, two)):
+        if reused and any(_refers_to_any(side, reused) for side in (one, two)):
             continue
         if isinstance(one, dict) and isinstance(two, dict):
             names = list(dict.fromkeys((*one, *two)))

@@ -15,7 +15,7 @@ from services.telemetry import get_logger
 T = TypeVar("T")
 _log = get_logger(__name__)
 _POLL_S: Final = 0.25
-_PATIENCE_S: Final = 1.0
+_RETRY_S: Final = 1.0
 
 
 class Events:
@@ -32,7 +32,7 @@ class Events:
         if rows:
             await self._store.append(rows)
         for live, events in new:
-            live.journaled += len(events)
+            live.stored_count += len(events)
 
     def close(self) -> None:
         """End all streams at their next event, because this process stops."""
@@ -55,10 +55,10 @@ class Events:
                     return
             # The status is read before the events: once a run has ended, all its events are in the table.
             try:
-                under_way = await _patiently(partial(self._store.status, run_id)) in UNDER_WAY
+                under_way = await _with_retries(partial(self._store.status, run_id)) in UNDER_WAY
             except NotFound:  # the run ended and was deleted
                 return
-            page = await _patiently(partial(self._store.events, run_id, after))
+            page = await _with_retries(partial(self._store.events, run_id, after))
             for stored in page:
                 after = stored.id
                 yield stored
@@ -74,7 +74,7 @@ class Events:
     async def _of_live(self, live: Live, after: int) -> AsyncGenerator[RunEvent | None, None]:
         """The events stored by former owners, then those of this process."""
         earlier = partial(self._store.events, live.run.id, upto=live.base)
-        while after < live.base and (page := await _patiently(partial(earlier, after))):
+        while after < live.base and (page := await _with_retries(partial(earlier, after))):
             for stored in page:
                 after = stored.id
                 yield stored
@@ -83,7 +83,7 @@ class Events:
                 yield event
 
 
-async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
+async def _with_retries(ask: Callable[[], Awaitable[T]]) -> T:
     """Retry until the database answers, so that a stream survives an outage of it."""
     while True:
         try:
@@ -92,4 +92,4 @@ async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
             raise
         except ServiceError as error:
             _log.warning("events cannot be read", why=error.detail)
-        await asyncio.sleep(_PATIENCE_S)
+        await asyncio.sleep(_RETRY_S)

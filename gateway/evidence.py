@@ -69,7 +69,7 @@ def _question(record: StepRecord, api: Api) -> Question:
     choices = _choices(record)
     argument = choices[0].argument
     values = [choice.value for choice in choices]
-    listed = "; ".join(_said(choice.label) for choice in choices)
+    listed = "; ".join(_message_line(choice.label) for choice in choices)
     return Question(
         step=record.step,
         api=record.api,
@@ -103,13 +103,13 @@ def _refused(record: StepRecord, arguments: dict[str, str]) -> Attempt | None:
     if not isinstance(outcome, Failed) or outcome.reason != "upstream_error":
         return None
     if outcome.status in _NOT_FOUND:
-        return Attempt(api=record.api, arguments=arguments, outcome="not_found", reason=_said(outcome.detail))
-    if outcome.status in _REJECTED and (reason := _said(outcome.detail)):
+        return Attempt(api=record.api, arguments=arguments, outcome="not_found", reason=_message_line(outcome.detail))
+    if outcome.status in _REJECTED and (reason := _message_line(outcome.detail)):
         return Attempt(api=record.api, arguments=arguments, outcome="rejected", reason=reason)
     return None
 
 
-def _said(detail: JsonValue) -> str:
+def _message_line(detail: JsonValue) -> str:
     """An upstream's error message on one line. The executor has already masked it."""
     if detail is None:
         return ""
@@ -153,18 +153,18 @@ def _changes(compiled: CompiledPlan) -> Counter[str]:
         content_hash(
             {
                 "api": step.api,
-                "arguments": {name: _said_value(value) for name, value in step.arguments.items()},
-                "each": None if step.foreach is None else _said_value(step.foreach.items),
+                "arguments": {name: _comparable_value(value) for name, value in step.arguments.items()},
+                "each": None if step.foreach is None else _comparable_value(step.foreach.items),
                 "when": None
                 if step.when is None
-                else [_said_value(step.when.left), step.when.op, _said_value(step.when.right)],
+                else [_comparable_value(step.when.left), step.when.op, _comparable_value(step.when.right)],
             }
         )
         for step in steps
     )
 
 
-def _said_value(value: Value) -> JsonValue:
+def _comparable_value(value: Value) -> JsonValue:
     """A value in comparable form. A looked-up value is reduced to its kind."""
     match value:
         case LiteralValue():
@@ -172,6 +172,6 @@ def _said_value(value: Value) -> JsonValue:
         case Reference() | ItemReference():
             return {"looked up": value.kind}
         case ListValue():
-            return [_said_value(item) for item in value.items]
+            return [_comparable_value(item) for item in value.items]
         case ObjectValue():
-            return {name: _said_value(field) for name, field in value.fields.items()}
+            return {name: _comparable_value(field) for name, field in value.fields.items()}

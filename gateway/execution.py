@@ -23,10 +23,10 @@ _log = get_logger(__name__)
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
 _FOLLOW_MS: Final = 30_000
-_PASSING = (ServiceUnavailable, Overloaded, DeadlineExceeded)
+_TRANSIENT = (ServiceUnavailable, Overloaded, DeadlineExceeded)
 
 
-class CalledOff(Exception):
+class RunCancelled(Exception):
     """The run was cancelled before any call was made."""
 
 
@@ -43,51 +43,51 @@ def is_durable(compiled: CompiledPlan) -> bool:
     return any(compiled.apis[step.api].mutating for step in compiled.plan.steps)
 
 
-async def carry_out(executor: Executor, live: Live, compiled: CompiledPlan) -> ExecutionFinished:
+async def execute_run(executor: Executor, live: Live, compiled: CompiledPlan) -> ExecutionFinished:
     """Have a run's plan executed, to its end.
 
     A plan that only reads is retried until the run's deadline. A mutating plan that has reached the executor is
     followed beyond the deadline until it ends; callers that wait are answered at the deadline.
 
     Raises:
-        CalledOff: the run was cancelled before the plan reached the executor.
+        RunCancelled: the run was cancelled before the plan reached the executor.
         ServiceError: the executor refused the plan, or could not be reached in time.
     """
     live.durable = is_durable(compiled)
     if not live.durable:
         if live.cancelled:
-            raise CalledOff
-        return await _insist(executor, live, compiled)
-    calling_off = asyncio.create_task(_call_off(executor, live))
+            raise RunCancelled
+        return await _execute_with_retries(executor, live, compiled)
+    cancelling = asyncio.create_task(_forward_cancel(executor, live))
     try:
-        return await _insist(executor, live, compiled)
+        return await _execute_with_retries(executor, live, compiled)
     finally:
-        calling_off.cancel()
+        cancelling.cancel()
 
 
-async def _insist(executor: Executor, live: Live, compiled: CompiledPlan) -> ExecutionFinished:
-    told = _Told(live)
+async def _execute_with_retries(executor: Executor, live: Live, compiled: CompiledPlan) -> ExecutionFinished:
+    emit = _EventDeduplicator(live)
     for pause in pauses():
         try:
-            unwanted = live.cancelled or (live.clock.remaining_s() <= 0 and not told.anything)
-            if live.durable and unwanted and not await _stopped(executor, live.run.execution_id):
+            unwanted = live.cancelled or (live.clock.remaining_s() <= 0 and not emit.has_events)
+            if live.durable and unwanted and not await _stop_calls(executor, live.run.execution_id):
                 break
-            return await execute(executor, _ask(live, compiled), told)
+            return await execute(executor, _execute_request(live, compiled), emit)
         except ServiceError as error:
-            passing = isinstance(error, _PASSING) or (live.durable and isinstance(error, InternalError))
+            transient = isinstance(error, _TRANSIENT) or (live.durable and isinstance(error, InternalError))
             late = live.clock.remaining_s() <= pause
-            if not passing or (late and not live.durable):
+            if not transient or (late and not live.durable):
                 raise
             if late:
-                live.settle(_gone_on(error, live))
+                live.settle(_with_run_id(error, live))
             _log.warning("executor lost", run_id=live.run.id, why=error.detail, again_in_s=round(pause, 3))
         await asyncio.sleep(pause)
     if live.cancelled:
-        raise CalledOff
+        raise RunCancelled
     raise DeadlineExceeded("The executor could not be reached before the deadline; nothing was sent.")
 
 
-def _ask(live: Live, compiled: CompiledPlan) -> ExecuteRequest:
+def _execute_request(live: Live, compiled: CompiledPlan) -> ExecuteRequest:
     left_ms = int(live.clock.remaining_s() * 1000)
     return ExecuteRequest(
         run_id=live.run.execution_id,
@@ -104,14 +104,14 @@ def _bound(run: Run) -> dict[str, str]:
     return {shown.step: shown.digest for shown in run.previews if shown.digest} if run.approval else {}
 
 
-def _gone_on(error: ServiceError, live: Live) -> ServiceError:
+def _with_run_id(error: ServiceError, live: Live) -> ServiceError:
     """The error for callers that wait, while the run goes on."""
-    told = type(error)(f"{error.detail} The run continues; follow it under its id.")
-    told.extensions.update(error.extensions, run_id=live.run.id)
-    return told
+    answer = type(error)(f"{error.detail} The run continues; follow it under its id.")
+    answer.extensions.update(error.extensions, run_id=live.run.id)
+    return answer
 
 
-async def _stopped(executor: Executor, run_id: str) -> bool:
+async def _stop_calls(executor: Executor, run_id: str) -> bool:
     """Stop the executor from starting further calls. False if it does not know the run: no call was made."""
     try:
         await executor.cancel(run_id)
@@ -120,9 +120,9 @@ async def _stopped(executor: Executor, run_id: str) -> bool:
     return True
 
 
-async def _call_off(executor: Executor, live: Live) -> None:
+async def _forward_cancel(executor: Executor, live: Live) -> None:
     """Once the run is cancelled, tell the executor. Retry while it is unavailable or does not know the run yet."""
-    await live.calling_off.wait()
+    await live.cancel_signal.wait()
     for pause in pauses():
         try:
             await executor.cancel(live.run.execution_id)
@@ -132,7 +132,7 @@ async def _call_off(executor: Executor, live: Live) -> None:
         await asyncio.sleep(pause)
 
 
-class _Told:
+class _EventDeduplicator:
     """Passes events on, except those that a retry only repeats."""
 
     def __init__(self, live: Live) -> None:
@@ -141,7 +141,7 @@ class _Told:
         self._outcomes: dict[str, StepOutcome] = {}
 
     @property
-    def anything(self) -> bool:
+    def has_events(self) -> bool:
         """Whether any event has arrived from the executor."""
         return bool(self._started or self._outcomes)
 

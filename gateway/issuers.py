@@ -14,7 +14,7 @@ import jwt
 
 from gateway.issuer_keys import IssuerKeys, PublicKey
 from gateway.metrics import GatewayMetrics
-from gateway.principals import ISSUED, Principal
+from gateway.principals import ISSUER_KEY_PREFIX, Principal
 from gateway.roles import Role
 from gateway.settings import TENANT, GatewaySettings, IssuerSettings
 from services.clients import open_http
@@ -40,7 +40,7 @@ class Issuers:
         self._named = {name for issuer in settings.issuers for name in (issuer.tenant, *issuer.tenants)}
         self._named.add(self._operator)
 
-    async def presented(self, token: bytes) -> Principal | None:
+    async def verify(self, token: bytes) -> Principal | None:
         """The principal of a token; None if it is not a token of these issuers, or its signature is wrong.
 
         Raises:
@@ -86,7 +86,7 @@ class Issuers:
         if not isinstance(tenant, str) or not self._may_be(tenant, issuer):
             return "its claim for the tenant is missing or has a tenant that this issuer may not name"
         roles = _roles(_at(claims, issuer.roles_claim), issuer.roles)
-        key = f"{ISSUED}{issuer.name}"
+        key = f"{ISSUER_KEY_PREFIX}{issuer.name}"
         return Principal(name, tenant, roles, tenant == self._operator, key, int(claims["exp"]))
 
     def _may_be(self, tenant: str, issuer: IssuerSettings) -> bool:

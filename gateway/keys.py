@@ -21,9 +21,9 @@ from services.errors import NotFound
 from services.storage.engine import read, write
 
 _KEY: Final = re.compile(rb"nst_([0-9a-f]{20})_([A-Za-z0-9_-]{43})")
-_REMEMBER_S: Final = 2.0
+_CACHE_S: Final = 2.0
 """How long a key is cached, in seconds. A key that another process revokes is accepted for that long."""
-_MOST_REMEMBERED: Final = 10_000
+_MAX_CACHED: Final = 10_000
 
 
 def new_key_id() -> str:
@@ -43,7 +43,7 @@ class KeyStore:
 
     def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine, self._clock = engine, clock
-        self._remembered: dict[str, tuple[float, str, Key | None]] = {}
+        self._cache: dict[str, tuple[float, str, Key | None]] = {}
 
     async def create(
         self, name: str, tenant: str, roles: frozenset[Role], days: int | None, by: str, entry: Mapping[str, object]
@@ -80,14 +80,14 @@ class KeyStore:
             done = await connection.execute(KEYS.update().where(valid).values(revoked_at=datetime.now(UTC)))
             if done.rowcount == 1:
                 await connection.execute(AUDIT.insert(), entry)
-        self._remembered.pop(key_id, None)
+        self._cache.pop(key_id, None)
 
     async def delete_of(self, tenant: str, but: str = "") -> int:
         """Delete the keys of a tenant, except the one with the id ``but``. Returns how many were deleted."""
         gone = (KEYS.c.tenant == tenant) & (KEYS.c.id != but)
         async with write(self._engine) as connection:
             count = (await connection.execute(KEYS.delete().where(gone))).rowcount
-        self._remembered.clear()
+        self._cache.clear()
         return count
 
     async def page(self, tenant: str | None, *, limit: int, cursor: str | None) -> KeyPage:
@@ -100,7 +100,7 @@ class KeyStore:
         keys = tuple(_key(row) for row in rows[:limit])
         return KeyPage(keys=keys, next=keys[-1].id if len(rows) > limit else None)
 
-    async def presented(self, token: bytes) -> Key | None:
+    async def find_by_token(self, token: bytes) -> Key | None:
         """The key with this token, if it is valid now."""
         match = _KEY.fullmatch(token)
         if match is None:
@@ -110,23 +110,23 @@ class KeyStore:
             return None
         return _valid(key)
 
-    async def valid(self, key_id: str) -> Key | None:
+    async def find_by_id(self, key_id: str) -> Key | None:
         """The key with this id, if it is valid now."""
         _, key = await self._find(key_id)
         return None if key is None else _valid(key)
 
     async def _find(self, key_id: str) -> tuple[str, Key | None]:
         """The hash and the key of an id, from the cache or the database."""
-        until, expected, key = self._remembered.get(key_id, (0.0, "", None))
+        until, expected, key = self._cache.get(key_id, (0.0, "", None))
         if until > (now := self._clock()):
             return expected, key
         async with read(self._engine) as connection:
             row = (await connection.execute(sa.select(KEYS).where(KEYS.c.id == key_id))).first()
         expected, key = ("", None) if row is None else (row.secret_hash, _key(row))
-        self._remembered.pop(key_id, None)
-        self._remembered[key_id] = (now + _REMEMBER_S, expected, key)
-        if len(self._remembered) > _MOST_REMEMBERED:
-            self._remembered.pop(next(iter(self._remembered)))  # the oldest
+        self._cache.pop(key_id, None)
+        self._cache[key_id] = (now + _CACHE_S, expected, key)
+        if len(self._cache) > _MAX_CACHED:
+            self._cache.pop(next(iter(self._cache)))  # the oldest
         return expected, key
 
 

@@ -37,11 +37,11 @@ class Live:
         compiled: the plan that is executed; None while the run is not planned yet.
         traceparent: trace context of the request that began the run, if another request resumed it; the trace goes on.
         durable: whether the executor stores the run itself; then it is cancelled there.
-        worded: whether the planner writes sentences. True if that is unknown, because the run was not planned here.
+        writes_sentences: whether the planner writes sentences. True if unknown: the run was not planned here.
         cancelled: whether cancellation was requested.
-        journaled: how many of the events are stored.
+        stored_count: how many of the events are stored.
         work: the task that plans and executes; cancelling it ends the run.
-        calling_off: set when the run is cancelled.
+        cancel_signal: set when the run is cancelled.
         outcome: what a waiting caller gets: the run, an error, or None where another process owns the run now.
         ended: set when this process has stopped working on the run.
     """
@@ -53,15 +53,15 @@ class Live:
     compiled: CompiledPlan | None = None
     traceparent: str | None = None
     durable: bool = False
-    worded: bool = True
+    writes_sentences: bool = True
     cancelled: bool = False
-    journaled: int = 0
+    stored_count: int = 0
     work: "asyncio.Task[Run] | None" = None
-    calling_off: asyncio.Event = field(default_factory=asyncio.Event)
+    cancel_signal: asyncio.Event = field(default_factory=asyncio.Event)
     outcome: "asyncio.Future[Run | None]" = field(default_factory=_future)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     _events: list[RunEvent] = field(default_factory=list)
-    _bell: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def base(self) -> int:
@@ -91,16 +91,16 @@ class Live:
     def publish(self, event: SolveEvent) -> None:
         """Append the event and wake subscribers."""
         self._events.append(self.next_event(event))
-        self._ring()
+        self._notify()
 
     def unwritten(self) -> list[RunEvent]:
         """The events that are not stored yet."""
-        return self._events[self.journaled :]
+        return self._events[self.stored_count :]
 
     def cancel(self) -> None:
         """Cancel the run. A durable run is cancelled by the executor, so that the outcome of its calls is known."""
         self.cancelled = True
-        self.calling_off.set()
+        self.cancel_signal.set()
         if self.work is not None and not self.durable:
             self.work.cancel()
 
@@ -118,13 +118,13 @@ class Live:
         """Mark that this process has stopped working on the run, and wake everyone who waits."""
         self.settle(None)
         self.ended.set()
-        self._ring()
+        self._notify()
 
     async def follow(self, after: int) -> AsyncGenerator[RunEvent | None, None]:
         """Events with a higher number than ``after``, then new ones as they arrive; None as a heartbeat in between."""
         seen = max(0, after - self.base)
         while True:
-            bell = self._bell
+            changed = self._changed
             while seen < len(self._events):
                 yield self._events[seen]
                 seen += 1
@@ -132,11 +132,11 @@ class Live:
                 return
             try:
                 async with asyncio.timeout(HEARTBEAT_S):
-                    await bell.wait()
+                    await changed.wait()
             except TimeoutError:
                 yield None
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         """Wake all current subscribers. Later ones wait for the next event."""
-        self._bell.set()
-        self._bell = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()

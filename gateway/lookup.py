@@ -13,7 +13,7 @@ _OTHERS: Final = 2
 _PROVIDERS: Final = 5
 
 
-class Retrieving(Protocol):
+class CandidateSource(Protocol):
     """A service that finds candidates."""
 
     async def retrieve(self, request: RetrieveRequest, timeout_s: float = ...) -> RetrieveResponse:
@@ -22,7 +22,12 @@ class Retrieving(Protocol):
 
 
 async def look_up(
-    retriever: Retrieving, needs: Sequence[str], asked: RetrieveRequest, retrieved: RetrieveResponse, *, left_s: float
+    retriever: CandidateSource,
+    needs: Sequence[str],
+    asked: RetrieveRequest,
+    retrieved: RetrieveResponse,
+    *,
+    left_s: float,
 ) -> tuple[RetrieveResponse, LookUp]:
     """Retrieve candidates for each need.
 
@@ -41,22 +46,22 @@ async def look_up(
     """
     providers = tuple(dict.fromkeys(candidate.api.provider for candidate in retrieved.candidates))[:_PROVIDERS]
     plain = asked.model_copy(update={"pinned": (), "suppliers": _OTHERS})
-    asks = [
+    requests = [
         plain.model_copy(update={"query": need, "k": k, "providers": of})
         for need in needs
         for k, of in ((_OWN, asked.providers or providers), (_OTHERS, asked.providers))
     ]
-    answers = await asyncio.gather(*(retriever.retrieve(ask, timeout_s=left_s) for ask in asks))
+    answers = await asyncio.gather(*(retriever.retrieve(request, timeout_s=left_s) for request in requests))
     known = {candidate.api.id for candidate in retrieved.candidates}
     added: dict[str, Candidate] = {}
     for answer in answers:
         for candidate in answer.candidates:
             if candidate.api.id not in known:
-                added.setdefault(candidate.api.id, _behind(candidate, len(retrieved.clauses)))
+                added.setdefault(candidate.api.id, _without_scores(candidate, len(retrieved.clauses)))
     merged = (*retrieved.candidates, *added.values())
     return retrieved.model_copy(update={"candidates": merged[:200]}), LookUp(asked=tuple(needs), added=tuple(added))
 
 
-def _behind(candidate: Candidate, clauses: int) -> Candidate:
+def _without_scores(candidate: Candidate, clauses: int) -> Candidate:
     """The candidate without its scores, which were computed for other words than the request's."""
     return candidate.model_copy(update={"score": 0.0, "clause": 0, "clause_scores": (0.0,) * clauses})

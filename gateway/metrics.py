@@ -69,13 +69,13 @@ class GatewayMetrics:
             registry=registry,
         )
 
-    def learnt(self, what: EvidenceRound) -> None:
+    def count_evidence(self, what: EvidenceRound) -> None:
         """Count a round of replanning and its failed calls."""
         self._rounds.labels(what.outcome).inc()
         for attempt in what.attempts:
             self._attempts.labels(attempt.outcome).inc()
 
-    def ended(self, run: Run) -> None:
+    def count_run(self, run: Run) -> None:
         """Count a run that has reached a final state."""
         self._runs.labels(run.status.value).inc()
         for part, ms in run.timings.model_dump().items():

@@ -12,7 +12,7 @@ from services.contracts.operations import Operations
 from services.errors import ServiceError
 
 T = TypeVar("T")
-_PATIENCE_S: Final = 5.0
+_TIMEOUT_S: Final = 5.0
 
 
 class Overview:
@@ -35,18 +35,18 @@ class Overview:
             return Operations(tenant=principal.tenant, lease_s=self._lease_s, quotas=used)
         workers, executor, planner = await asyncio.gather(
             self._store.workers(self._lease_s),
-            _told(self._peers.executor.status()),
-            _told(self._peers.planner.status()),
+            _status_or_none(self._peers.executor.status()),
+            _status_or_none(self._peers.planner.status()),
         )
         return Operations(
             lease_s=self._lease_s, workers=workers, executor=executor, planner=planner, quotas=self._quotas.used()
         )
 
 
-async def _told(asked: Awaitable[T]) -> T | None:
+async def _status_or_none(asked: Awaitable[T]) -> T | None:
     """The status that a service reports; None where it does not answer."""
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             return await asked
     except (ServiceError, TimeoutError):
         return None

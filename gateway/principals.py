@@ -20,7 +20,7 @@ from services.server import address_key
 
 _WINDOW_S: Final = 60.0
 _MOST_ADDRESSES: Final = 10_000
-ISSUED: Final = "jwt:"
+ISSUER_KEY_PREFIX: Final = "jwt:"
 """Prefix of the `key` of a principal that an authorization server names."""
 
 
@@ -52,7 +52,7 @@ class Principal:
             raise Forbidden("Only the operator's administrators can share demonstrations with everyone.")
         return None if shared else self.tenant
 
-    def reach(self, tenant: str | None) -> str | None:
+    def check_tenant(self, tenant: str | None) -> str | None:
         """The tenant whose keys and audit entries it may see: its own; for the operator, any tenant or all (None).
 
         Raises:
@@ -71,10 +71,10 @@ class Principal:
             raise Forbidden(f"The principal {self.name!r} needs the role {names} for this.")
 
 
-class TokenReader(Protocol):
+class TokenVerifier(Protocol):
     """Verifies tokens of authorization servers."""
 
-    async def presented(self, token: bytes) -> Principal | None:
+    async def verify(self, token: bytes) -> Principal | None:
         """The principal of a token; None if it is not a token, or is forged. Raises Unauthorized."""
 
 
@@ -97,7 +97,7 @@ class Principals:
         self,
         settings: GatewaySettings,
         keys: KeyStore | None = None,
-        issuers: TokenReader | None = None,
+        issuers: TokenVerifier | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings, self._keys, self._issuers = settings, keys, issuers
@@ -110,19 +110,19 @@ class Principals:
         if settings.token is not None:
             known.append((replace(self._anybody, name="token"), settings.token))
         self._known = [(principal, token.get_secret_value().encode()) for principal, token in known]
-        self._guesses = _Guesses(settings.max_wrong_tokens, clock)
+        self._wrong_tokens = _WrongTokens(settings.max_wrong_tokens, clock)
 
     @property
     def takes_anybody(self) -> bool:
         """Whether no token is required."""
         return self._takes_anybody
 
-    def holding(self, shows: Callable[[bytes], bool]) -> Principal | None:
+    def find_configured(self, shows: Callable[[bytes], bool]) -> Principal | None:
         """The principal whose token passes a check, if any does. All are checked."""
         passing = [principal for principal, token in self._known if shows(token)]
         return passing[0] if passing else None
 
-    async def asking(self, request: Request) -> Principal:
+    async def authenticate(self, request: Request) -> Principal:
         """The principal of a request.
 
         Raises:
@@ -131,31 +131,33 @@ class Principals:
             TooManyAttempts: its address has sent too many wrong tokens.
             ServiceUnavailable: keys cannot be looked up now.
         """
-        return await self.presenting(bearer_token(request.headers), request.client.host if request.client else "")
+        return await self.authenticate_token(
+            bearer_token(request.headers), request.client.host if request.client else ""
+        )
 
-    async def presenting(self, token: bytes, address: str) -> Principal:
-        """The principal of a token of any kind that came from an address. Raises the same errors as ``asking``."""
+    async def authenticate_token(self, token: bytes, address: str) -> Principal:
+        """The principal of a token of any kind that an address sent. Raises the same errors as ``authenticate``."""
         if self._keys is not None and is_key(token):
-            self._guesses.check(address)
-            if (key := await self._keys.presented(token)) is not None:
-                return self._holder(key)
+            self._wrong_tokens.check(address)
+            if (key := await self._keys.find_by_token(token)) is not None:
+                return self._principal_of(key)
         elif self._issuers is not None:
-            self._guesses.check(address)
-            if (principal := await self._issuers.presented(token)) is not None:
+            self._wrong_tokens.check(address)
+            if (principal := await self._issuers.verify(token)) is not None:
                 return principal
         return self.of(token, address)
 
-    async def holding_key(self, key_id: str) -> Principal | None:
+    async def find_by_key_id(self, key_id: str) -> Principal | None:
         """The principal of the key with this id, if it is valid now. Raises ServiceUnavailable."""
-        key = await self._keys.valid(key_id) if self._keys is not None else None
-        return None if key is None else self._holder(key)
+        key = await self._keys.find_by_id(key_id) if self._keys is not None else None
+        return None if key is None else self._principal_of(key)
 
-    def issued(self, name: str, tenant: str, roles: frozenset[Role], key: str) -> Principal | None:
+    def find_issued(self, name: str, tenant: str, roles: frozenset[Role], key: str) -> Principal | None:
         """The principal that an authorization server has named, if that server is still configured."""
-        known = key in {f"{ISSUED}{issuer.name}" for issuer in self._settings.issuers}
+        known = key in {f"{ISSUER_KEY_PREFIX}{issuer.name}" for issuer in self._settings.issuers}
         return Principal(name, tenant, roles, tenant == self._operator, key) if known else None
 
-    def _holder(self, key: Key) -> Principal:
+    def _principal_of(self, key: Key) -> Principal:
         return Principal(key.name, key.tenant, frozenset(key.roles), key.tenant == self._operator, key.id)
 
     def of(self, token: bytes, address: str = "") -> Principal:
@@ -166,33 +168,33 @@ class Principals:
         """
         if self._takes_anybody and not is_key(token):
             return self._anybody
-        self._guesses.check(address)
+        self._wrong_tokens.check(address)
         matches = [principal for principal, expected in self._known if hmac.compare_digest(token, expected)]
         if not matches:
             if token:
-                self._guesses.add(address, token)
+                self._wrong_tokens.add(address, token)
             raise Unauthorized("Send `Authorization: Bearer TOKEN` with a token of this gateway.")
         return matches[0]
 
 
 @dataclass(slots=True)
-class _Tries:
+class _Attempts:
     since: float
     wrong: set[bytes] = field(default_factory=set)
 
 
-class _Guesses:
+class _WrongTokens:
     """Counts the distinct wrong tokens of each address within a minute. A repeated wrong token counts once."""
 
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
         self._most, self._clock = most, clock
-        self._tries: dict[str, _Tries] = {}
+        self._attempts: dict[str, _Attempts] = {}
 
     def check(self, address: str) -> None:
         """Raise TooManyAttempts while the address is blocked, whatever token it sends."""
-        tries = self._tries.get(address_key(address)) if self._most else None
-        left = _WINDOW_S - (self._clock() - tries.since) if tries else 0.0
-        if tries and left > 0 and len(tries.wrong) >= self._most:
+        attempts = self._attempts.get(address_key(address)) if self._most else None
+        left = _WINDOW_S - (self._clock() - attempts.since) if attempts else 0.0
+        if attempts and left > 0 and len(attempts.wrong) >= self._most:
             raise TooManyAttempts(f"More than {self._most} wrong tokens in a minute.", retry_after_s=left)
 
     def add(self, address: str, token: bytes) -> None:
@@ -200,10 +202,10 @@ class _Guesses:
         if not self._most:
             return
         key, now = address_key(address), self._clock()
-        tries = self._tries.get(key)
-        if tries is None or now - tries.since >= _WINDOW_S:
-            self._tries.pop(key, None)
-            tries = self._tries[key] = _Tries(now)
-            if len(self._tries) > _MOST_ADDRESSES:
-                self._tries.pop(next(iter(self._tries)))  # the oldest
-        tries.wrong.add(hashlib.blake2b(token, digest_size=16).digest())
+        attempts = self._attempts.get(key)
+        if attempts is None or now - attempts.since >= _WINDOW_S:
+            self._attempts.pop(key, None)
+            attempts = self._attempts[key] = _Attempts(now)
+            if len(self._attempts) > _MOST_ADDRESSES:
+                self._attempts.pop(next(iter(self._attempts)))  # the oldest
+        attempts.wrong.add(hashlib.blake2b(token, digest_size=16).digest())

@@ -24,7 +24,7 @@ WINDOW_S: Final = 10
 """Burst size, in seconds: an idle tenant may send this many seconds' worth of requests at once."""
 _ONE_SECOND: Final = 1
 _MOST_BUCKETS: Final = 10_000
-_MOST_TOLD: Final = 100
+_MAX_LISTED: Final = 100
 Held = Literal["streams", "imports"]
 
 
@@ -54,7 +54,7 @@ class Quotas:
         """The limits of a tenant: its own, and the defaults where it has none."""
         return self._limits.get(tenant, self._settings.limits)
 
-    def request(self, tenant: str) -> None:
+    def count_request(self, tenant: str) -> None:
         """Count a request of a tenant. Raises QuotaExceeded if it is one too many."""
         rate = self.limits(tenant).requests_per_s
         if rate is None:
@@ -94,7 +94,7 @@ class Quotas:
             self._metrics.refused.labels("all_runs", self._label(tenant)).inc()
             raise
 
-    def at_work(self, tenant: str) -> int:
+    def count_under_way(self, tenant: str) -> int:
         """How many runs and imports of a tenant are under way or waiting. All of them may still store something."""
         return self._runs.held(tenant) + self._held["imports", tenant]
 
@@ -142,7 +142,7 @@ class Quotas:
             names = {*self._named, *self._buckets, *self._runs.tenants, *(name for _, name in self._held)}
         else:
             names = {tenant}
-        nearest = heapq.nsmallest(_MOST_TOLD, names, key=lambda name: (-self._nearness(name), name))
+        nearest = heapq.nsmallest(_MAX_LISTED, names, key=lambda name: (-self._nearness(name), name))
         settings = self._settings
         return QuotaUse(
             runs=Allowance(used=max(settings.max_concurrent_runs - self.room, 0), most=settings.max_concurrent_runs),

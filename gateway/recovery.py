@@ -14,14 +14,14 @@ from services.storage.members import Membership
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
-_LOOKS_PER_LEASE: Final = 5
+_TAKEOVERS_PER_LEASE: Final = 5
 _BEATS_PER_LEASE: Final = 5
-_HEAR_EVERY_S: Final = 0.5
+_CANCEL_POLL_S: Final = 0.5
 _WRITE_EVERY_S: Final = 0.2
-_FORGET_EVERY_S: Final = 3_600.0
+_DELETE_EVERY_S: Final = 3_600.0
 _BETWEEN_BATCHES_S: Final = 0.1
 _DAY_S: Final = 86_400.0
-_PATIENCE_S: Final = 1.0
+_RETRY_S: Final = 1.0
 
 
 class Recovery:
@@ -39,12 +39,12 @@ class Recovery:
         """Be a member until the end of the context. Other processes then take over unfinished runs at once."""
         await self._membership.beat()
         lease_s = self._membership.lease_s
-        reaper = [_Keeper(self._take_over, lease_s / _LOOKS_PER_LEASE)]
-        keepers = [
-            _Keeper(self._membership.beat, lease_s / _BEATS_PER_LEASE),
-            _Keeper(self._events.write, _WRITE_EVERY_S),
-            _Keeper(self._hear, _HEAR_EVERY_S),
-            _Keeper(self._forget, _FORGET_EVERY_S),
+        reaper = [_PeriodicTask(self._take_over, lease_s / _TAKEOVERS_PER_LEASE)]
+        periodic = [
+            _PeriodicTask(self._membership.beat, lease_s / _BEATS_PER_LEASE),
+            _PeriodicTask(self._events.write, _WRITE_EVERY_S),
+            _PeriodicTask(self._cancel_requested_runs, _CANCEL_POLL_S),
+            _PeriodicTask(self._delete_old, _DELETE_EVERY_S),
         ]
         try:
             yield
@@ -52,7 +52,7 @@ class Recovery:
             await _stop(reaper, lease_s)
             await self._runs.close()
             self._events.close()
-            await _stop(keepers, lease_s)
+            await _stop(periodic, lease_s)
             with suppress(ServiceError, TimeoutError):
                 async with asyncio.timeout(lease_s):
                     await self._membership.leave()
@@ -61,36 +61,36 @@ class Recovery:
         """Take over the runs of dead processes."""
         if self._runs.room > 0:
             for stored in await self._store.take_over(self._membership, self._runs.lives, self._runs.room):
-                self._runs.take_up(stored)
+                self._runs.resume_taken_over(stored)
 
-    async def _hear(self) -> None:
+    async def _cancel_requested_runs(self) -> None:
         """Cancel the runs of this process that another process was asked to cancel."""
         if self._runs.lives:
             for run_id in await self._store.cancelled(self._runs.owner):
                 self._runs.cancel(run_id)
 
-    async def _forget(self) -> None:
+    async def _delete_old(self) -> None:
         await self._store.forget_events(self._keep_events_s)
         if self._keep_runs_s:
             while await self._store.forget_runs(self._keep_runs_s):  # noqa: ASYNC110 - the loop deletes in batches, it waits for no event
                 await asyncio.sleep(_BETWEEN_BATCHES_S)  # requests come first
 
 
-class _Keeper:
+class _PeriodicTask:
     """Repeats a task periodically. A database outage or a bug must not end it."""
 
     def __init__(self, work: Callable[[], Awaitable[None]], every_s: float) -> None:
         self._work, self._every_s = work, every_s
         self.stopping = asyncio.Event()
-        self.task = asyncio.create_task(self._keep())
+        self.task = asyncio.create_task(self._repeat())
 
-    async def _keep(self) -> None:
+    async def _repeat(self) -> None:
         while not self.stopping.is_set():
             pause_s = self._every_s
             try:
                 await self._work()
             except ServiceError as error:
-                pause_s = max(pause_s, _PATIENCE_S)
+                pause_s = max(pause_s, _RETRY_S)
                 _log.warning("will be tried again", what=self._work.__qualname__, why=error.detail)
             except Exception as error:  # noqa: BLE001 - if this task ended, orphaned runs would be lost
                 _log.error("bug", what=self._work.__qualname__, exc_info=error)
@@ -99,12 +99,12 @@ class _Keeper:
                     await self.stopping.wait()
 
 
-async def _stop(keepers: Collection[_Keeper], patience_s: float) -> None:
+async def _stop(periodic: Collection[_PeriodicTask], wait_s: float) -> None:
     """Let them finish their current work. Cancelling them in the middle would lose a database connection."""
-    for keeper in keepers:
-        keeper.stopping.set()
-    tasks = [keeper.task for keeper in keepers]
-    await asyncio.wait(tasks, timeout=patience_s)
+    for one in periodic:
+        one.stopping.set()
+    tasks = [one.task for one in periodic]
+    await asyncio.wait(tasks, timeout=wait_s)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

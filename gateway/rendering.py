@@ -29,7 +29,7 @@ def render(values: Iterable[AnswerValue], *remarks: str) -> str:
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"
 
 
-def told(pieces: Sequence[str | int], values: Sequence[AnswerValue]) -> str | None:
+def fill_sentence(pieces: Sequence[str | int], values: Sequence[AnswerValue]) -> str | None:
     """A sentence with its values filled in; None if a value cannot be part of a sentence.
 
     That is the case if a value is missing, an object, a preview of a large value, or text that is not a single line.
@@ -47,26 +47,26 @@ def told(pieces: Sequence[str | int], values: Sequence[AnswerValue]) -> str | No
             continue
         if not 0 <= piece < len(values) or values[piece].stored is not None:
             return None
-        spoken = _spoken(values[piece].value)
-        if spoken is None:
+        value_text = _value_text(values[piece].value)
+        if value_text is None:
             return None
-        parts.append(spoken)
+        parts.append(value_text)
     text = "".join(parts)
     return text if len(text) <= MAX_SENTENCE_CHARS else None
 
 
-def _spoken(value: JsonValue) -> str | None:
+def _value_text(value: JsonValue) -> str | None:
     """A value as part of a sentence; None where it cannot be."""
     if not isinstance(value, list):
-        return _word(value, within=_PUNCTUATED)
-    words = [_word(item, within=_LISTED) for item in value[:MAX_ITEMS]]
+        return _scalar_text(value, within=_PUNCTUATED)
+    words = [_scalar_text(item, within=_LISTED) for item in value[:MAX_ITEMS]]
     if not words or any(word is None for word in words):
         return None
     more = [f"… and {len(value) - MAX_ITEMS} more"] if len(value) > MAX_ITEMS else []
     return ", ".join([*(word for word in words if word is not None), *more])
 
 
-def _word(value: JsonValue, within: re.Pattern[str]) -> str | None:
+def _scalar_text(value: JsonValue, within: re.Pattern[str]) -> str | None:
     """A single value. Text that is long, or in which ``within`` matches, is put in quotation marks."""
     if value is None or isinstance(value, (dict, list)):
         return None

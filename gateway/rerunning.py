@@ -39,8 +39,8 @@ _CONDITION: Final = "when"
 """`Skipped.because` of a step whose own condition did not hold."""
 _TOO_LARGE: Final = "The earlier values are too large for a plan; rerun from the steps that returned them."
 
-_NOWHERE: Final = object()
-_Place = tuple[str, JsonPath]
+_MISSING: Final = object()
+_OutputPath = tuple[str, JsonPath]
 """A step, and a path into its output."""
 FetchValue = Callable[[str], Awaitable[JsonValue]]
 
@@ -92,7 +92,7 @@ async def rerun_of(run: Run, request: RerunRequest, fetch: FetchValue, max_bytes
             raise ValidationFailed(f"The plan of run {run.id} has no step {name}.")
     records = {record.step: record for record in run.steps}
     changes = frozenset(run.proof.mutating) if run.proof is not None else frozenset[str]()
-    again = _chosen(run.plan, records, changes, request)
+    again = _steps_to_repeat(run.plan, records, changes, request)
     edited = [_edited(step, request.inputs.get(step.id, {})) for step in run.plan.steps if step.id in again]
     taken = {step.id for step in run.plan.steps} - again
     try:
@@ -100,7 +100,7 @@ async def rerun_of(run: Run, request: RerunRequest, fetch: FetchValue, max_bytes
     except SizeExceeded:
         raise ValidationFailed(_TOO_LARGE) from None
     try:
-        plan = _plan_of(run.plan, [_bound(step, taken, values) for step in edited])
+        plan = _plan_of(run.plan, [_with_literals(step, taken, values) for step in edited])
     except ValidationError as error:
         raise ValidationFailed("The plan is not valid with these inputs.") from error
     if len(plan.model_dump_json()) > max_bytes:
@@ -109,12 +109,12 @@ async def rerun_of(run: Run, request: RerunRequest, fetch: FetchValue, max_bytes
         of=run.id,
         plan=plan,
         resent=tuple(_resent(step, records.get(step.id), request) for step in plan.steps),
-        reused=(*run.reused, *(_reused(run, s, changes) for s in run.plan.steps if _stands(s, again, records))),
+        reused=(*run.reused, *(_reused(run, s, changes) for s in run.plan.steps if _is_reused(s, again, records))),
         kept=_kept(run, again),
     )
 
 
-def _chosen(
+def _steps_to_repeat(
     plan: Plan, records: Mapping[str, StepRecord], changes: Collection[str], request: RerunRequest
 ) -> frozenset[str]:
     """The steps to repeat. Raises Conflict if another step has no outcome that can be reused."""
@@ -124,7 +124,7 @@ def _chosen(
     order = list(steps)
     later = order[order.index(request.from_step) :]
     doubtful = {name for name, record in records.items() if isinstance(record.outcome, InDoubt)}
-    unmade = {name for name in later if name not in doubtful and not _over(name, records)}
+    unmade = {name for name in later if name not in doubtful and not _is_reusable(name, records)}
     again = _with_dependants(plan, {request.from_step, *request.inputs} | unmade)
     if not request.reuse:
         again |= steps.keys() - set(changes)
@@ -138,18 +138,18 @@ def _chosen(
         again |= more
         waiting += more
     for name in order:
-        if name not in again and not _over(name, records):
+        if name not in again and not _is_reusable(name, records):
             what = "is in doubt: settle it" if name in doubtful else "has no value: repeat it"
             raise Conflict(f"Step {name} comes before {request.from_step} and {what}, or rerun from there.")
     return frozenset(again)
 
 
-def _over(name: str, records: Mapping[str, StepRecord]) -> bool:
+def _is_reusable(name: str, records: Mapping[str, StepRecord]) -> bool:
     """Whether the outcome of a step can be reused: it succeeded, or a condition kept it from running."""
-    return name in records and (isinstance(records[name].outcome, Succeeded) or _idle(name, records))
+    return name in records and (isinstance(records[name].outcome, Succeeded) or _skipped_by_condition(name, records))
 
 
-def _idle(name: str, records: Mapping[str, StepRecord]) -> bool:
+def _skipped_by_condition(name: str, records: Mapping[str, StepRecord]) -> bool:
     """Whether a condition kept a step from running: its own, or that of a step that it needs."""
     outcome = records[name].outcome if name in records else None
     if not isinstance(outcome, Skipped):
@@ -175,7 +175,7 @@ def _with_dependants(plan: Plan, names: Iterable[str]) -> set[str]:
 
 def _needs_its_step(one: Reference, records: Mapping[str, StepRecord], changes: Collection[str]) -> bool:
     """Whether no literal can replace a reference: there is no value, or only the executor can find the item."""
-    return _idle(one.step, records) or (one.match is not None and one.step not in changes)
+    return _skipped_by_condition(one.step, records) or (one.match is not None and one.step not in changes)
 
 
 def _edited(step: Step, inputs: Mapping[str, JsonValue]) -> Step:
@@ -189,7 +189,7 @@ async def _values(
     records: Mapping[str, StepRecord],
     fetch: FetchValue,
     budget: SizeBudget,
-) -> dict[_Place, JsonValue]:
+) -> dict[_OutputPath, JsonValue]:
     """The values that the repeated steps need from other steps, by the source step and the path into its output.
 
     One large value is fetched at a time, and released once its parts are extracted.
@@ -203,7 +203,7 @@ async def _values(
         if one.match is not None:
             raise Conflict(f"An item of {one.step}'s answer was chosen by words: rerun from {one.step}.")
         wanted.setdefault(one.step, Counter())[one.path] += 1
-    values: dict[_Place, JsonValue] = {}
+    values: dict[_OutputPath, JsonValue] = {}
     for name, paths in wanted.items():
         outcome = records[name].outcome
         if not isinstance(outcome, Succeeded):
@@ -215,8 +215,8 @@ async def _values(
             except NotFound:
                 raise Conflict(f"The answer of {name} is no longer kept; rerun from {name}.") from None
         for path, times in paths.items():
-            found = _walk(whole, path)
-            if found is not _NOWHERE:
+            found = _value_at(whole, path)
+            if found is not _MISSING:
                 values[name, path] = found
                 for _ in range(times):
                     budget.take(found)
@@ -231,7 +231,7 @@ def _plan_of(earlier: Plan, steps: list[Step]) -> Plan:
     return Plan(steps=tuple(steps), answer=answer or (last,))
 
 
-def _bound(step: Step, taken: Collection[str], values: Mapping[_Place, JsonValue]) -> Step:
+def _with_literals(step: Step, taken: Collection[str], values: Mapping[_OutputPath, JsonValue]) -> Step:
     """The step with literals in place of references to steps that are not repeated. Raises Conflict."""
 
     def literal(value: Value, *, lenient: bool = False) -> Value:
@@ -264,8 +264,8 @@ def _bound(step: Step, taken: Collection[str], values: Mapping[_Place, JsonValue
     )
 
 
-def _walk(value: JsonValue, path: JsonPath) -> Any:
-    """The value at a path; _NOWHERE where there is none."""
+def _value_at(value: JsonValue, path: JsonPath) -> Any:
+    """The value at a path; _MISSING where there is none."""
     current = value
     for part in path:
         if isinstance(current, dict):
@@ -273,7 +273,7 @@ def _walk(value: JsonValue, path: JsonPath) -> Any:
         else:
             there = isinstance(current, list) and isinstance(part, int) and 0 <= part < len(current)
         if not there:
-            return _NOWHERE
+            return _MISSING
         current = current[part]  # type: ignore[index]
     return current
 
@@ -295,7 +295,7 @@ def _resent(step: Step, record: StepRecord | None, request: RerunRequest) -> Res
     )
 
 
-def _stands(step: Step, again: Collection[str], records: Mapping[str, StepRecord]) -> bool:
+def _is_reused(step: Step, again: Collection[str], records: Mapping[str, StepRecord]) -> bool:
     return step.id not in again and step.id in records and isinstance(records[step.id].outcome, Succeeded)
 
 

@@ -39,12 +39,12 @@ class ProtectedRoute(StrictRoute):
             Unauthorized: the token is not valid.
             Forbidden: the caller has none of the route's roles.
             QuotaExceeded: the tenant sends too many requests.
-            ServiceError: as :meth:`gateway.principals.Principals.asking`.
+            ServiceError: as :meth:`gateway.principals.Principals.authenticate`.
         """
-        principal: Principal = await request.app.state.principals.asking(request)
+        principal: Principal = await request.app.state.principals.authenticate(request)
         principal.require(self._roles)
         request.state.principal = principal
-        request.app.state.service.quotas.request(principal.tenant)
+        request.app.state.service.quotas.count_request(principal.tenant)
 
 
 async def get_caller(request: Request) -> Principal:

@@ -7,17 +7,17 @@ from typing import Any, Final
 
 from opentelemetry.trace import Span
 
-from gateway.approval import given, has_changed, lapsed, shown, unlocked_by
+from gateway.approval import credentials_hint, has_changed, preview, prove_given, without_approval
 from gateway.evidence import attempts_of, questions_of, same_changes
-from gateway.execution import CalledOff, carry_out, is_durable, pauses
+from gateway.execution import RunCancelled, execute_run, is_durable, pauses
 from gateway.live import Live
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
 from gateway.quotas import Quotas
-from gateway.sentences import wording
+from gateway.sentences import request_sentence
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock, answer, plan
-from gateway.storage import Fenced, Identity, RunStore, StoredRun, Ticket
+from gateway.storage import Fenced, RequestIdentity, RunStore, StoredRun, Ticket
 from gateway.usage import SecretUses
 from services.contracts.answer import Answer
 from services.contracts.event import RunFinished, RunPlanned
@@ -82,7 +82,11 @@ class Runs:
         )
 
     async def begin(
-        self, run: Run, request: SolveRequest, identity: Identity | None, entry: Mapping[str, object] | None = None
+        self,
+        run: Run,
+        request: SolveRequest,
+        identity: RequestIdentity | None,
+        entry: Mapping[str, object] | None = None,
     ) -> Live | str:
         """Accept a new run and add an audit entry; or return the id of an earlier run with the same idempotency key.
 
@@ -121,7 +125,7 @@ class Runs:
         await self._enter(live, claim)
         return live
 
-    def take_up(self, stored: StoredRun) -> None:
+    def resume_taken_over(self, stored: StoredRun) -> None:
         """Continue a run that this process has taken over."""
         _log.warning("run taken over", run_id=stored.run.id, status=stored.run.status.value, epoch=stored.epoch)
         self._metrics.recovered.inc()
@@ -171,10 +175,10 @@ class Runs:
         self._metrics.active.inc()
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(partial(self._left, live))
+        task.add_done_callback(partial(self._on_done, live))
         return task
 
-    def _left(self, live: Live, task: asyncio.Task[None]) -> None:
+    def _on_done(self, live: Live, task: asyncio.Task[None]) -> None:
         """Forget a run. If it is unfinished, a process takes it over, possibly this one."""
         self._tasks.discard(task)
         self._metrics.active.dec()
@@ -189,26 +193,26 @@ class Runs:
 
     async def _drive(self, live: Live, takeovers: int = 0) -> None:
         """Work on a run to its end and store it. If cancelled, leave the run as it is for another process."""
-        told: Attributes = {
+        attributes: Attributes = {
             "nestor.run_id": live.run.id,
             "nestor.tenant": live.run.tenant,
             "nestor.takeovers": takeovers,
         }
-        with continued("gateway", live.traceparent), span("run", told) as current:
+        with continued("gateway", live.traceparent), span("run", attributes) as current:
             live.work = asyncio.create_task(self._work(live, takeovers))
             try:
                 await asyncio.wait({live.work})
             finally:
                 live.work.cancel()
                 await asyncio.wait({live.work})
-            run, problem = _verdict(live, live.work)
-            _tell(current, run)
+            run, problem = _final_run(live, live.work)
+            _annotate_span(current, run)
             await self._conclude(live, run, problem)
 
     async def _work(self, live: Live, takeovers: int) -> Run:
         """Plan the run if it has no plan yet, then execute it."""
-        lasting = live.compiled is not None and is_durable(live.compiled)  # the executor recovers these
-        if takeovers > self._settings.max_takeovers and not lasting:
+        durable = live.compiled is not None and is_durable(live.compiled)  # the executor recovers these
+        if takeovers > self._settings.max_takeovers and not durable:
             raise InternalError(f"The run was given up after its process had stopped {takeovers} times.")
         if live.run.status is RunStatus.PLANNING:
             return await self._plan(live)
@@ -218,74 +222,76 @@ class Runs:
 
     async def _plan(self, live: Live) -> Run:
         if live.cancelled:
-            raise CalledOff
+            raise RunCancelled
         if live.run.plan is not None:  # the app has given it
             policy = self.policy(live.run.tenant, live.request.options.mutations)
-            live.run, compiled = await given(self._peers, live.run, policy, live.clock)
+            live.run, compiled = await prove_given(self._peers, live.run, policy, live.clock)
         else:
-            live.run, planned = await self._planned(live, live.run)
-            live.worded, compiled = planned.sentences, planned.compiled
+            live.run, planned = await self._plan_request(live, live.run)
+            live.writes_sentences, compiled = planned.sentences, planned.compiled
         if compiled is None or (live.request.options.dry_run and live.run.status is RunStatus.PLANNED):
             return live.run
-        return await self._carry_on(live, compiled)
+        return await self._approve_or_execute(live, compiled)
 
-    async def _planned(self, live: Live, run: Run) -> tuple[Run, PlanResponse]:
+    async def _plan_request(self, live: Live, run: Run) -> tuple[Run, PlanResponse]:
         policy = self.policy(run.tenant, live.request.options.mutations)
         return await plan(self._peers, live.request, run, policy, live.clock)
 
-    async def _carry_on(self, live: Live, compiled: CompiledPlan) -> Run:
+    async def _approve_or_execute(self, live: Live, compiled: CompiledPlan) -> Run:
         """Ask for approval of a new plan if it needs one; else execute it, unless credentials are missing."""
         if live.run.status is RunStatus.NEEDS_APPROVAL:
-            return await self._ask(live, compiled)
+            return await self._ask_for_approval(live, compiled)
         if compiled.proof.missing:
-            return live.run.model_copy(update={"status": RunStatus.FAILED, "reason": unlocked_by(compiled.proof)})
+            return live.run.model_copy(update={"status": RunStatus.FAILED, "reason": credentials_hint(compiled.proof)})
         live.run = live.run.model_copy(update={"status": RunStatus.RUNNING})
         await self._store.begin(live.ticket, live.run, compiled)
         return await self._execute(live, compiled)
 
-    async def _ask(self, live: Live, compiled: CompiledPlan) -> Run:
+    async def _ask_for_approval(self, live: Live, compiled: CompiledPlan) -> Run:
         """Show what a plan would send. If the reads needed for that failed, treat them as the result of the plan."""
         live.durable = False  # nothing is under way at the executor
         reads = not live.request.options.dry_run or bool(live.run.lapsed)
-        waiting = await shown(self._peers, live.run, compiled, live.clock, reads=reads)
+        waiting = await preview(self._peers, live.run, compiled, live.clock, reads=reads)
         if isinstance(waiting, Run):
             return waiting
-        return await self._learn(live, compiled, answer(live.run, waiting, None, live.clock), waiting)
+        return await self._replan_on_evidence(live, compiled, answer(live.run, waiting, None, live.clock), waiting)
 
     async def _execute(self, live: Live, compiled: CompiledPlan) -> Run:
         """Execute a plan. If an approved plan would send other requests by now, it waits for approval again."""
-        ended, finished = await self._executed(live, compiled)
+        ended, finished = await self._execute_and_answer(live, compiled)
         if live.run.approval is not None and has_changed(finished) and not live.cancelled:
-            live.run = lapsed(live.run)
+            live.run = without_approval(live.run)
             _log.info("approval lapsed", run_id=live.run.id)
-            return await self._ask(live, compiled)
-        return await self._learn(live, compiled, ended, finished)
+            return await self._ask_for_approval(live, compiled)
+        return await self._replan_on_evidence(live, compiled, ended, finished)
 
-    async def _learn(self, live: Live, compiled: CompiledPlan, ended: Run, finished: ExecutionFinished) -> Run:
+    async def _replan_on_evidence(
+        self, live: Live, compiled: CompiledPlan, ended: Run, finished: ExecutionFinished
+    ) -> Run:
         """The run as it ended. If its calls found nothing, plan again and run the new plan, as often as is allowed."""
         budget = self._settings.evidence_attempts if live.request.options.evidence else 0
         may_go_on = len(ended.evidence) < budget and not live.cancelled
         attempts = attempts_of(compiled, finished) if may_go_on else ()
         if not attempts:
-            return _asking(ended, questions_of(compiled, finished))
+            return _with_questions(ended, questions_of(compiled, finished))
         live.durable = False  # nothing is under way at the executor
-        again = await self._planned_again(live, compiled, ended, attempts)
-        self._metrics.learnt(live.run.evidence[-1])
+        again = await self._replan(live, compiled, ended, attempts)
+        self._metrics.count_evidence(live.run.evidence[-1])
         if again is None:
             return ended.model_copy(update={"evidence": live.run.evidence, "timings": live.clock.timings()})
-        return await self._carry_on(live, again)
+        return await self._approve_or_execute(live, again)
 
-    async def _planned_again(
+    async def _replan(
         self, live: Live, compiled: CompiledPlan, ended: Run, attempts: tuple[Attempt, ...]
     ) -> CompiledPlan | None:
         """A new plan, made with the results so far; None to keep the current one. The run records the outcome."""
-        gave_way = EvidenceRound(
+        replaced = EvidenceRound(
             outcome="replanned", attempts=attempts, plan=compiled.plan, steps=ended.steps, approval=ended.approval
         )
         tried = {compiled.plan.id} | {one.plan.id for one in ended.evidence if one.plan is not None}
-        asking = live.run.model_copy(
+        again = live.run.model_copy(
             update={
-                "evidence": (*live.run.evidence, gave_way),
+                "evidence": (*live.run.evidence, replaced),
                 "approval": None,
                 "previews": (),
                 "reads": (),
@@ -294,7 +300,7 @@ class Runs:
             }
         )
         try:
-            planned_run, planned = await self._planned(live, asking)
+            planned_run, planned = await self._plan_request(live, again)
         except ServiceError as error:
             _log.info("not planned again", run_id=live.run.id, why=error.detail)
             outcome = "unasked"
@@ -308,23 +314,23 @@ class Runs:
             elif not same_changes(compiled, planned.compiled):
                 outcome = "other_changes"
             else:
-                live.run, live.worded = planned_run, planned.sentences
+                live.run, live.writes_sentences = planned_run, planned.sentences
                 return planned.compiled
-        stood = EvidenceRound.model_validate({"outcome": outcome, "attempts": attempts})
-        live.run = live.run.model_copy(update={"evidence": (*live.run.evidence, stood)})
+        kept = EvidenceRound.model_validate({"outcome": outcome, "attempts": attempts})
+        live.run = live.run.model_copy(update={"evidence": (*live.run.evidence, kept)})
         return None
 
-    async def _executed(self, live: Live, compiled: CompiledPlan) -> tuple[Run, ExecutionFinished]:
+    async def _execute_and_answer(self, live: Live, compiled: CompiledPlan) -> tuple[Run, ExecutionFinished]:
         mark = live.clock.elapsed_ms()
         live.publish(RunPlanned(run=live.run))
-        words = wording(self._peers.planner, live, compiled, self._settings.sentence_wait_s, self._metrics)
-        async with words as sentence:
-            finished = await carry_out(self._peers.executor, live, compiled)
+        requested = request_sentence(self._peers.planner, live, compiled, self._settings.sentence_wait_s, self._metrics)
+        async with requested as pending:
+            finished = await execute_run(self._peers.executor, live, compiled)
             live.clock.lap("execute_ms", mark)
             mark = live.clock.elapsed_ms()
-            told = await sentence.told(finished)
+            sentence = await pending.wait_for_text(finished)
             live.clock.lap("sentence_ms", mark)
-        return answer(live.run, finished, told, live.clock), finished
+        return answer(live.run, finished, sentence, live.clock), finished
 
     async def _conclude(self, live: Live, run: Run, problem: ServiceError | None) -> None:
         """Store the end of a run, retry until the database answers, then notify subscribers and callers."""
@@ -332,7 +338,7 @@ class Runs:
         for pause in pauses():
             try:
                 await self._store.conclude(live.ticket, run, [*live.unwritten(), finished], self._uses.entries(run))
-                self._uses.told(run)
+                self._uses.mark_logged(run)
                 break
             except Fenced:
                 _log.warning("another process has taken over this run", run_id=run.id)
@@ -340,9 +346,9 @@ class Runs:
             except ServiceError as error:
                 _log.warning("the end of a run cannot be stored", run_id=run.id, why=error.detail)
                 if live.clock.remaining_s() <= 0:
-                    live.settle(_of_run(error, run))
+                    live.settle(_with_run_id(error, run))
             await asyncio.sleep(pause)
-        self._metrics.ended(run)
+        self._metrics.count_run(run)
         _log.info("run", run_id=run.id, status=run.status.value, total_ms=run.timings.total_ms)
         live.publish(RunFinished(run=run))
         live.settle(problem or run)
@@ -357,7 +363,7 @@ class Runs:
             await asyncio.gather(*unfinished, return_exceptions=True)
 
 
-def _asking(ended: Run, questions: tuple[Question, ...]) -> Run:
+def _with_questions(ended: Run, questions: tuple[Question, ...]) -> Run:
     """The run; if there are questions, it waits for the user. Its answer is dropped, as it may be of another item."""
     if not questions:
         return ended
@@ -367,7 +373,7 @@ def _asking(ended: Run, questions: tuple[Question, ...]) -> Run:
     )
 
 
-def _tell(current: Span, run: Run) -> None:
+def _annotate_span(current: Span, run: Run) -> None:
     """Record on the run's span how it ended."""
     current.set_attributes({"nestor.status": run.status.value, "nestor.candidates": len(run.candidates)})
     if run.backend:
@@ -378,13 +384,13 @@ def _tell(current: Span, run: Run) -> None:
         fail(current, run.problem.type.removeprefix(TYPE_PREFIX))
 
 
-def _verdict(live: Live, work: "asyncio.Task[Run]") -> tuple[Run, ServiceError | None]:
+def _final_run(live: Live, work: "asyncio.Task[Run]") -> tuple[Run, ServiceError | None]:
     """The run as it ended, and the error for callers that wait."""
     error = asyncio.CancelledError() if work.cancelled() else work.exception()
     if error is None:
         return work.result(), None
     ended: dict[str, object] = {"steps": live.records, "timings": live.clock.timings()}
-    if isinstance(error, (asyncio.CancelledError, CalledOff)):
+    if isinstance(error, (asyncio.CancelledError, RunCancelled)):
         ended |= {"status": RunStatus.CANCELLED, "reason": "It was cancelled."}
         return live.run.model_copy(update=ended), None
     if not isinstance(error, (ServiceError, Fenced)):
@@ -393,9 +399,9 @@ def _verdict(live: Live, work: "asyncio.Task[Run]") -> tuple[Run, ServiceError |
         error = InternalError("The request id is in `instance`.")
     problem = RunProblem(type=error.type_uri(), title=error.title, detail=error.detail)
     ended |= {"status": RunStatus.FAILED, "problem": problem}
-    return live.run.model_copy(update=ended), _of_run(error, live.run)
+    return live.run.model_copy(update=ended), _with_run_id(error, live.run)
 
 
-def _of_run(error: ServiceError, run: Run) -> ServiceError:
+def _with_run_id(error: ServiceError, run: Run) -> ServiceError:
     error.extensions["run_id"] = run.id
     return error

@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.live import Live
 from gateway.metrics import GatewayMetrics
-from gateway.rendering import told
+from gateway.rendering import fill_sentence
 from services.clients import Planner
 from services.contracts.answer import AnswerValue
 from services.contracts.execution import ExecutionFinished
@@ -25,11 +25,11 @@ _RESERVE_S: Final = 0.1
 """Seconds of the deadline that are reserved for storing and sending the answer."""
 
 
-class Wording:
+class PendingSentence:
     """The pending sentence of one answer.
 
     Args:
-        words: the planner's pending answer; None: no sentence is requested.
+        task: the planner's pending answer; None: no sentence is requested.
         live: the run.
         compiled: its plan.
         wait_s: how long a finished answer waits for its sentence.
@@ -38,58 +38,58 @@ class Wording:
 
     def __init__(
         self,
-        words: "asyncio.Task[Sentence] | None",
+        task: "asyncio.Task[Sentence] | None",
         live: Live,
         compiled: CompiledPlan,
         wait_s: float,
         metrics: GatewayMetrics,
     ) -> None:
-        self._words, self._live, self._compiled = words, live, compiled
+        self._task, self._live, self._compiled = task, live, compiled
         self._wait_s, self._metrics = wait_s, metrics
 
-    async def told(self, finished: ExecutionFinished) -> str | None:
+    async def wait_for_text(self, finished: ExecutionFinished) -> str | None:
         """The sentence with its values filled in; None where there is none, or none in time."""
-        if self._words is None or finished.status != "succeeded":
+        if self._task is None or finished.status != "succeeded":
             return None
         left_s = min(self._wait_s, self._live.clock.remaining_s() - _RESERVE_S)
-        done, _ = await asyncio.wait({self._words}, timeout=max(left_s, 0.0))
+        done, _ = await asyncio.wait({self._task}, timeout=max(left_s, 0.0))
         if not done:
             self._metrics.sentences.labels("late").inc()
             return None
-        sentence = self._words.result()
-        text = self._filled(sentence, finished) if sentence.outcome == "written" else None
+        sentence = self._task.result()
+        text = self._fill(sentence, finished) if sentence.outcome == "written" else None
         if sentence.outcome != "off":
             unfit = sentence.outcome == "written" and text is None
             self._metrics.sentences.labels("unfit" if unfit else sentence.outcome).inc()
             _log.info("sentence", run_id=self._live.run.id, outcome="unfit" if unfit else sentence.outcome)
         return text
 
-    def _filled(self, sentence: Sentence, finished: ExecutionFinished) -> str | None:
+    def _fill(self, sentence: Sentence, finished: ExecutionFinished) -> str | None:
         wanted = [output.name for output in self._compiled.plan.answer]
         records = {record.step: record for record in finished.records}
-        if [value.name for value in finished.answer] != wanted or any(_goes_on(v, records) for v in finished.answer):
+        if [value.name for value in finished.answer] != wanted or any(_is_partial(v, records) for v in finished.answer):
             return None
-        return told(sentence.pieces, finished.answer)
+        return fill_sentence(sentence.pieces, finished.answer)
 
 
 @asynccontextmanager
-async def wording(
+async def request_sentence(
     planner: Planner, live: Live, compiled: CompiledPlan, wait_s: float, metrics: GatewayMetrics
-) -> AsyncGenerator[Wording, None]:
+) -> AsyncGenerator[PendingSentence, None]:
     """Request a sentence, if it is wanted, until the end of the context. A failure raises nothing."""
-    words = asyncio.create_task(_ask(planner, live, compiled)) if _is_wanted(live, compiled) else None
+    task = asyncio.create_task(_ask(planner, live, compiled)) if _is_wanted(live, compiled) else None
     try:
-        yield Wording(words, live, compiled, wait_s, metrics)
+        yield PendingSentence(task, live, compiled, wait_s, metrics)
     finally:
-        if words is not None:
-            words.cancel()
-            await asyncio.wait({words})
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
 
 
 def _is_wanted(live: Live, compiled: CompiledPlan) -> bool:
-    wished = live.request.options.sentence
-    worded = live.worded and not live.run.unsure  # a sentence would hide that the plan is unsure
-    return (worded if wished is None else wished) and 1 <= len(compiled.plan.answer) <= MAX_SLOTS
+    option = live.request.options.sentence
+    default = live.writes_sentences and not live.run.unsure  # a sentence would hide that the plan is unsure
+    return (default if option is None else option) and 1 <= len(compiled.plan.answer) <= MAX_SLOTS
 
 
 async def _ask(planner: Planner, live: Live, compiled: CompiledPlan) -> Sentence:
@@ -110,7 +110,7 @@ async def _ask(planner: Planner, live: Live, compiled: CompiledPlan) -> Sentence
         return Sentence(outcome="failed")
 
 
-def _goes_on(value: AnswerValue, records: Mapping[str, StepRecord]) -> bool:
+def _is_partial(value: AnswerValue, records: Mapping[str, StepRecord]) -> bool:
     """Whether the value is a list that was not fetched completely. A sentence would hide that."""
     record = records.get(value.step)
     return isinstance(value.value, list) and record is not None and record.more

@@ -9,9 +9,9 @@ from typing import Final
 from pydantic import JsonValue
 
 from gateway.administration import Administration
-from gateway.approval import prove_again, shown, stands
+from gateway.approval import is_still_valid, preview, prove_again
 from gateway.audit import AuditLog, entry
-from gateway.calling import Call, calls_of
+from gateway.call_history import PastCall, past_calls
 from gateway.comparing import compare
 from gateway.events import Events
 from gateway.live import Live, closing_event
@@ -26,7 +26,7 @@ from gateway.roles import Role
 from gateway.runs import RESUMED_DEADLINE_MS, Runs
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
-from gateway.storage import NOT_OVER, UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
+from gateway.storage import NOT_OVER, UNDER_WAY, Filter, RequestIdentity, RunStore, StoredRun, new_run_id
 from gateway.tenants import Tenants
 from services.contracts.access import Action
 from services.contracts.approval import Approval, ApproveRequest
@@ -100,7 +100,7 @@ class GatewayService:
         """
         plan = await plan_of([dict(call) for call in request.calls])
         return await self._solve(
-            _as_given(request.query, request.options, request.wait), principal, key, {"plan": plan}
+            _given_plan_request(request.query, request.options, request.wait), principal, key, {"plan": plan}
         )
 
     async def rerun(self, run_id: str, request: RerunRequest, principal: Principal, key: str | None = None) -> Run:
@@ -113,7 +113,7 @@ class GatewayService:
             ServiceError: as ``start``.
         """
         earlier, again, compiled = await self.previews.rerun(run_id, request, principal)
-        asked = _as_given(earlier.query, request.options, request.wait)
+        asked = _given_plan_request(earlier.query, request.options, request.wait)
         return await self._solve(asked, principal, key, again.fields(compiled))
 
     async def _solve(
@@ -129,8 +129,8 @@ class GatewayService:
             return await self._store.get(run_id, principal.tenant)
         clock = Clock(request.options.deadline_ms)
         if isinstance(accepted, Live):
-            return await self._outcome(accepted, principal, clock)
-        return await self._ended(run_id, principal, clock)
+            return await self._wait_for_outcome(accepted, principal, clock)
+        return await self._wait_for_end(run_id, principal, clock)
 
     async def solve_events(
         self, request: SolveRequest, principal: Principal, key: str | None = None
@@ -160,7 +160,7 @@ class GatewayService:
         """One run. Raises NotFound, also for a run of another tenant."""
         return await self._store.get(run_id, principal.tenant)
 
-    async def told(self, run_id: str, principal: Principal) -> list[RunEvent]:
+    async def stored_events(self, run_id: str, principal: Principal) -> list[RunEvent]:
         """The events of a run that are stored so far, in order. Raises NotFound."""
         await self._store.get(run_id, principal.tenant)
         found: list[RunEvent] = []
@@ -168,7 +168,7 @@ class GatewayService:
             found += page
         return found
 
-    async def asked(self, run_id: str, principal: Principal) -> SolveRequest:
+    async def original_request(self, run_id: str, principal: Principal) -> SolveRequest:
         """The request of a run. Raises NotFound."""
         stored = await self._store.stored(run_id, principal.tenant)
         return stored.request or SolveRequest(query=stored.run.query)
@@ -179,9 +179,9 @@ class GatewayService:
         """The number of runs of the principal's tenant by status, for each interval."""
         return await self._store.counts(Filter(principal.tenant, after=since), ends)
 
-    async def calls(self, api: str, principal: Principal) -> list[Call]:
+    async def calls(self, api: str, principal: Principal) -> list[PastCall]:
         """The calls of an API in the newest runs of the principal's tenant."""
-        return await calls_of(api, principal.tenant, self._store)
+        return await past_calls(api, principal.tenant, self._store)
 
     async def compare(self, run_id: str, other: str, principal: Principal) -> Comparison:
         """The first difference between two runs. Raises NotFound, also for a run of another tenant."""
@@ -204,9 +204,9 @@ class GatewayService:
         self.quotas.check("streams", principal.tenant)
         if self._followers >= self._settings.max_followers:
             raise Overloaded("Too many streams are open.", retry_after_s=5)
-        return self._counted(run_id, principal.tenant, after)
+        return self._follow_counted(run_id, principal.tenant, after)
 
-    async def _counted(self, run_id: str, tenant: str, after: int) -> AsyncGenerator[RunEvent | None, None]:
+    async def _follow_counted(self, run_id: str, tenant: str, after: int) -> AsyncGenerator[RunEvent | None, None]:
         with self.quotas.holding("streams", tenant):
             self._followers += 1
             try:
@@ -243,8 +243,8 @@ class GatewayService:
             raise Conflict("The approval is for other requests. Review the run again.")
         mutating = stored.request.options.mutations if stored.request is not None else Decision.ASK
         compiled = await prove_again(self.peers, run.plan, self._runs.policy(run.tenant, mutating))
-        if not stands(run, compiled):
-            await self._show_again(stored, compiled)
+        if not is_still_valid(run, compiled):
+            await self._refresh_preview(stored, compiled)
             raise Conflict("The requests differ from those that were shown. Review the run again.")
         approval = Approval(
             plan_id=run.plan.id,
@@ -258,12 +258,12 @@ class GatewayService:
         made = entry(principal, Action.APPROVE, run_id, run.digest)
         live = await self._runs.resume(stored, approved, compiled, made)
         _log.info("approved", run_id=run_id, plan_id=run.plan.id, approver=principal.name)
-        return await self._outcome(live, principal, live.clock) if request.wait else approved
+        return await self._wait_for_outcome(live, principal, live.clock) if request.wait else approved
 
-    async def _show_again(self, stored: StoredRun, compiled: CompiledPlan) -> None:
+    async def _refresh_preview(self, stored: StoredRun, compiled: CompiledPlan) -> None:
         """Store with a waiting run what its plan would send now. Raises Conflict if that cannot be determined."""
         clock = Clock(RESUMED_DEADLINE_MS)
-        again = await shown(self.peers, stored.run, compiled, clock)
+        again = await preview(self.peers, stored.run, compiled, clock)
         if not isinstance(again, Run):
             failed = next((r for r in again.records if isinstance(r.outcome, Failed)), None)
             why = f"{failed.step}: {failed.outcome.message}" if failed and isinstance(failed.outcome, Failed) else ""
@@ -289,7 +289,7 @@ class GatewayService:
                 made = entry(principal, Action.REJECT, run_id, stored.run.digest) if waits else None
                 closing = [closing_event(stored.epoch, ended)]
                 if await self._store.replace(stored, ended, events=closing, entry=made):
-                    self._metrics.ended(ended)
+                    self._metrics.count_run(ended)
                     return ended
             else:
                 raise Conflict(f"Run {run_id} is {status.value}; it has ended already.")
@@ -336,16 +336,16 @@ class GatewayService:
             raise Conflict(f"Run {run_id} is {stored.run.status.value}; none of its calls is in doubt.")
         item = "" if request.item is None else f"[{request.item}]"
         async with self._audit.around(principal, Action.RESOLVE, f"{run_id}/{step}{item}: {request.outcome}"):
-            state = await self._settle(stored, step, request)
+            state = await self._resolve_doubt(stored, step, request)
         _log.info("settled", run_id=run_id, step=step, item=request.item, outcome=request.outcome, by=principal.name)
         if state is not None and state.status == "in_doubt":
             await self._store.replace(stored, stored.run.model_copy(update={"doubts": state.doubts}))
             return await self._store.get(run_id, principal.tenant)
         running = stored.run.model_copy(update={"status": RunStatus.RUNNING, "doubts": ()})
         live = await self._runs.resume(stored, running, stored.compiled)
-        return await self._outcome(live, principal, live.clock) if wait else running
+        return await self._wait_for_outcome(live, principal, live.clock) if wait else running
 
-    async def _settle(self, stored: StoredRun, step: str, request: ResolveRequest) -> ExecutionState | None:
+    async def _resolve_doubt(self, stored: StoredRun, step: str, request: ResolveRequest) -> ExecutionState | None:
         """Tell the executor. None: the call was already settled there, and the execution goes on."""
         try:
             return await self.peers.executor.resolve(stored.run.execution_id, step, request)
@@ -371,7 +371,7 @@ class GatewayService:
         in_advance = request.options.mutations is Decision.ALLOW and not request.options.dry_run
         if in_advance:
             self._approve_in_advance(principal)
-        identity = None if key is None else Identity(key, _fingerprint(request, given))
+        identity = None if key is None else RequestIdentity(key, _fingerprint(request, given))
         run = Run(
             id=new_run_id(),
             status=RunStatus.PLANNING,
@@ -394,11 +394,11 @@ class GatewayService:
         if self._settings.four_eyes:
             raise Forbidden('With `"mutations": "allow"`, a principal would approve its own request.')
 
-    async def _outcome(self, live: Live, principal: Principal, clock: Clock) -> Run:
+    async def _wait_for_outcome(self, live: Live, principal: Principal, clock: Clock) -> Run:
         run = await asyncio.shield(live.outcome)
-        return run if run is not None else await self._ended(live.run.id, principal, clock)
+        return run if run is not None else await self._wait_for_end(live.run.id, principal, clock)
 
-    async def _ended(self, run_id: str, principal: Principal, clock: Clock) -> Run:
+    async def _wait_for_end(self, run_id: str, principal: Principal, clock: Clock) -> Run:
         """A run of any process once it has ended, or as it is at the deadline."""
         while await self._store.status(run_id) in UNDER_WAY and clock.remaining_s() > 0:
             live = self._runs.lives.get(run_id)
@@ -417,7 +417,7 @@ def _fingerprint(request: SolveRequest, given: Mapping[str, object]) -> str:
     return content_hash([asked, plan.id, *(str(given[name]) for name in ("rerun_of",) if name in given)])
 
 
-def _as_given(query: str, options: StartOptions, wait: bool) -> SolveRequest:
+def _given_plan_request(query: str, options: StartOptions, wait: bool) -> SolveRequest:
     """The request of a run whose plan is given: it is run unchanged, and not planned again."""
     how = SolveOptions(
         dry_run=options.dry_run,

@@ -45,7 +45,7 @@ from services.storage.engine import Transactions, read, try_lock, write
 from services.storage.members import Membership, workers
 from services.tracing import traceparent
 
-__all__ = ["MEMBERS", "METADATA", "UNDER_WAY", "Fenced", "Filter", "Identity", "RunStore", "StoredRun", "Ticket"]
+__all__ = ["MEMBERS", "METADATA", "UNDER_WAY", "Fenced", "Filter", "RequestIdentity", "RunStore", "StoredRun", "Ticket"]
 
 UNDER_WAY = frozenset({RunStatus.PLANNING, RunStatus.RUNNING})
 NOT_OVER = UNDER_WAY | {RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT}
@@ -73,7 +73,7 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class RequestIdentity:
     """Identifies repeated requests: the idempotency key that the app sent, and the hash of the request."""
 
     key: str
@@ -110,7 +110,7 @@ class RunStore:
         ticket: Ticket,
         run: Run,
         request: SolveRequest,
-        identity: Identity | None,
+        identity: RequestIdentity | None,
         entry: Mapping[str, object] | None = None,
     ) -> str | None:
         """Add a run and an audit entry; or return the id of an earlier run with the same idempotency key."""

@@ -26,7 +26,7 @@ async def export_tenant(tenant: TenantName, service: Service, caller: Caller) ->
     One JSON object per line; the last is `end` with the counts: without it, this was not all. Only the operator's
     administrators export other tenants.
     """
-    caller.reach(tenant)
+    caller.check_tenant(tenant)
     return NdjsonResponse(service.tenants.export(tenant, caller))
 
 
@@ -37,5 +37,5 @@ async def delete_tenant(tenant: TenantName, service: Service, caller: Caller) ->
     Runs under way are cancelled. 409 where the settings name principals of it, or calls of it are in doubt; then
     nothing is deleted. The audit log stays. Only the operator's administrators delete other tenants.
     """
-    caller.reach(tenant)
+    caller.check_tenant(tenant)
     return await service.tenants.delete(tenant, caller)

@@ -153,10 +153,10 @@ class Tenants:
         if doubtful:
             ids = ", ".join(run.id for run in doubtful)
             raise Conflict(f"Runs of the tenant have calls in doubt. They must be settled first: {ids}.")
-        async with self._audit.around(principal, Action.DELETE_TENANT, tenant) as told:
+        async with self._audit.around(principal, Action.DELETE_TENANT, tenant) as pending:
             report = await self._batch(tenant, principal.key)
             if not report.done:
-                told.target = f"{tenant} (in part)"
+                pending.target = f"{tenant} (in part)"
         _log.info("tenant deleted", tenant=tenant, by=principal.name, **report.model_dump())
         return report
 
@@ -175,9 +175,9 @@ class Tenants:
     async def _batch(self, tenant: str, own_key: str) -> TenantDeletion:
         ends, gone = self._clock() + BATCH_S, Counter[str]()
         gone["keys"] = await self._keys.delete_of(tenant, but=own_key)
-        at_work = self._quotas.at_work(tenant)  # read first: a waiting run or an import may be stored later
+        under_way = self._quotas.count_under_way(tenant)  # read first: a waiting run or an import may be stored later
         done = await self._delete_runs(tenant, ends, gone)
-        gone["ending"] = max(gone["ending"], at_work)
+        gone["ending"] = max(gone["ending"], under_way)
         done = done and await self._delete_demos(tenant, ends, gone)
         done = done and await self._delete_providers(tenant, ends, gone) and not gone["ending"]
         if done:

@@ -26,17 +26,17 @@ class SecretUses:
 
     def __init__(self) -> None:
         self._day = date.min
-        self._told: set[Use] = set()
+        self._logged: set[Use] = set()
 
     def entries(self, run: Run) -> list[dict[str, object]]:
         """Entries for the audit log: the secrets of this run that are not logged yet today."""
         today = datetime.now(UTC).date()
         if today != self._day:
-            self._day, self._told = today, set()
+            self._day, self._logged = today, set()
         who = Principal(run.asked_by, run.tenant)
-        new = sorted(name for name in secrets_of(run) if (run.tenant, run.asked_by, name) not in self._told)
+        new = sorted(name for name in secrets_of(run) if (run.tenant, run.asked_by, name) not in self._logged)
         return [entry(who, Action.PRESENT, name) for name in new]
 
-    def told(self, run: Run) -> None:
+    def mark_logged(self, run: Run) -> None:
         """Remember that the entries of this run are stored."""
-        self._told |= {(run.tenant, run.asked_by, name) for name in secrets_of(run)}
+        self._logged |= {(run.tenant, run.asked_by, name) for name in secrets_of(run)}

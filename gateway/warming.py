@@ -15,7 +15,7 @@ from services.errors import DeadlineExceeded, ServiceError
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
-_LOOK_EVERY_S: Final = 5.0
+_POLL_S: Final = 5.0
 _PAGE: Final = 100
 _AT_ONCE: Final = 10
 """APIs that the planner reads per call. They take a fraction of a second of one processor."""
@@ -40,7 +40,7 @@ class Warmer:
         if not self._most:
             yield
             return
-        task = asyncio.create_task(self._follow(), name="warming the planner")
+        task = asyncio.create_task(self._poll(), name="warming the planner")
         try:
             yield
         finally:
@@ -48,17 +48,17 @@ class Warmer:
             with suppress(asyncio.CancelledError):
                 await task
 
-    async def _follow(self) -> None:
+    async def _poll(self) -> None:
         while True:
             try:
-                await self.look()
+                await self.warm()
             except (ServiceError, TimeoutError) as error:
                 _log.info("planner_not_warmed", reason=str(error))
             except Exception as error:  # noqa: BLE001 - an unreadable API must not stop the warming of the others
                 _log.error("bug", what="warming the planner", exc_info=error)
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_S)
 
-    async def look(self) -> None:
+    async def warm(self) -> None:
         """Send the catalogue to the planner if its version changed since the last time.
 
         Raises:
@@ -71,14 +71,14 @@ class Warmer:
             page = await self._retriever.search(limit=min(_PAGE, self._most - offset), offset=offset)
             ids = [hit.id for hit in page.hits]
             for start in range(0, len(ids), _AT_ONCE):
-                if not await self._hand_on(ids[start : start + _AT_ONCE]):
+                if not await self._send_apis(ids[start : start + _AT_ONCE]):
                     self._version = version  # the planner read none of them
                     return
             if offset + len(ids) >= page.total or not ids:
                 break
         self._version = version
 
-    async def _hand_on(self, ids: list[str]) -> bool:
+    async def _send_apis(self, ids: list[str]) -> bool:
         """Send these APIs, then pause for as long as that took, so that requests come first.
 
         Returns:

@@ -14,8 +14,8 @@ from gateway.console.pages import (
     get_session,
     own_path,
     read_form,
+    redirect,
     render,
-    see,
     static,
     with_query,
 )
@@ -50,7 +50,7 @@ async def ask_for_token(
         await Sessions(request.app.state.principals).of(request)
     except LoginNeeded:
         return render(request, "login.html", screen="", next=own_path(following), ended=ended, wrong="")
-    return see(own_path(following))
+    return redirect(own_path(following))
 
 
 @open_router.post(f"{PATH}/login")
@@ -60,13 +60,13 @@ async def log_in(request: Request) -> Response:
     following = own_path(fields.get("next", PATH))
     address = request.client.host if request.client else ""
     if request.app.state.principals.takes_anybody:
-        return see(following)
+        return redirect(following)
     try:
         session = await Sessions(request.app.state.principals).login(fields.get("token", "").strip(), address)
     except Unauthorized:
         wrong = "This is not a valid token of this gateway."
         return render(request, "login.html", status=401, screen="", next=following, ended="", wrong=wrong)
-    response = see(following)
+    response = redirect(following)
     set_cookie(response, request, session)
     return response
 
@@ -74,7 +74,7 @@ async def log_in(request: Request) -> Response:
 @router.post(f"{PATH}/logout", dependencies=[Depends(get_form)])
 async def log_out() -> Response:
     """Forget the session."""
-    response = see(f"{PATH}/login")
+    response = redirect(f"{PATH}/login")
     drop_cookie(response)
     return response
 

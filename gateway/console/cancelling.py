@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Request, Response
 
-from gateway.console.pages import READING_RUNS, ConsoleRoute, get_form, get_session, own_path, render, see
+from gateway.console.pages import READING_RUNS, ConsoleRoute, get_form, get_session, own_path, redirect, render
 from gateway.console.session import PATH, Session
 from gateway.routing import Service
 from gateway.storage import UNDER_WAY
@@ -38,6 +38,6 @@ async def cancel_chosen(
         except ServiceError as error:
             refused.append((run_id, error.detail or error.title))
     if not refused:
-        return see(back)
+        return redirect(back)
     done = len(chosen) - len(refused)
     return render(request, "cancelled.html", status=409, screen="runs", done=done, refused=refused, back=back)

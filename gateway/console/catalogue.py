@@ -4,11 +4,11 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Query, Request, Response
 
-from gateway.calling import NEWEST
+from gateway.call_history import NEWEST
 from gateway.console.pages import READING_RUNS, ConsoleRoute, get_session, render, with_query
 from gateway.console.schemas import kind_of
 from gateway.console.session import PATH, Session
-from gateway.console.status import LOOKS
+from gateway.console.status import STATE_STYLES
 from gateway.handlers import Offset
 from gateway.routing import PRINTABLE, Service
 from services.app import service_router
@@ -67,7 +67,7 @@ async def show_api(
         document=document,
         calls=calls,
         newest=NEWEST,
-        looks=LOOKS,
+        styles=STATE_STYLES,
     )
 
 

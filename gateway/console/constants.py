@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Depends, Response
 
 from gateway.console.forms import request_of
-from gateway.console.pages import ConsoleRoute, get_form, get_session, see
+from gateway.console.pages import ConsoleRoute, get_form, get_session, redirect
 from gateway.console.session import PATH, Session
 from gateway.routing import Id, Service
 from services.app import service_router
@@ -30,4 +30,4 @@ async def set_constant(
         raise ValidationFailed("Nothing was set: a constant needs a name and a value.")
     wish = request_of(ConstantsRequest, {"constants": {name: None if removes else value}})
     await service.administration.set_constants(provider, wish, who.principal)
-    return see(f"{PATH}/catalogue/providers#{provider}")
+    return redirect(f"{PATH}/catalogue/providers#{provider}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from gateway.console.flow import Binding, Found, json_type
+from gateway.console.flow import Binding, InputValue, json_type
 from gateway.console.schemas import Schema, kind_of, resolved, schema_at
 from gateway.peers import Peers
 from services.contracts.api import Api
@@ -53,8 +53,8 @@ def _declared(
     parameter = taker.parameter(binding.argument) if taker is not None and binding.whole else None
     if parameter is not None and taker is not None:
         taken = resolved(parameter.json_schema, taker.definitions)
-    gives = _said(run, source.api, giver, given)
-    takes = _said(run, target.api, taker, taken) if target is not None and binding.whole else ""
+    gives = _schema_text(run, source.api, giver, given)
+    takes = _schema_text(run, target.api, taker, taken) if target is not None and binding.whole else ""
     problem = ""
     if not _fits(binding.found, given):
         problem = f"{source.api} declares to give something else"
@@ -74,7 +74,7 @@ def _given(binding: Binding, source: Step, giver: Api | None) -> Schema | None:
     return {"type": "array", "items": giver.response.json_schema}
 
 
-def _said(run: Run, name: str, api: Api | None, schema: Schema | None) -> str:
+def _schema_text(run: Run, name: str, api: Api | None, schema: Schema | None) -> str:
     if api is None:
         return f"{name} is no longer in the catalogue"
     said = kind_of(schema) if schema is not None else "nothing is declared"
@@ -82,7 +82,7 @@ def _said(run: Run, name: str, api: Api | None, schema: Schema | None) -> str:
     return f"{said}; {name} has changed since" if proved not in (None, api.content_hash) else said
 
 
-def _fits(found: Found, schema: Schema | None) -> bool:
+def _fits(found: InputValue, schema: Schema | None) -> bool:
     """False if a value's type is not one of the declared types."""
     if not found.known or not schema:
         return True

@@ -34,7 +34,7 @@ ANSWER: Final = "answer"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InputValue:
     """An input value of a step, if it is known.
 
     Attributes:
@@ -63,7 +63,7 @@ class Binding:
     argument: str
     source: str
     path: str
-    found: Found
+    found: InputValue
     reference: Reference
     whole: bool
 
@@ -74,7 +74,7 @@ class Input:
 
     name: str
     said: str
-    found: Found
+    found: InputValue
     sources: tuple[str, ...]
 
 
@@ -160,35 +160,35 @@ class Flow:
         path = written_path(reference.path, reference.match)
         return Binding(name, reference.step, path, self.found(reference), reference, whole)
 
-    def found(self, value: Value) -> Found:
+    def found(self, value: Value) -> InputValue:
         """The concrete value that a value of the plan had when it was sent."""
         match value:
             case LiteralValue():
-                return Found(known=True, value=value.value)
+                return InputValue(known=True, value=value.value)
             case Reference():
-                return self._taken(value)
+                return self._referenced(value)
             case ItemReference():
-                return Found(known=False, note="of each item of the list")
+                return InputValue(known=False, note="of each item of the list")
             case ListValue():
                 return _joined(value, [self.found(item) for item in value.items])
             case ObjectValue():
                 parts = {name: self.found(field) for name, field in value.fields.items()}
                 if all(part.known for part in parts.values()):
-                    return Found(known=True, value={name: part.value for name, part in parts.items()})
-                return Found(known=False, note="; ".join(part.note for part in parts.values() if part.note))
+                    return InputValue(known=True, value={name: part.value for name, part in parts.items()})
+                return InputValue(known=False, note="; ".join(part.note for part in parts.values() if part.note))
 
-    def _taken(self, reference: Reference) -> Found:
+    def _referenced(self, reference: Reference) -> InputValue:
         record = self.records.get(reference.step)
         if record is None:
-            return Found(known=False, note=f"{reference.step} has not answered")
+            return InputValue(known=False, note=f"{reference.step} has not answered")
         if not isinstance(record.outcome, Succeeded):
-            return Found(known=False, note=f"{reference.step} {record.outcome.kind.replace('_', ' ')}")
+            return InputValue(known=False, note=f"{reference.step} {record.outcome.kind.replace('_', ' ')}")
         there, value = walk(record.outcome.value, reference.path)
         if reference.match is not None and len(_list_before(record.outcome.value, reference.path)) > 1:
-            return Found(known=False, note=f"the item that matches “{reference.match.said[0]}”: see the request")
+            return InputValue(known=False, note=f"the item that matches “{reference.match.said[0]}”: see the request")
         if not there and record.outcome.stored is not None:
-            return Found(known=False, note="in a large value, of which only the beginning is shown")
-        return Found(known=True, value=value) if there else Found(known=False, note="not in the answer")
+            return InputValue(known=False, note="in a large value, of which only the beginning is shown")
+        return InputValue(known=True, value=value) if there else InputValue(known=False, note="not in the answer")
 
     def inputs(self, step: Step) -> list[Input]:
         """The inputs of a step."""
@@ -219,10 +219,12 @@ def _values(step: Step) -> Iterator[tuple[str, Value]]:
             yield "when, right side", step.when.right
 
 
-def _joined(value: ListValue, parts: list[Found]) -> Found:
+def _joined(value: ListValue, parts: list[InputValue]) -> InputValue:
     if all(part.known for part in parts):
-        return Found(known=True, value=[part.value for part in parts])
-    return Found(known=False, note="; ".join(part.note for part in parts if part.note) or f"{len(value.items)} values")
+        return InputValue(known=True, value=[part.value for part in parts])
+    return InputValue(
+        known=False, note="; ".join(part.note for part in parts if part.note) or f"{len(value.items)} values"
+    )
 
 
 def walk(value: JsonValue, path: JsonPath) -> tuple[bool, JsonValue]:

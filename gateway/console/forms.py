@@ -14,7 +14,7 @@ from services.errors import InvalidRequest, ValidationFailed
 from services.http import loads_strict
 
 Kind = Literal["choice", "yes_no", "integer", "number", "date", "datetime", "email", "text", "json"]
-Asked = TypeVar("Asked", bound=Contract)
+ContractT = TypeVar("ContractT", bound=Contract)
 PREFIX: Final = "value."
 _MAX_CHOICES: Final = 100
 _FORMATS: Final[Mapping[str, Kind]] = {"date": "date", "date-time": "datetime", "email": "email"}
@@ -123,7 +123,7 @@ def _read(field: Field, text: str, zone: str) -> JsonValue:
     raise ValidationFailed(f"{field.name}: this is no {field.kind}.")
 
 
-def request_of(contract: type[Asked], fields: Mapping[str, object]) -> Asked:
+def request_of(contract: type[ContractT], fields: Mapping[str, object]) -> ContractT:
     """An API request made from a form's fields. Raises ValidationFailed."""
     try:
         return contract.model_validate(fields)

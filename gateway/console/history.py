@@ -8,7 +8,7 @@ from typing import Final
 
 from gateway.console.pages import with_query
 from gateway.console.session import PATH
-from gateway.console.status import LOOKS
+from gateway.console.status import STATE_STYLES
 from services.contracts.run import RunStatus
 
 INTERVALS: Final = 24
@@ -51,10 +51,10 @@ def bars(moments: Sequence[datetime], counted: Sequence[Mapping[RunStatus, int]]
 
 
 def _bar(begin: datetime, end: datetime, counts: Mapping[RunStatus, int], most: int) -> Bar:
-    said = ", ".join(f"{count} {LOOKS[status.value].word}" for status, count in sorted(counts.items()))
+    said = ", ".join(f"{count} {STATE_STYLES[status.value].word}" for status, count in sorted(counts.items()))
     parts, top = [], float(HEIGHT)
     for tone in _TONES:
-        if count := sum(count for status, count in counts.items() if LOOKS[status.value].tone == tone):
+        if count := sum(count for status, count in counts.items() if STATE_STYLES[status.value].tone == tone):
             height = count / most * HEIGHT
             top -= height
             parts.append((tone, round(top, 2), round(height, 2)))

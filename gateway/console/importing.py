@@ -35,7 +35,7 @@ _SUMMARY: Final = 120
 
 
 @dataclass
-class Found:
+class ImportResult:
     """The result of an import.
 
     Attributes:
@@ -52,7 +52,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Entered:
+class ImportForm:
     """What was entered in the form."""
 
     document: str = ""
@@ -70,22 +70,22 @@ async def choose(
 ) -> Response:
     """The form for the document."""
     who.require("administer")
-    return await _page(request, service, who, Entered(provider=provider))
+    return await _page(request, service, who, ImportForm(provider=provider))
 
 
 @router.post(HERE, openapi_extra=LARGE_DOCUMENT)
 async def show_or_import(request: Request, service: Service, who: Who, form: Form) -> Response:
     """Show what would change. Import the document if exactly these changes were shown and, if needed, accepted."""
     who.require("administer")
-    entered = Entered(form.get("document", ""), form.get("provider", "").strip(), form.get("server", "").strip())
-    wish: dict[str, object] = {"document": entered.document, "dry_run": form.get("do") != "import"}
-    wish |= {name: form[name].strip() for name in ("provider", "server") if form.get(name, "").strip()}
+    entered = ImportForm(form.get("document", ""), form.get("provider", "").strip(), form.get("server", "").strip())
+    fields: dict[str, object] = {"document": entered.document, "dry_run": form.get("do") != "import"}
+    fields |= {name: form[name].strip() for name in ("provider", "server") if form.get(name, "").strip()}
     try:
         if not entered.document.strip():
             raise ValidationFailed("There is no document: choose the file, or paste its text into the field.")
         if form.get("do") == "import":
-            wish["confirm" if form.get("accept") == "yes" else "expected_change"] = form.get("change", "")
-        found = await _imported(service, who, request_of(ImportRequest, wish))
+            fields["confirm" if form.get("accept") == "yes" else "expected_change"] = form.get("change", "")
+        found = await _imported(service, who, request_of(ImportRequest, fields))
         if not found.report.applied and form.get("do") == "import":
             raise Conflict("Nothing was changed: tick the box to confirm the changes below, then import.")
     except ServiceError as error:
@@ -93,11 +93,11 @@ async def show_or_import(request: Request, service: Service, who: Who, form: For
     return await _page(request, service, who, entered, found=found)
 
 
-async def _imported(service: Service, who: Session, wish: ImportRequest) -> Found:
+async def _imported(service: Service, who: Session, request: ImportRequest) -> ImportResult:
     """Send the import to the catalogue. Raises its errors."""
     changes = ChangeGroups(most=_LISTED, named=_NAMED)
     report = None
-    async with aclosing(service.administration.import_apis(wish, who.principal)) as events:
+    async with aclosing(service.administration.import_apis(request, who.principal)) as events:
         async for event in events:
             if isinstance(event, ImportReport):
                 report = event
@@ -108,7 +108,7 @@ async def _imported(service: Service, who: Session, wish: ImportRequest) -> Foun
     return _fitting(report, changes)
 
 
-def _fitting(report: ImportReport, changes: ChangeGroups) -> Found:
+def _fitting(report: ImportReport, changes: ChangeGroups) -> ImportResult:
     """As many changes as fit on a page."""
     groups, others, room = list[SameChange](), list[ImportChange](), _ROOM
     for group in map(_short, changes.groups):
@@ -120,7 +120,7 @@ def _fitting(report: ImportReport, changes: ChangeGroups) -> Found:
         if room > 0:
             others.append(change)
     hidden = len(changes.groups) - len(groups) + sum(map(len, changes.others.values())) - len(others)
-    return Found(report, groups, others, hidden + changes.left_out + changes.others_left_out)
+    return ImportResult(report, groups, others, hidden + changes.left_out + changes.others_left_out)
 
 
 def _short(group: SameChange) -> SameChange:
@@ -146,8 +146,8 @@ async def _page(
     request: Request,
     service: Service,
     who: Session,
-    entered: Entered,
-    found: Found | None = None,
+    entered: ImportForm,
+    found: ImportResult | None = None,
     problem: ServiceError | None = None,
     status: int = 200,
 ) -> Response:

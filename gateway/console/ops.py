@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from gateway.console.history import HEIGHT, bars, edges
 from gateway.console.pages import ConsoleRoute, get_session, render
 from gateway.console.session import PATH, Session
-from gateway.console.status import LOOKS
+from gateway.console.status import STATE_STYLES
 from gateway.routing import Service
 from services.app import service_router
 from services.contracts.api import CatalogueStatus
@@ -63,7 +63,7 @@ async def ops(
     settings = request.app.state.settings
     return render(
         request, "ops.html", screen="ops", checks=checks, counts=sum(map(Counter, counted), Counter()),
-        bars=bars([since, *ends], counted), height=HEIGHT, catalogue=catalogue, looks=LOOKS,
+        bars=bars([since, *ends], counted), height=HEIGHT, catalogue=catalogue, styles=STATE_STYLES,
         operations=operations, hours=hours, since=since.isoformat(), statuses=list(RunStatus),
         under_way=_value(registry, "nestor_runs_active"), most=settings.max_concurrent_runs,
         followers=_value(registry, "nestor_run_followers"), recovered=_value(registry, "nestor_runs_recovered_total"),

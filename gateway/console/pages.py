@@ -66,7 +66,7 @@ class ConsoleRoute(StrictRoute):
         request.state.session = None
         if self.needs_session:
             session = request.state.session = await Sessions(request.app.state.principals).of(request)
-            request.app.state.service.quotas.request(session.principal.tenant)
+            request.app.state.service.quotas.count_request(session.principal.tenant)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, with errors turned into pages."""
@@ -139,7 +139,7 @@ def problem_page(request: Request, error: ServiceError) -> Response:
     return render(request, "problem.html", status=error.status, problem=error, screen="")
 
 
-def see(path: str) -> RedirectResponse:
+def redirect(path: str) -> RedirectResponse:
     """Redirect to another page after a form."""
     return RedirectResponse(path, status_code=303)
 
@@ -162,7 +162,7 @@ def _to_login(request: Request) -> RedirectResponse:
     else:
         parts, ended = path.split("/"), "form"
         path = "/".join(parts[:4] if parts[2:3] == ["runs"] and len(parts) > 4 else parts[:3])
-    return see(with_query(f"{PATH}/login", {"next": path, "ended": ended}))
+    return redirect(with_query(f"{PATH}/login", {"next": path, "ended": ended}))
 
 
 def static(name: str) -> Response:

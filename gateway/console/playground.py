@@ -24,9 +24,9 @@ from gateway.console.editing import (
 from gateway.console.flow import Flow
 from gateway.console.forms import entered, fields_of, request_of
 from gateway.console.graph import draw
-from gateway.console.pages import ConsoleRoute, curl, get_form, get_session, render, see, with_query
+from gateway.console.pages import ConsoleRoute, curl, get_form, get_session, redirect, render, with_query
 from gateway.console.session import PATH, Session
-from gateway.console.status import LOOKS
+from gateway.console.status import STATE_STYLES
 from gateway.previewing import plan_of
 from gateway.routing import PRINTABLE, Service
 from services.app import service_router
@@ -58,7 +58,7 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True)
-class Sheet:
+class PlanView:
     """A plan that can be viewed and edited.
 
     Attributes:
@@ -91,15 +91,15 @@ async def playground(
     if not run:
         return render(request, "playground.html", **_NOTHING, query=q)
     planned = await service.run(run, who.principal)
-    asked = await service.asked(run, who.principal)
+    asked = await service.original_request(run, who.principal)
     calls = await _calls(planned.plan)
     text = written(calls) if calls is not None else ""
-    return await _page(request, service, Sheet(planned, asked, text if calls and is_small(calls, text) else ""))
+    return await _page(request, service, PlanView(planned, asked, text if calls and is_small(calls, text) else ""))
 
 
 _NOTHING: Final[dict[str, Any]] = {
-    "screen": "playground", "run": None, "asked": None, "looks": LOOKS, "flow": None, "drawing": None, "fields": [],
-    "examples": EXAMPLES, "curl": "", "python": "", "sheet": None,
+    "screen": "playground", "run": None, "asked": None, "styles": STATE_STYLES, "flow": None, "drawing": None,
+    "fields": [], "examples": EXAMPLES, "curl": "", "python": "", "view": None,
 }  # fmt: skip
 
 
@@ -107,23 +107,23 @@ async def _calls(plan: Plan | None) -> list[Call] | None:
     return None if plan is None else await asyncio.to_thread(calls_of, plan)
 
 
-async def _page(request: Request, service: Service, sheet: Sheet, status: int = 200) -> Response:
+async def _page(request: Request, service: Service, view: PlanView, status: int = 200) -> Response:
     """The page of a plan."""
-    run, asked = sheet.run, sheet.asked
+    run, asked = view.run, view.asked
     flow = Flow(run) if run.plan is not None else None
-    calls = read_calls(sheet.text) if sheet.text and not sheet.problem else []
+    calls = read_calls(view.text) if view.text and not view.problem else []
     apis = await _apis(service, calls, run.tenant)
-    lines = rows(calls, apis, run.diagnostics, sheet.draft)
+    lines = rows(calls, apis, run.diagnostics, view.draft)
     labels = {row.label for row in lines}
-    edited = calls if sheet.draft is not None else []
-    is_copied = len(sheet.text) <= _COPIED_CHARS or not edited
+    edited = calls if view.draft is not None else []
+    is_copied = len(view.text) <= _COPIED_CHARS or not edited
     answers = calls[-1]["arguments"] if calls and calls[-1]["name"] == RESULT else {}
     return render(
         request, "playground.html", status=status,
         **_NOTHING | {
             "run": run, "asked": asked, "query": run.query, "flow": flow, "drawing": draw(flow) if flow else None,
-            "fields": fields_of(run.questions), "sheet": sheet, "rows": lines, "answers": answers,
-            "stamp_of": stamp(sheet.text), "key": secrets.token_hex(16), "argument_prefix": ARGUMENT,
+            "fields": fields_of(run.questions), "view": view, "rows": lines, "answers": answers,
+            "stamp_of": stamp(view.text), "key": secrets.token_hex(16), "argument_prefix": ARGUMENT,
             "elsewhere": [one for one in run.diagnostics if one.step not in labels][:12],
             "curl": _curl(request, asked, edited) if is_copied else "",
             "python": _python(request, asked, edited) if is_copied else "",
@@ -195,7 +195,7 @@ async def answer(service: Service, who: Who, form: Form) -> Response:
     """Plan again with the answers to the questions."""
     who.require("ask")
     run = await service.run(form.get("run", ""), who.principal)
-    asked = await service.asked(run.id, who.principal)
+    asked = await service.original_request(run.id, who.principal)
     values = asked.context.values | entered(fields_of(run.questions), form)
     context = asked.context.model_copy(update={"values": values})
     return await _planned(service, asked.model_copy(update={"context": context}), who)
@@ -208,7 +208,7 @@ async def _planned(service: Service, asked: SolveRequest, who: Session) -> Respo
         run_id = error.extensions.get("run_id", "")
         if not run_id:
             raise
-    return see(with_query(HERE, {"run": run_id}))
+    return redirect(with_query(HERE, {"run": run_id}))
 
 
 @router.post(f"{HERE}/run")
@@ -219,11 +219,11 @@ async def check_or_run(request: Request, service: Service, who: Who, form: Form)
     """
     who.require("ask")
     origin = await service.run(form.get("run", ""), who.principal)
-    asked = await service.asked(origin.id, who.principal)
+    asked = await service.original_request(origin.id, who.principal)
     if origin.plan is None:
         raise ValidationFailed("There is no plan to run.")
     if "calls" not in form:
-        return await _begin(service, who, Sheet(origin, asked, ""), await _calls(origin.plan), form)
+        return await _begin(service, who, PlanView(origin, asked, ""), await _calls(origin.plan), form)
     draft = None
     try:
         draft = await _draft(service, form, origin.tenant)
@@ -232,15 +232,15 @@ async def check_or_run(request: Request, service: Service, who: Who, form: Form)
     except ValidationFailed as error:
         unread = origin.model_copy(update=_UNPROVED | {"plan": None, "status": RunStatus.NO_PLAN})
         text = written(draft.calls) if draft is not None else form["calls"]
-        return await _page(request, service, Sheet(unread, asked, text, draft, error.detail), status=error.status)
+        return await _page(request, service, PlanView(unread, asked, text, draft, error.detail), status=error.status)
     is_to_run = form.get("do") == "run"
     if is_to_run and plan.id == form.get("plan") and not draft.errors:
-        return await _begin(service, who, Sheet(origin, asked, ""), draft.calls, form)
+        return await _begin(service, who, PlanView(origin, asked, ""), draft.calls, form)
     answer = CompileResponse(diagnostics=tuple(draft.errors))
     if not draft.errors:
         answer = await service.previews.plan(plan, asked.options.mutations, who.principal)
     edited = origin.model_copy(update=_UNPROVED | _proved(plan, answer))
-    return await _page(request, service, Sheet(edited, asked, written(draft.calls), draft, moved=is_to_run))
+    return await _page(request, service, PlanView(edited, asked, written(draft.calls), draft, moved=is_to_run))
 
 
 _UNPROVED: Final[dict[str, Any]] = {"proof": None, "diagnostics": (), "questions": (), "reason": "", "problem": None}
@@ -269,22 +269,22 @@ async def _draft(service: Service, form: dict[str, str], tenant: str) -> Draft:
 
 
 async def _begin(
-    service: Service, who: Session, sheet: Sheet, calls: Sequence[Call] | None, form: dict[str, str]
+    service: Service, who: Session, view: PlanView, calls: Sequence[Call] | None, form: dict[str, str]
 ) -> Response:
     """Run the plan that was shown. A mutating call still waits for its approval.
 
     A plan that a list of calls cannot represent is started as a rerun of the run that planned it. If that run is a dry
     run that waits for an approval, it is cancelled, so that the same plan does not wait for two approvals.
     """
-    options = StartOptions(deadline_ms=sheet.asked.options.deadline_ms, mutations=sheet.asked.options.mutations)
+    options = StartOptions(deadline_ms=view.asked.options.deadline_ms, mutations=view.asked.options.mutations)
     key = f"console {form['key'][:64]}" if form.get("key") else None
     if calls is None:
         again = RerunRequest(options=options, wait=False)
-        run = await service.rerun(sheet.run.id, again, who.principal, key)
+        run = await service.rerun(view.run.id, again, who.principal, key)
     else:
-        start = StartRequest(calls=tuple(calls), query=sheet.asked.query, options=options, wait=False)
+        start = StartRequest(calls=tuple(calls), query=view.asked.query, options=options, wait=False)
         run = await service.start(start, who.principal, key)
-    if sheet.run.status is RunStatus.NEEDS_APPROVAL and sheet.asked.options.dry_run:
+    if view.run.status is RunStatus.NEEDS_APPROVAL and view.asked.options.dry_run:
         with suppress(Conflict):
-            await service.cancel(sheet.run.id, who.principal)
-    return see(f"{PATH}/runs/{run.id}")
+            await service.cancel(view.run.id, who.principal)
+    return redirect(f"{PATH}/runs/{run.id}")

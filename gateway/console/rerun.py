@@ -11,9 +11,9 @@ from pydantic import JsonValue
 from gateway.console.arguments import ArgumentField, argument_fields, edited
 from gateway.console.flow import Flow
 from gateway.console.forms import read_json, request_of
-from gateway.console.pages import READING_RUNS, ConsoleRoute, get_form, get_session, render, see
+from gateway.console.pages import READING_RUNS, ConsoleRoute, get_form, get_session, redirect, render
 from gateway.console.session import PATH, Session
-from gateway.console.status import LOOKS
+from gateway.console.status import STATE_STYLES
 from gateway.routing import PRINTABLE, Id, Service
 from gateway.storage import UNDER_WAY, Filter
 from services.app import service_router
@@ -34,7 +34,7 @@ _LINES: Final = 300
 
 
 @dataclass(frozen=True)
-class Entered:
+class RerunForm:
     """What was entered in the form.
 
     Attributes:
@@ -64,7 +64,7 @@ async def choose(
     who.require("ask")
     run = await service.run(run_id, who.principal)
     step = _first(run, begin)
-    return render(request, "rerun.html", **await _values(service, run, step, Entered()))
+    return render(request, "rerun.html", **await _values(service, run, step, RerunForm()))
 
 
 @router.post(f"{PATH}/runs/{{run_id}}/rerun")
@@ -77,7 +77,7 @@ async def rerun(request: Request, run_id: Id, service: Service, who: Who, form: 
     run = await service.run(run_id, who.principal)
     step = _first(run, form.get("from", ""))
     inputs = {name.removeprefix(PREFIX): text for name, text in form.items() if name.startswith(PREFIX)}
-    entered = Entered(inputs, form.get("more", ""), form.get("reuse") == "yes", form.get("plan", ""))
+    entered = RerunForm(inputs, form.get("more", ""), form.get("reuse") == "yes", form.get("plan", ""))
     values = await _values(service, run, step, entered)
     try:
         asked = _asked(step, values["fields"], entered)
@@ -85,7 +85,7 @@ async def rerun(request: Request, run_id: Id, service: Service, who: Who, form: 
         if form.get("do") == "run" and again.plan.id == entered.plan:
             key = f"console {form.get('key', '')[:64]} {content_hash(asked.model_dump(mode='json'))}"
             started = await service.rerun(run_id, asked, who.principal, key)
-            return see(f"{PATH}/runs/{started.id}")
+            return redirect(f"{PATH}/runs/{started.id}")
     except ServiceError as error:
         return render(request, "rerun.html", status=error.status, **(values | {"problem": error}))
     return render(
@@ -104,7 +104,7 @@ def _first(run: Run, begin: str) -> Step | None:
     return step
 
 
-async def _values(service: Service, run: Run, step: Step | None, entered: Entered) -> dict[str, Any]:
+async def _values(service: Service, run: Run, step: Step | None, entered: RerunForm) -> dict[str, Any]:
     """The values for the template."""
     fields: list[ArgumentField] = []
     flow = Flow(run)
@@ -115,13 +115,13 @@ async def _values(service: Service, run: Run, step: Step | None, entered: Entere
         arguments = {name: found.value for name, found in known.items()}
         fields = argument_fields(arguments, next(iter(apis.apis), None), notes)
     return {
-        "screen": "runs", "run": run, "flow": flow, "looks": LOOKS, "step": step, "fields": fields, "entered": entered,
-        "prefix": PREFIX, "shown": None, "asked": None, "moved": False, "problem": None,
+        "screen": "runs", "run": run, "flow": flow, "styles": STATE_STYLES, "step": step, "fields": fields,
+        "entered": entered, "prefix": PREFIX, "shown": None, "asked": None, "moved": False, "problem": None,
         "under_way": run.status in UNDER_WAY, "steps": flow.steps[:_LINES],
     }  # fmt: skip
 
 
-def _asked(step: Step | None, fields: list[ArgumentField], entered: Entered) -> RerunRequest:
+def _asked(step: Step | None, fields: list[ArgumentField], entered: RerunForm) -> RerunRequest:
     """The rerun request. Raises ValidationFailed."""
     inputs: dict[str, dict[str, JsonValue]] = {}
     if entered.more.strip():
@@ -150,12 +150,12 @@ async def compare(
         which = Filter(who.principal.tenant, text=run.query[:200])
         page = await service.page(which, limit=_OTHERS, cursor=None)
         near = [one for one in page.runs if one.id != run.id]
-        return render(request, "compare.html", screen="runs", run=run, near=near, second=None, looks=LOOKS)
+        return render(request, "compare.html", screen="runs", run=run, near=near, second=None, styles=STATE_STYLES)
     second = await service.run(other.strip(), who.principal)
     found = await service.compare(run.id, second.id, who.principal)
     flows = (Flow(run), Flow(second))
     names = list(dict.fromkeys(step.id for flow in flows for step in flow.steps))
     return render(
         request, "compare.html", screen="runs", run=run, second=second, parts=found.divergence, flows=flows, near=[],
-        names=names[:_LINES], left_out=len(names[_LINES:]), looks=LOOKS,
+        names=names[:_LINES], left_out=len(names[_LINES:]), styles=STATE_STYLES,
     )  # fmt: skip

@@ -8,10 +8,10 @@ from fastapi import Depends, Query, Request, Response
 from gateway.console.flow import Flow
 from gateway.console.forms import request_of
 from gateway.console.graph import draw
-from gateway.console.pages import READING_RUNS, ConsoleRoute, get_form, get_session, render, see, with_query
+from gateway.console.pages import READING_RUNS, ConsoleRoute, get_form, get_session, redirect, render, with_query
 from gateway.console.session import PATH, Session
 from gateway.console.slots import Pattern, pattern_of
-from gateway.console.status import LOOKS
+from gateway.console.status import STATE_STYLES
 from gateway.routing import PRINTABLE, Id, Service
 from gateway.storage import Filter
 from services.app import service_router
@@ -34,7 +34,7 @@ _ALIKE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class SimilarDemo:
     """An existing demonstration whose request is similar to the run's.
 
     Attributes:
@@ -61,8 +61,8 @@ async def review(
     run = await service.run(page.runs[0].id, who.principal) if page.runs else None
     flow = Flow(run) if run is not None and run.plan is not None else None
     return render(
-        request, "review.html", screen="review", run=run, flow=flow, drawing=draw(flow) if flow else None, looks=LOOKS,
-        ahead=page.runs[1:], more=page.next is not None, cursor=cursor, last=last,
+        request, "review.html", screen="review", run=run, flow=flow, drawing=draw(flow) if flow else None,
+        styles=STATE_STYLES, ahead=page.runs[1:], more=page.next is not None, cursor=cursor, last=last,
         skip=with_query(HERE, {"cursor": run.id, "last": run.id}) if run and page.runs[1:] else "",
         confirmable=run is not None and _confirmable(run),
     )  # fmt: skip
@@ -78,7 +78,7 @@ async def judge(run_id: Id, service: Service, who: Who, form: Form) -> Response:
     who.require(*READING_RUNS)
     fields: dict[str, object] = {"verdict": form.get("verdict", ""), "reason": form.get("reason", "")}
     await service.outcomes.judge(run_id, request_of(FeedbackRequest, fields), who.principal)
-    return see(with_query(HERE, {"cursor": form.get("cursor", ""), "last": run_id}))
+    return redirect(with_query(HERE, {"cursor": form.get("cursor", ""), "last": run_id}))
 
 
 @router.get(f"{HERE}/{{run_id}}/demo")
@@ -90,17 +90,17 @@ async def show_demo(request: Request, run_id: Id, service: Service, who: Who, cu
     if run.plan is None or not _confirmable(run):
         raise Conflict(f"Run {run_id} cannot be confirmed, so it cannot become a demonstration.")
     pattern = pattern_of(run.query, run.plan)
-    near = await _near(service, run, pattern)
+    near = await _similar_demos(service, run, pattern)
     return render(
-        request, "demo.html", screen="review", run=run, pattern=pattern, near=near, looks=LOOKS, cursor=cursor
+        request, "demo.html", screen="review", run=run, pattern=pattern, near=near, styles=STATE_STYLES, cursor=cursor
     )
 
 
-async def _near(service: Service, run: Run, pattern: Pattern) -> list[Near]:
+async def _similar_demos(service: Service, run: Run, pattern: Pattern) -> list[SimilarDemo]:
     asked = SelectDemosRequest(query=run.query, k=_NEAR, threshold=_ALIKE, tenant=run.tenant)
     found = await service.peers.demos.select(asked)
     return [
-        Near(one.demo, one.similarity, pattern_of(one.demo.query, one.demo.plan).words == pattern.words)
+        SimilarDemo(one.demo, one.similarity, pattern_of(one.demo.query, one.demo.plan).words == pattern.words)
         for one in found.demos
     ]
 
@@ -116,4 +116,4 @@ async def make_demo(run_id: Id, service: Service, who: Who, form: Form) -> Respo
     if run.feedback is None or run.feedback.verdict is not Verdict.CONFIRMED:
         await service.outcomes.judge(run_id, FeedbackRequest(verdict=Verdict.CONFIRMED), who.principal)
     await service.outcomes.demonstrate(run_id, who.principal, shared=shared)
-    return see(with_query(HERE, {"cursor": form.get("cursor", ""), "last": run_id}))
+    return redirect(with_query(HERE, {"cursor": form.get("cursor", ""), "last": run_id}))

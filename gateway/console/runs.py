@@ -18,12 +18,12 @@ from gateway.console.pages import (
     curl,
     get_form,
     get_session,
+    redirect,
     render,
-    see,
     with_query,
 )
 from gateway.console.session import PATH, Session
-from gateway.console.status import LOOKS
+from gateway.console.status import STATE_STYLES
 from gateway.handlers import EventNumber
 from gateway.routing import PRINTABLE, Id, Moment, Service
 from gateway.storage import UNDER_WAY, Filter
@@ -59,7 +59,7 @@ def run_path(run_id: str) -> str:
 @router.get(f"{PATH}/")
 async def first_page(who: Who) -> Response:
     """Redirect to the first screen that the reader may see."""
-    return see(next((f"{PATH}/{name}" for name, _, roles in SCREENS if who.may(*roles)), f"{PATH}/catalogue"))
+    return redirect(next((f"{PATH}/{name}" for name, _, roles in SCREENS if who.may(*roles)), f"{PATH}/catalogue"))
 
 
 @router.get(f"{PATH}/runs")
@@ -87,7 +87,7 @@ async def list_runs(
     older = with_query(f"{PATH}/runs", {**asked, "cursor": page.next}) if page.next else ""
     return render(
         request, "runs.html", screen="runs", page=page, asked=asked, older=older, first=cursor is None,
-        statuses=list(RunStatus), looks=LOOKS, filtered=any(asked.values()),
+        statuses=list(RunStatus), styles=STATE_STYLES, filtered=any(asked.values()),
         here_with=with_query(f"{PATH}/runs", asked),
         cancellable={run.id for run in page.runs if run.status in CANCELLABLE},
     )  # fmt: skip
@@ -106,7 +106,7 @@ async def show_run(
     """One run. `step` and `edge` choose what is shown in full; by default it is a step that failed."""
     who.require(*READING_RUNS)
     run = await service.run(run_id, who.principal)
-    events = await service.told(run_id, who.principal)
+    events = await service.stored_events(run_id, who.principal)
     flow = Flow(run, events)
     chosen = step or ("" if edge else next(iter(flow.troubled), ""))
     selected = next((one for one in flow.steps if one.id == chosen), None)
@@ -116,7 +116,7 @@ async def show_run(
     types = await declared(service.peers, run, taken, _ends(edge)[1]) if taken else []
     return render(
         request, "run.html", screen="runs", run=run, flow=flow, types=types, drawing=draw(flow) if flow.steps else None,
-        looks=LOOKS, selected=selected, record=flow.records.get(chosen), edge=_ends(edge), taken=taken,
+        styles=STATE_STYLES, selected=selected, record=flow.records.get(chosen), edge=_ends(edge), taken=taken,
         steps=_lines(flow, begin), begin=begin, per_page=_STEPS, events=events[-_EVENTS:], told=len(events),
         under_way=run.status in UNDER_WAY, over=run.status in _OVER, answer=ANSWER, curl=_curl(request, run),
     )  # fmt: skip
@@ -146,7 +146,7 @@ async def show_planning(request: Request, run_id: Id, service: Service, who: Who
     """How the plan was made: candidates, planners, prompts."""
     who.require(*READING_RUNS)
     run = await service.run(run_id, who.principal)
-    return render(request, "planning.html", screen="runs", run=run, looks=LOOKS)
+    return render(request, "planning.html", screen="runs", run=run, styles=STATE_STYLES)
 
 
 @router.get(f"{PATH}/runs/{{run_id}}/json")
@@ -192,7 +192,7 @@ async def approve(run_id: Id, service: Service, who: Who, form: Form) -> Respons
         fields["digest"] = form["digest"]
     asked = request_of(ApproveRequest, fields)
     await service.approve(run_id, asked, who.principal)
-    return see(run_path(run_id))
+    return redirect(run_path(run_id))
 
 
 @router.post(f"{PATH}/runs/{{run_id}}/reject")
@@ -203,7 +203,7 @@ async def reject(run_id: Id, service: Service, who: Who, form: Form) -> Response
     await service.cancel(run_id, who.principal)
     if said.reason:
         await service.outcomes.judge(run_id, said, who.principal)
-    return see(run_path(run_id))
+    return redirect(run_path(run_id))
 
 
 @router.post(f"{PATH}/runs/{{run_id}}/cancel")
@@ -211,7 +211,7 @@ async def cancel(run_id: Id, service: Service, who: Who, form: Form) -> Response
     """Cancel a run."""
     who.require(*READING_RUNS)
     await service.cancel(run_id, who.principal)
-    return see(run_path(run_id))
+    return redirect(run_path(run_id))
 
 
 @router.post(f"{PATH}/runs/{{run_id}}/feedback")
@@ -220,7 +220,7 @@ async def judge(run_id: Id, service: Service, who: Who, form: Form) -> Response:
     who.require(*READING_RUNS)
     said = request_of(FeedbackRequest, {"verdict": form.get("verdict", ""), "reason": form.get("reason", "")})
     await service.outcomes.judge(run_id, said, who.principal)
-    return see(run_path(run_id))
+    return redirect(run_path(run_id))
 
 
 @router.post(f"{PATH}/runs/{{run_id}}/resolve")
@@ -233,7 +233,7 @@ async def resolve(run_id: Id, service: Service, who: Who, form: Form) -> Respons
     if form.get("value", "").strip():
         fields["value"] = read_json("value", form["value"])
     await service.resolve(run_id, form.get("step", ""), request_of(ResolveRequest, fields), who.principal, wait=False)
-    return see(run_path(run_id))
+    return redirect(run_path(run_id))
 
 
 @router.get(f"{PATH}/approvals")
@@ -245,6 +245,6 @@ async def approvals(request: Request, service: Service, who: Who) -> Response:
     lines = page.runs[::-1]
     waiting = [await service.run(line.id, who.principal) for line in lines[:_WAITING]]
     return render(
-        request, "approvals.html", screen="approvals", waiting=waiting, further=lines[_WAITING:], looks=LOOKS,
+        request, "approvals.html", screen="approvals", waiting=waiting, further=lines[_WAITING:], styles=STATE_STYLES,
         more=page.next is not None,
     )  # fmt: skip

@@ -24,7 +24,7 @@ from typing import Final, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.principals import ISSUED, Principal, Principals
+from gateway.principals import ISSUER_KEY_PREFIX, Principal, Principals
 from gateway.roles import Role as GatewayRole
 from services.errors import Forbidden
 
@@ -91,7 +91,7 @@ class Sessions:
     async def login(self, token: str, address: str) -> Session:
         """A session for the principal of this token. Raises Unauthorized, TooManyAttempts and ServiceUnavailable."""
         given = token.encode()
-        principal = await self._principals.presenting(given, address)
+        principal = await self._principals.authenticate_token(given, address)
         ends = int(self._clock()) + LASTS_S
         body = _encode(
             {
@@ -127,14 +127,14 @@ class Sessions:
     async def _principal(self, said: dict[str, object], body: str, signature: str) -> Principal | None:
         """The principal that a cookie names, if its signature is valid and the principal still has access."""
         if not said.get("key"):
-            return self._principals.holding(lambda token: hmac.compare_digest(_sign(token, body), signature))
+            return self._principals.find_configured(lambda token: hmac.compare_digest(_sign(token, body), signature))
         if not hmac.compare_digest(_sign(self._principals.console_key, body), signature):
             return None
         key, roles = str(said["key"]), str(said.get("roles", "")).split()
-        if not key.startswith(ISSUED):
-            return await self._principals.holding_key(key)
+        if not key.startswith(ISSUER_KEY_PREFIX):
+            return await self._principals.find_by_key_id(key)
         may = frozenset(role for role in GatewayRole if role in roles)
-        return self._principals.issued(str(said.get("name")), str(said.get("tenant")), may, key)
+        return self._principals.find_issued(str(said.get("name")), str(said.get("tenant")), may, key)
 
 
 def set_cookie(response: Response, request: Request, session: Session) -> None:

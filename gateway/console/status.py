@@ -5,7 +5,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StateStyle:
     """How a state is shown: the icon's name, the word, and the colour's name."""
 
     icon: str
@@ -13,28 +13,28 @@ class Look:
     tone: str
 
 
-LOOKS: Final = {
+STATE_STYLES: Final = {
     # of runs
-    "planning": Look("busy", "planning", "info"),
-    "planned": Look("plan", "planned", "info"),
-    "running": Look("busy", "running", "info"),
-    "succeeded": Look("ok", "succeeded", "good"),
-    "failed": Look("bad", "failed", "bad"),
-    "needs_input": Look("ask", "needs input", "warn"),
-    "needs_approval": Look("hand", "needs approval", "warn"),
-    "in_doubt": Look("ask", "in doubt", "warn"),
-    "cancelled": Look("none", "cancelled", "mute"),
-    "no_plan": Look("none", "no plan", "mute"),
+    "planning": StateStyle("busy", "planning", "info"),
+    "planned": StateStyle("plan", "planned", "info"),
+    "running": StateStyle("busy", "running", "info"),
+    "succeeded": StateStyle("ok", "succeeded", "good"),
+    "failed": StateStyle("bad", "failed", "bad"),
+    "needs_input": StateStyle("ask", "needs input", "warn"),
+    "needs_approval": StateStyle("hand", "needs approval", "warn"),
+    "in_doubt": StateStyle("ask", "in doubt", "warn"),
+    "cancelled": StateStyle("none", "cancelled", "mute"),
+    "no_plan": StateStyle("none", "no plan", "mute"),
     # of steps
-    "skipped": Look("none", "skipped", "mute"),
-    "waiting": Look("wait", "waiting", "mute"),
+    "skipped": StateStyle("none", "skipped", "mute"),
+    "waiting": StateStyle("wait", "waiting", "mute"),
     # of feedback on a run
-    "confirmed": Look("ok", "confirmed", "good"),
-    "rejected": Look("bad", "rejected", "bad"),
+    "confirmed": StateStyle("ok", "confirmed", "good"),
+    "rejected": StateStyle("bad", "rejected", "bad"),
     # of checks
-    "ok": Look("ok", "ok", "good"),
-    "down": Look("bad", "down", "bad"),
-    "up": Look("ok", "up", "good"),
-    "unknown": Look("wait", "not asked yet", "mute"),
-    "full": Look("hand", "at a limit", "warn"),
+    "ok": StateStyle("ok", "ok", "good"),
+    "down": StateStyle("bad", "down", "bad"),
+    "up": StateStyle("ok", "up", "good"),
+    "unknown": StateStyle("wait", "not asked yet", "mute"),
+    "full": StateStyle("hand", "at a limit", "warn"),
 }

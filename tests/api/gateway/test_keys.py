@@ -79,7 +79,7 @@ async def test_an_expired_key_is_a_wrong_one(gateway: Gateway) -> None:
     past = datetime.now(UTC) - timedelta(seconds=1)
     async with write(gateway.app.state.keys._engine) as connection:
         await connection.execute(KEYS.update().values(expires_at=past))
-    gateway.app.state.keys._remembered.clear()
+    gateway.app.state.keys._cache.clear()
     answers = [
         await gateway.http.get("/runs", headers={"Authorization": f"Bearer {token}"})
         for token in (key.key, "wrong-token", key.key[:-1] + ("a" if key.key[-1] != "a" else "b"), f"nst_{'0' * 20}")

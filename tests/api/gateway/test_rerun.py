@@ -124,7 +124,7 @@ async def test_values_that_are_too_many_are_refused_before_they_are_put_in(
         answer = AnswerOutput(name="code", value=CODE)
         first = await gateway.client.start(start(Plan(steps=(CHAIN.steps[0], *many), answer=(answer,))))
         assert first.status is RunStatus.FAILED
-        monkeypatch.setattr("gateway.rerunning._bound", lambda *_: pytest.fail("they were put in"))
+        monkeypatch.setattr("gateway.rerunning._with_literals", lambda *_: pytest.fail("they were put in"))
         with pytest.raises(ValidationFailed, match="too large"):
             await gateway.client.rerun(first.id, again("var2"))
 

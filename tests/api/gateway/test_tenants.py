@@ -86,15 +86,15 @@ async def test_an_unknown_token_is_refused(shared: Gateway, token: str) -> None:
 async def test_who_a_header_names() -> None:
     settings = GatewaySettings.model_validate({"principals": PRINCIPALS, "token": "single-token"})
     known = Principals(settings)
-    assert await known.asking(_request("Bearer red-token-2")) == Principal("desk", "red")
-    assert await known.asking(_request("bearer plain-token-1")) == Principal("plain", "default", operator=True)
-    assert await known.asking(_request("Bearer single-token")) == Principal("token", "default", operator=True)
+    assert await known.authenticate(_request("Bearer red-token-2")) == Principal("desk", "red")
+    assert await known.authenticate(_request("bearer plain-token-1")) == Principal("plain", "default", operator=True)
+    assert await known.authenticate(_request("Bearer single-token")) == Principal("token", "default", operator=True)
     for header in ("", "Bearer", "red-token-1", "Bearer red-token-1x", "Basic red-token-1", "Bearer  red-token-1"):
         with pytest.raises(Unauthorized):
-            await known.asking(_request(header))
+            await known.authenticate(_request(header))
     with pytest.raises(Unauthorized):
-        await known.asking(_request())
-    assert await Principals(GatewaySettings()).asking(_request("Bearer whatever")) == Principal(
+        await known.authenticate(_request())
+    assert await Principals(GatewaySettings()).authenticate(_request("Bearer whatever")) == Principal(
         "anonymous", "default", operator=True
     )
 
@@ -103,7 +103,7 @@ async def test_who_a_header_names() -> None:
 async def test_two_headers_name_nobody(second: str) -> None:
     known = Principals(GatewaySettings.model_validate({"principals": PRINCIPALS}))
     with pytest.raises(InvalidRequest):
-        await known.asking(_request("Bearer red-token-1", second))
+        await known.authenticate(_request("Bearer red-token-1", second))
 
 
 def test_who_guesses_has_to_wait() -> None:
@@ -140,7 +140,7 @@ def test_guesses_take_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> 
         for guess in range(2):
             with pytest.raises(Unauthorized):
                 known.of(b"guess-%d" % guess, f"192.0.2.{number}")
-    assert len(known._guesses._tries) == 50
+    assert len(known._wrong_tokens._attempts) == 50
 
 
 def _request(*authorizations: str) -> Request:

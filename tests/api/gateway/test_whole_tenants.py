@@ -177,7 +177,7 @@ async def test_a_run_that_waits_to_begin_is_not_left_behind(tmp_path: Path) -> N
 async def test_an_import_at_work_is_not_left_behind(gateway: Gateway) -> None:
     red = await key_of(gateway)
     service = gateway.app.state.service
-    who = await gateway.app.state.principals.presenting(red.encode(), "127.0.0.1")
+    who = await gateway.app.state.principals.authenticate_token(red.encode(), "127.0.0.1")
     importing = service.administration.import_apis(ImportRequest(document=document("late"), provider="late"), who)
     await anext(importing)
     assert not (await gateway.as_principal("operator-token").delete_tenant("red")).done

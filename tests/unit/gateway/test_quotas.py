@@ -22,7 +22,7 @@ def sent(quotas: Quotas, tenant: str, times: int) -> int:
     taken = 0
     for _ in range(times):
         try:
-            quotas.request(tenant)
+            quotas.count_request(tenant)
         except QuotaExceeded:
             continue
         taken += 1
@@ -39,7 +39,7 @@ def test_a_bucket_fills_again() -> None:
     now[0] += 1_000
     assert sent(quotas, "red", 50) == 20
     with pytest.raises(QuotaExceeded) as caught:
-        quotas.request("red")
+        quotas.count_request("red")
     assert caught.value.extensions == {"limit": "requests", "retry_after_s": 0.5}
     assert caught.value.headers["RateLimit"].startswith('"requests";r=0;t=1, ')
 

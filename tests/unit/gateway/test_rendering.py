@@ -3,7 +3,7 @@
 from hypothesis import given
 from pydantic import JsonValue
 
-from gateway.rendering import MAX_CHARS, MAX_ITEMS, MAX_SENTENCE_CHARS, render, told
+from gateway.rendering import MAX_CHARS, MAX_ITEMS, MAX_SENTENCE_CHARS, fill_sentence, render
 from services.contracts.answer import AnswerValue
 from services.contracts.outcome import StoredValue
 from tests.unit.codecs.strategies import JSON
@@ -58,7 +58,9 @@ def test_deep_values_are_rendered() -> None:
 
 
 def sentence(*values: JsonValue, pieces: tuple[str | int, ...] = ("It is ", 0, ".")) -> str | None:
-    return told(pieces, [AnswerValue(name=f"v{n}", value=value, step="var1") for n, value in enumerate(values)])
+    return fill_sentence(
+        pieces, [AnswerValue(name=f"v{n}", value=value, step="var1") for n, value in enumerate(values)]
+    )
 
 
 def test_a_sentence_holds_values_of_every_type() -> None:
@@ -111,7 +113,7 @@ def test_what_is_no_value_for_a_sentence() -> None:
     assert sentence() is None
     assert sentence("a", pieces=("It is ", -1, ".")) is None
     preview = AnswerValue(name="v", value="x", step="var1", stored=StoredValue(id="0" * 64, bytes=10))
-    assert told(("It is ", 0, "."), [preview]) is None
+    assert fill_sentence(("It is ", 0, "."), [preview]) is None
 
 
 @given(JSON, JSON)

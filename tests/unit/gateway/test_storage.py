@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from gateway.live import closing_event
-from gateway.storage import MEMBERS, Fenced, Filter, Identity, RunStore, Ticket, new_run_id
+from gateway.storage import MEMBERS, Fenced, Filter, RequestIdentity, RunStore, Ticket, new_run_id
 from gateway.tables import RUNS
 from services.contracts.event import RunEvent, RunFinished, RunPlanned
 from services.contracts.feedback import Feedback, Verdict
@@ -95,7 +95,7 @@ async def test_runs_are_counted_by_interval_and_status(stores: list[RunStore]) -
 async def test_of_one_key_there_is_one_run_for_each_tenant(stores: list[RunStore]) -> None:
     async def insert(store: RunStore, tenant: str) -> str:
         run = a_run().model_copy(update={"tenant": tenant})
-        there = await store.insert(Ticket(run.id, "a", 0), run, REQUEST, Identity("key", "print"))
+        there = await store.insert(Ticket(run.id, "a", 0), run, REQUEST, RequestIdentity("key", "print"))
         return there or run.id
 
     made = await asyncio.gather(*(insert(store, tenant) for store in stores * 3 for tenant in ("t1", "t2")))

@@ -17,25 +17,25 @@ APIS = [Api(id=f"shop.{n:03}", provider="shop", name=f"call {n}", method="GET", 
 async def test_every_api_is_read_once() -> None:
     retriever, planner = FakeRetriever(*APIS), FakePlanner()
     warmer = Warmer(retriever, planner, most=1_000)
-    await warmer.look()
+    await warmer.warm()
     assert planner.known == [api.id for api in APIS]
     assert "get" not in retriever.calls  # not one by one
-    await warmer.look()
+    await warmer.warm()
     assert len(planner.known) == len(APIS)
 
 
 async def test_a_catalogue_that_changed_is_read_again() -> None:
     retriever, planner = FakeRetriever(APIS[0]), FakePlanner()
     warmer = Warmer(retriever, planner, most=1_000)
-    await warmer.look()
+    await warmer.warm()
     await retriever.create(APIS[1])
-    await warmer.look()
+    await warmer.warm()
     assert set(planner.known) == {APIS[0].id, APIS[1].id}
 
 
 async def test_no_more_than_allowed() -> None:
     planner = FakePlanner()
-    await Warmer(FakeRetriever(*APIS), planner, most=120).look()
+    await Warmer(FakeRetriever(*APIS), planner, most=120).warm()
     assert planner.known == [api.id for api in APIS[:120]]
 
 
@@ -51,9 +51,9 @@ async def test_a_planner_that_is_down_is_asked_again() -> None:
     warmer = Warmer(retriever, planner, most=10)
     planner.down = True
     with pytest.raises(ServiceUnavailable):
-        await warmer.look()
+        await warmer.warm()
     planner.down = False
-    await warmer.look()
+    await warmer.warm()
     assert len(planner.known) == 3
 
 
@@ -66,8 +66,8 @@ async def test_a_planner_that_gains_nothing_is_left_alone(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(planner, "read", read)
     warmer = Warmer(retriever, planner, most=1_000)
-    await warmer.look()
-    await warmer.look()
+    await warmer.warm()
+    await warmer.warm()
     assert 0 < len(planner.known) < 20
 
 
@@ -82,6 +82,6 @@ async def test_apis_that_take_too_long_do_not_keep_the_others_from_being_read(mo
 
     monkeypatch.setattr(planner, "read", read)
     warmer = Warmer(FakeRetriever(*APIS), planner, most=1_000)
-    await warmer.look()
-    await warmer.look()
+    await warmer.warm()
+    await warmer.warm()
     assert planner.known == [api.id for api in APIS]

@@ -14,7 +14,7 @@ NEWEST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PastCall:
     """A step of a run that called the API."""
 
     run_id: str
@@ -43,15 +43,15 @@ class _Run(BaseModel):
     steps: tuple[_Step, ...] = ()
 
 
-async def calls_of(api: str, tenant: str, store: RunStore) -> list[Call]:
+async def past_calls(api: str, tenant: str, store: RunStore) -> list[PastCall]:
     """The calls of an API in a tenant's newest runs, newest first."""
     documents = await store.naming(api, tenant, NEWEST)
     return await asyncio.to_thread(_read, documents, api)
 
 
-def _read(documents: Sequence[str], api: str) -> list[Call]:
+def _read(documents: Sequence[str], api: str) -> list[PastCall]:
     return [
-        Call(run.id, run.query, run.created_at, step.step, step.outcome.kind)
+        PastCall(run.id, run.query, run.created_at, step.step, step.outcome.kind)
         for run in map(_Run.model_validate_json, documents)
         for step in run.steps
         if step.api == api and step.outcome.kind != "skipped"
