@@ -23,7 +23,7 @@ from pydantic import SecretStr
 
 from demo_svc.main import create_app as create_demo_svc
 from demo_svc.settings import DemoSettings
-from deploy.llm.keeper import planning_model
+from deploy.llm.supervisor import planning_model
 from deploy.serve import hand_over_soon, keep_what_is_loaded
 from deploy.sockets import address, listen, refuse_to_be_open, serving
 from deploy.traces import sending_traces

@@ -15,16 +15,16 @@ from deploy.cli.catalogue import apis, demos
 from deploy.cli.credentials import secrets
 from deploy.cli.gateway import Json
 from deploy.cli.importing import import_apis
-from deploy.cli.llm import llm, told
+from deploy.cli.llm import exit_on_llm_error, llm
 from deploy.cli.login import login
 from deploy.cli.operating import operations
 from deploy.cli.planning import eval_plan
 from deploy.cli.runs import runs
+from deploy.cli.settings_errors import BadSettings, settings_problem
 from deploy.cli.solving import solve
 from deploy.cli.tenants import tenants
 from deploy.cli.training import trains
 from deploy.cli.twin import twin
-from deploy.cli.unset import BadSettings, told_settings
 from deploy.drawing import visible
 from executor_svc.secret_file import SecretsUnreadable
 from services.telemetry import configure_logging
@@ -57,11 +57,11 @@ def serve(
     from deploy.sockets import OpenToAnybody
 
     try:
-        with told(needs_llm=with_llm):
+        with exit_on_llm_error(needs_llm=with_llm):
             found = sandbox_port if sandbox else None
             serve_onebox(host=host, port=port, data_dir=data, sandbox_port=found, llm=with_llm)
     except BadSettings as error:
-        typer.echo(visible(f"Not started: {told_settings(error)} (docs/settings.md)"), err=True)
+        typer.echo(visible(f"Not started: {settings_problem(error)} (docs/settings.md)"), err=True)
         raise typer.Exit(2) from None
     except (OpenToAnybody, SecretsUnreadable, OSError) as error:
         typer.echo(visible(f"Not started: {error}"), err=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from deploy.cli.keeping import File, Name, entries_of, keep
+from deploy.cli.secret_entries import File, Name, entries_of, save_entry
 from deploy.drawing import visible
 from executor_svc.secret_file import DEFAULT_FILE
 from executor_svc.secret_places import bind_command, said_place
@@ -52,7 +52,7 @@ def bind_secret(
     kept = {field: value for field, value in entry.items() if not (place and field in PLACE_FIELDS)} | place
     if tenant or every_tenant:
         kept = {field: value for field, value in kept.items() if field != "tenants"} | for_tenants(tenant)
-    keep(name, kept, file, "bind")
+    save_entry(name, kept, file, "bind")
 
 
 def in_places(

@@ -30,7 +30,17 @@ from deploy.cli.binding import (
     place_of_secret,
 )
 from deploy.cli.gateway import EXIT_PROBLEM, ask, gateway
-from deploy.cli.keeping import File, Hosts, Name, ask_value, checked, entries_of, host_of, hosts_of, keep
+from deploy.cli.secret_entries import (
+    File,
+    Hosts,
+    Name,
+    ask_value,
+    entries_of,
+    host_of,
+    hosts_of,
+    parse_entry,
+    save_entry,
+)
 from deploy.drawing import plain, visible
 from executor_svc.secret_changes import tell_change, told_changes
 from executor_svc.secret_file import DEFAULT_FILE, SecretsUnreadable, change_file, load_file
@@ -83,7 +93,7 @@ def set_secret(
     """
     needed = _needed(name)
     there = entries_of(file).get(name)
-    before = checked(name, there) if there is not None else None
+    before = parse_entry(name, there) if there is not None else None
     kind = needed.kind if needed is not None else SecretKind.OTHER
     hosts = hosts_of(name, host, file, needed)
     tenants = tenant or (list(before.tenants) if before is not None and before.tenants else None)
@@ -107,7 +117,7 @@ def set_secret(
         entry |= chosen_place(name, place, before, needed)
         is_whole = needed is not None and not place and is_whole_header(needed)
         entry["value"] = ask_value(name, hosts, "whole Authorization header" if is_whole else "value")
-    keep(name, entry, file, "set")
+    save_entry(name, entry, file, "set")
 
 
 @secrets.command("list")

@@ -30,7 +30,7 @@ def install(
     folder: Annotated[Path, typer.Option(help="Where the models are kept.", file_okay=False)] = Path("var/llm"),
 ) -> None:
     """Download the base model and merge the adapter into it. If nothing changed, nothing is done."""
-    with told():
+    with exit_on_llm_error():
         from deploy.llm.install import install, registered_adapter, shipped_registry
 
         install(folder, adapter or registered_adapter(registry or shipped_registry()), kind, typer.echo)
@@ -41,7 +41,7 @@ def fetch(
     folder: Annotated[Path, typer.Option(help="Where the models are kept.", file_okay=False)] = Path("var/llm"),
 ) -> None:
     """Download only the base model, to finetune it, and print its path."""
-    with told(needs_llm=False):
+    with exit_on_llm_error(needs_llm=False):
         from deploy.llm.install import fetch_base
 
         typer.echo(fetch_base(folder, lambda line: typer.echo(line, err=True)))
@@ -59,7 +59,7 @@ def convert(
     ] = False,
 ) -> None:
     """Merge a base model and an adapter that `peft` saved into one GGUF file."""
-    with told():
+    with exit_on_llm_error():
         from deploy.llm.adapter import read_adapter
         from deploy.llm.gguf_files import write_lora, write_merged
         from deploy.llm.install import registered_adapter, shipped_registry
@@ -75,14 +75,14 @@ def convert(
 @llm.command()
 def serve() -> None:
     """Serve the model with llama.cpp, an OpenAI-compatible API, until Ctrl-C. Settings: `NESTOR_LLM_*`."""
-    with told():
+    with exit_on_llm_error():
         from deploy.llm.server import main
 
         raise typer.Exit(main([]))
 
 
 @contextmanager
-def told(needs_llm: bool = True) -> Iterator[None]:
+def exit_on_llm_error(needs_llm: bool = True) -> Iterator[None]:
     """Turn errors of the model's files, its libraries or its server into one line and an exit status."""
     if needs_llm and (missing := [name for name in ("gguf", "xllamacpp") if find_spec(name) is None]):
         typer.echo(f"{' and '.join(missing)} must be installed for this: make llm", err=True)

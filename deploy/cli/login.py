@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from yarl import URL
 
 from deploy.cli.gateway import EXIT_PROBLEM, ask
-from deploy.cli.keeping import File, Hosts, ask_value, checked, entries_of, host_of, hosts_of, keep
+from deploy.cli.secret_entries import File, Hosts, ask_value, entries_of, host_of, hosts_of, parse_entry, save_entry
 from deploy.drawing import visible
 from executor_svc.secret_file import DEFAULT_FILE
 from executor_svc.secret_store import Client
@@ -66,7 +66,7 @@ def login(
     if confidential:
         secret = ask_value(needed.secret, hosts, "client secret")
     entry = _application(client_id, secret, hosts, known)
-    client = checked(needed.secret, entry)
+    client = parse_entry(needed.secret, entry)
     assert isinstance(client, Client)
     person = _Person(hosts, elsewhere=device, browser=browser, trusting=yes, secret=secret is not None)
     try:
@@ -74,7 +74,7 @@ def login(
     except LoginFailed as error:
         typer.echo(visible(f"Nobody is logged in: {error}."), err=True)
         raise typer.Exit(EXIT_PROBLEM) from None
-    keep(needed.secret, entry | _gained(entry, endpoints, scopes, issued), file, "login")
+    save_entry(needed.secret, entry | _gained(entry, endpoints, scopes, issued), file, "login")
     if issued.refresh_token is None:
         left = "at an unknown time" if issued.lifetime_s is None else f"in {issued.lifetime_s / 60:.0f} minutes"
         typer.echo(f"It cannot be renewed: it ends {left}. Then log in again.")
@@ -186,7 +186,7 @@ def _choice(provider: str, scheme: str | None) -> NeededSecret:
 
 def _known_client(name: str, file: Path) -> Client | None:
     entry = entries_of(file).get(name)
-    known = checked(name, entry) if isinstance(entry, dict) else None
+    known = parse_entry(name, entry) if isinstance(entry, dict) else None
     return known if isinstance(known, Client) else None
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from deploy.cli.gateway import Json
-from deploy.cli.llm import told
+from deploy.cli.llm import exit_on_llm_error
 
 
 class Candidates(StrEnum):
@@ -105,7 +105,7 @@ def _needs_model(offline: bool, planner: str | None) -> bool:
 @contextmanager
 def _shipped_model() -> Iterator[None]:
     """Serve the model that ships."""
-    from deploy.llm.keeper import planning_model
+    from deploy.llm.supervisor import planning_model
 
-    with told(), planning_model():
+    with exit_on_llm_error(), planning_model():
         yield

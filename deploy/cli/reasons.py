@@ -46,7 +46,7 @@ def general(reason: str) -> str:
     return _PARTICULARS.sub("…", reason)
 
 
-def told(note: str) -> tuple[str, str]:
+def split_operation(note: str) -> tuple[str, str]:
     """Split a note into the operation that it begins with, if any, and the rest."""
     match = _OPERATION.match(note)
     return (match[1], note[match.end() :]) if match else ("", note)

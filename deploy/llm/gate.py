@@ -19,7 +19,7 @@ from rich.progress import Progress
 
 from deploy.llm.adapter import CONFIG, WEIGHTS, read_adapter
 from deploy.llm.gguf_files import write_lora, write_merged
-from deploy.llm.keeper import planning_model
+from deploy.llm.supervisor import planning_model
 from evals.planning.command import COLUMNS, Measurement, errors_only, measure
 from evals.planning.evaluate import PlanReport
 from planner_svc.backends.served.prompt import PROMPT_VERSION

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.cli import app
-from deploy.llm.keeper import planning_model
 from deploy.llm.settings import MERGED_NAME
+from deploy.llm.supervisor import planning_model
 from deploy.onebox import World, world
 from services.clients import GatewayClient, open_http
 from services.contracts.run import Run, RunStatus

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from deploy.cli.llm import told
+from deploy.cli.llm import exit_on_llm_error
 from deploy.cli.training.llm import FOR_LLM, TO_SERVE
 from deploy.cli.training.needs import beside, require
 
@@ -98,7 +98,7 @@ def _measured(
     work = beside(adapter)
     if train_llm(base, place / _DATA, adapter, work, tuning, "auto") is None:
         raise typer.Exit(1)
-    with told():
+    with exit_on_llm_error():
         export(adapter, base, work)
         found = measured(work / MERGED_NAME, sorted(one for one in held_out.iterdir() if one.is_dir()), work, limit)
     shutil.rmtree(work)  # keeping a merged model of each variant would fill the disk

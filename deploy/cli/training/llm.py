@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from deploy.cli.llm import told
+from deploy.cli.llm import exit_on_llm_error
 from deploy.cli.training.needs import beside, require
 from services.registry import Entry, RegistryError
 
@@ -70,7 +70,7 @@ def train_llm(
         raise typer.Exit(1)
     typer.echo(f"{out}: loss {report.training.losses[-1]['loss']:.3f} after {report.training.minutes:g} minutes")
     if served is not None and method is not Method.FULL:
-        with told():
+        with exit_on_llm_error():
             from deploy.llm.gate import export
 
             export(out, served, place)
@@ -93,7 +93,7 @@ def gate_llm(
     report = read_report(candidate)
     if report is None:
         raise typer.BadParameter(f"{candidate} holds no report.json: `nestor train llm` writes it")
-    with told():
+    with exit_on_llm_error():
         from deploy.llm.gate import export
 
         export(candidate, gguf, beside(candidate))
@@ -109,7 +109,7 @@ def _gate(entry: Entry, candidate: Path, base: Path, data: Path, registry: Path,
     if not folders:
         raise typer.BadParameter(f"{data / 'held-out'} holds no folder to measure by", param_hint="--data")
     try:
-        with told():
+        with exit_on_llm_error():
             verdict = judge(candidate, entry, base, folders, registry, work, limit)
     except (RegistryError, DataError) as error:
         Console(stderr=True).print(str(error), markup=False, soft_wrap=True)

@@ -63,7 +63,7 @@ def ask_value(name: str, hosts: Sequence[str], what: str) -> str:
     return str(typer.prompt(visible(question), hide_input=True))
 
 
-def checked(name: str, entry: JsonValue) -> Secret:
+def parse_entry(name: str, entry: JsonValue) -> Secret:
     """The secret of an entry. Exits if the entry is invalid."""
     try:
         return parse({name: entry}, "the entry")[name]
@@ -71,9 +71,9 @@ def checked(name: str, entry: JsonValue) -> Secret:
         raise typer.BadParameter(visible(str(error))) from None
 
 
-def keep(name: str, entry: dict[str, JsonValue], file: Path, action: Changed) -> None:
+def save_entry(name: str, entry: dict[str, JsonValue], file: Path, action: Changed) -> None:
     """Write an entry to the file, record who did it in the history file, and print it. Exits if that fails."""
-    checked(name, entry)
+    parse_entry(name, entry)
     try:
         tell_change(file, action, name, entry)
         change_file(file, {name: entry})

@@ -10,7 +10,7 @@ _FIELD = re.compile(r'field "(\w+)"')
 BadSettings = (SettingsError, ValidationError)
 
 
-def told_settings(error: SettingsError | ValidationError) -> str:
+def settings_problem(error: SettingsError | ValidationError) -> str:
     """Name the variable that cannot be read, and the reason."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
