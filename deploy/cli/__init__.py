@@ -54,7 +54,7 @@ def serve(
 ) -> None:
     """Run all of Nestor in one process, on SQLite."""
     from deploy.onebox import serve_onebox  # imports all services, so only when serving
-    from deploy.sockets import OpenToAnybody
+    from deploy.sockets import UnprotectedService
 
     try:
         with exit_on_llm_error(needs_llm=with_llm):
@@ -63,7 +63,7 @@ def serve(
     except BadSettings as error:
         typer.echo(visible(f"Not started: {settings_problem(error)} (docs/settings.md)"), err=True)
         raise typer.Exit(2) from None
-    except (OpenToAnybody, SecretsUnreadable, OSError) as error:
+    except (UnprotectedService, SecretsUnreadable, OSError) as error:
         typer.echo(visible(f"Not started: {error}"), err=True)
         raise typer.Exit(2) from None
 
