@@ -35,9 +35,9 @@ _STATUS_STYLE = {
     RunStatus.IN_DOUBT: "bold yellow",
     RunStatus.NO_PLAN: "bold yellow",
 }
-_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they reorder what a line shows: Unicode TR 36
-_STEERING = {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS) if chr(code) not in "\n\t"}
-_EVIDENCE = {
+_BIDI_CONTROLS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they reorder what a line shows: Unicode TR 36
+_CONTROL_CHARS = {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0), *_BIDI_CONTROLS) if chr(code) not in "\n\t"}
+_EVIDENCE_TEXT = {
     "replanned": "so it was planned anew:",
     "no_plan": "and there is no other plan.",
     "needs_input": "and another plan would have to ask.",
@@ -52,7 +52,7 @@ _MAX_READ_CHARS = 500
 
 def visible(text: str) -> str:
     """The text without terminal control characters: much of it comes from services and documents."""
-    return text.translate(_STEERING)
+    return text.translate(_CONTROL_CHARS)
 
 
 def plain(text: str, style: str = "") -> Text:
@@ -185,7 +185,7 @@ def run_drawing(run: Run, records: dict[str, StepRecord], running: set[str]) -> 
 def _evidence_lines(what: EvidenceRound) -> list[Text]:
     """The calls that did not help in this round, and what the planner did next."""
     lines = [plain(f"↺ {attempt_text(attempt)}", "yellow") for attempt in what.attempts]
-    return [*lines, Text(f"  {_EVIDENCE[what.outcome]}", "yellow")]
+    return [*lines, Text(f"  {_EVIDENCE_TEXT[what.outcome]}", "yellow")]
 
 
 def attempt_text(attempt: Attempt) -> str:
@@ -207,7 +207,7 @@ def draw_conclusion(console: Console, run: Run) -> None:
     _draw_answer(console, run)
     if run.questions:
         _draw_questions(console, run)
-    for diagnostic in _not_said_already(run):
+    for diagnostic in _new_diagnostics(run):
         where = ".".join(part for part in (diagnostic.step, diagnostic.argument) if part)
         console.print(plain(f"! {where}: {diagnostic.message}" if where else f"! {diagnostic.message}", "yellow"))
     unsure = "" if run.status is RunStatus.FAILED else run.unsure  # there is no answer to doubt
@@ -217,7 +217,7 @@ def draw_conclusion(console: Console, run: Run) -> None:
     drawn = {record.outcome.message for record in run.steps if isinstance(record.outcome, Failed)}
     if run.reason and run.reason not in drawn:
         console.print(plain(run.reason, "yellow"))
-    _draw_refusing(console, run)
+    _draw_unauthorized(console, run)
     if run.problem is not None:
         console.print(plain(f"{run.problem.title}: {run.problem.detail}", "red"))
     if run.status is RunStatus.NEEDS_APPROVAL:
@@ -231,29 +231,29 @@ def draw_conclusion(console: Console, run: Run) -> None:
 
 def _draw_answer(console: Console, run: Run) -> None:
     if run.answer.values:
-        told = f"{run.answer.sentence}\n\n{run.answer.text}" if run.answer.sentence else run.answer.text
+        text = f"{run.answer.sentence}\n\n{run.answer.text}" if run.answer.sentence else run.answer.text
         title, style = ("answer, unsure", "yellow") if run.unsure else ("answer", "green")
-        console.print(Panel(plain(told), title=title, title_align="left", border_style=style))
+        console.print(Panel(plain(text), title=title, title_align="left", border_style=style))
     for value in run.answer.values:
         if value.stored is not None:
             shown = f"{value.name} is {_stored(value.stored)}: nestor runs value {run.id} {value.stored.id}"
             console.print(plain(shown, "dim"), soft_wrap=True)
 
 
-def _draw_refusing(console: Console, run: Run) -> None:
+def _draw_unauthorized(console: Console, run: Run) -> None:
     """Name the providers that answered 401, and what to do about it."""
     failed = {one.step: one for one in run.steps if isinstance(one.outcome, Failed) and one.outcome.status == 401}
     steps = run.plan.steps if run.plan is not None else ()
     refusing = [(step.api.partition(".")[0], failed[step.id].secrets) for step in steps if step.id in failed]
     for provider, shown in dict.fromkeys(refusing):
         if shown:
-            told = f"{provider} did not take {' and '.join(shown)}; set the right value with nestor secrets set"
+            text = f"{provider} did not take {' and '.join(shown)}; set the right value with nestor secrets set"
         else:
-            told = (
+            text = (
                 f"{provider} wants a credential, and its document declares none for this call: import it again with"
                 " --auth, which says how (nestor import --help)"
             )
-        console.print(plain(told, "yellow"), soft_wrap=True)
+        console.print(plain(text, "yellow"), soft_wrap=True)
 
 
 def _draw_questions(console: Console, run: Run) -> None:
@@ -263,7 +263,7 @@ def _draw_questions(console: Console, run: Run) -> None:
     console.print(plain(f"Ask again and say it, or add {given}", "dim"), soft_wrap=True)
 
 
-def _not_said_already(run: Run) -> Iterator[Diagnostic]:
+def _new_diagnostics(run: Run) -> Iterator[Diagnostic]:
     """The diagnostics that the requests to approve and the questions do not already cover."""
     is_shown = run.approval is not None or bool(run.previews)
     asked = {(question.step, question.argument) for question in run.questions}

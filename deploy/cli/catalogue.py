@@ -51,12 +51,12 @@ def search_apis(
     for hit in page.hits:
         score = f"{hit.score:.2f}" if hit.score is not None else ""
         summary = f"(deprecated) {hit.summary}" if hit.deprecated else hit.summary
-        table.add_row(score, said(hit.found_by), hit.id, hit.method, plain(hit.path), plain(summary))
+        table.add_row(score, found_by_label(hit.found_by), hit.id, hit.method, plain(hit.path), plain(summary))
     Console().print(table)
     typer.echo(f"{len(page.hits)} of {page.total} (catalogue version {page.catalogue_version})")
 
 
-def said(found_by: FoundBy | None) -> str:
+def found_by_label(found_by: FoundBy | None) -> str:
     """What found an API, in words."""
     return (found_by or "").replace("_", " ")
 

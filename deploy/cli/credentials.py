@@ -52,11 +52,11 @@ from services.errors import ServiceError
 secrets = typer.Typer(no_args_is_help=True, help="The credentials that calls present. Values are never shown.")
 secrets.command("bind")(bind_secret)
 _MOST_SHOWN: Final = 40
-_NOBODY_ASKS: Final = (
+_NO_CREDENTIALS: Final = (
     "No API of {provider} asks for a credential. `nestor apis documents` lists the providers; a document that does not"
     " say how its calls authenticate is imported with --auth."
 )
-_SHAPES: Final[dict[type[Secret], str]] = {
+_SECRET_KINDS: Final[dict[type[Secret], str]] = {
     Token: "a key or token",
     Login: "a user name and password",
     Client: "an OAuth2 client",
@@ -131,11 +131,13 @@ def list_secrets(
         table = Table("secret", "kind", "operations", "sent to", "", box=None)
         needed = ask(lambda g: g.secrets(provider)).secrets
         if not needed:
-            typer.echo(visible(_NOBODY_ASKS.format(provider=provider)))
+            typer.echo(visible(_NO_CREDENTIALS.format(provider=provider)))
             return
         for one in needed:
             state = "configured" if one.configured else "missing"
-            table.add_row(plain(one.secret), plain(said(one)), str(one.operations), plain(", ".join(one.hosts)), state)
+            table.add_row(
+                plain(one.secret), plain(kind_label(one)), str(one.operations), plain(", ".join(one.hosts)), state
+            )
         console.print(table)
         return
     try:
@@ -146,7 +148,11 @@ def list_secrets(
     for name, secret in sorted(known.items()):
         whom = plain(", ".join(secret.tenants)) if secret.tenants else "every tenant"
         table.add_row(
-            plain(name), _SHAPES[type(secret)], plain(", ".join(secret.hosts)), plain(place_of_secret(secret)), whom
+            plain(name),
+            _SECRET_KINDS[type(secret)],
+            plain(", ".join(secret.hosts)),
+            plain(place_of_secret(secret)),
+            whom,
         )
     console.print(table)
     typer.echo(f"{len(known)} in {file}")
@@ -168,9 +174,9 @@ def test_secret(name: Name) -> None:
 
     For OAuth2 it fetches a token. Exits 0 if this found no problem with the credential.
     """
-    came = ask(lambda g: g.try_secret(name))
-    typer.echo(visible(f"{name}: {came.outcome}. {came.message}"))
-    if came.outcome not in ("accepted", "ready"):
+    tried = ask(lambda g: g.try_secret(name))
+    typer.echo(visible(f"{name}: {tried.outcome}. {tried.message}"))
+    if tried.outcome not in ("accepted", "ready"):
         raise typer.Exit(EXIT_PROBLEM)
 
 
@@ -198,7 +204,7 @@ def show_changes(
     Console().print(table)
 
 
-def said(one: NeededSecret) -> str:
+def kind_label(one: NeededSecret) -> str:
     """The kind of a credential and its place in a request, in words."""
     if one.kind is SecretKind.API_KEY:
         places = {
@@ -256,7 +262,7 @@ def print_missing(console: Console, missing: Sequence[NeededSecret]) -> None:
     console.print("Credentials that are missing (where an operation takes one or another, one is enough):")
     table = Table(box=None, show_header=False, padding=(0, 1))
     for one in missing[:_MOST_SHOWN]:
-        table.add_row(plain(f"  {command_for(one)}"), plain(f"# {said(one)}; {one.operations} operations"))
+        table.add_row(plain(f"  {command_for(one)}"), plain(f"# {kind_label(one)}; {one.operations} operations"))
     console.print(table)
     if len(missing) > _MOST_SHOWN:
         console.print(f"  and {len(missing) - _MOST_SHOWN} more: nestor secrets list PROVIDER")
@@ -281,7 +287,7 @@ def _needed(name: str) -> NeededSecret | None:
     if found is None:
         known = ", ".join(one.secret for one in offered[:_MOST_SHOWN])
         others = f" Those of {provider} ask for: {known}." if known else ""
-        told = others or " " + _NOBODY_ASKS.format(provider=provider)
+        told = others or " " + _NO_CREDENTIALS.format(provider=provider)
         typer.echo(visible(f"No API in the catalogue asks for {name}.{told}"), err=True)
     return found
 
@@ -296,7 +302,7 @@ def _client(
     if where is None and needed is not None and not needed.openid_url:
         raise typer.BadParameter("the document names no token endpoint: say --token-url")
     if where is not None and (host := host_of(where)) not in hosts and asked:
-        hosts = [*hosts, *([host] if token_url is not None else _agreed(name, host))]
+        hosts = [*hosts, *([host] if token_url is not None else _confirmed_host(name, host))]
     entry: dict[str, JsonValue] = {"hosts": list[JsonValue](hosts), "client_id": client_id}
     entry |= {"token_url": token_url} if token_url is not None else {}
     return entry | {"client_secret": ask_value(name, hosts, "client secret")}
@@ -315,7 +321,7 @@ def _url(text: str | None) -> URL | None:
         return None
 
 
-def _agreed(name: str, token_host: str) -> list[str]:
+def _confirmed_host(name: str, token_host: str) -> list[str]:
     """The token endpoint's host from the document, if the user agrees. Without a terminal this exits."""
     question = f"The document says that tokens come from {token_host}. May {name} be sent there, too?"
     if not sys.stdin.isatty():

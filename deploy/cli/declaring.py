@@ -63,7 +63,7 @@ def with_auth(text: str, auth: Auth | None) -> str:
     if not isinstance(root, dict) or not {"openapi", "swagger"} & root.keys():
         raise Unreadable("--auth is for OpenAPI documents, and this is none")
     name = _name(root, auth.name)
-    if not _ask(root, name):
+    if not _add_scheme(root, name):
         raise Unreadable("each operation declares how calls authenticate already; leave --auth out")
     is_swagger = "swagger" in root
     schemes = _object(root if is_swagger else _object(root, "components"), _PLACES[is_swagger])
@@ -71,9 +71,9 @@ def with_auth(text: str, auth: Auth | None) -> str:
     return orjson.dumps(root).decode()
 
 
-def _ask(root: dict[str, JsonValue], name: str) -> int:
+def _add_scheme(root: dict[str, JsonValue], name: str) -> int:
     """Add the scheme to operations without security. Returns the number of operations changed."""
-    common, asked = root.get("security"), 0
+    common, changed = root.get("security"), 0
     paths = root.get("paths")
     for item in paths.values() if isinstance(paths, dict) else ():
         for method, operation in item.items() if isinstance(item, dict) else ():
@@ -81,8 +81,8 @@ def _ask(root: dict[str, JsonValue], name: str) -> int:
                 continue
             if operation.get("security", common) in (None, [], [{}]):
                 operation["security"] = [{name: []}]
-                asked += 1
-    return asked
+                changed += 1
+    return changed
 
 
 def _name(root: Mapping[str, JsonValue], wanted: str) -> str:

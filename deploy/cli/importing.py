@@ -39,15 +39,15 @@ from services.errors import DeadlineExceeded, ServiceError, ServiceUnavailable
 _AT_ONCE = 2
 """Documents imported concurrently: while one is embedded, the next one is read."""
 _PAGE = 1_000
-_NOBODY = "Nobody is there to ask: look at the changes at a terminal, or say --yes."
-_REFUSED: Final = {
+_NO_TERMINAL = "Nobody is there to ask: look at the changes at a terminal, or say --yes."
+_FIELD_ERRORS: Final = {
     "document": "it is empty",
     "server": "--server is to be an http or https URL",
     "provider": "--provider is to be of a-z, 0-9, - and _, at most 100 of them, the first a letter or digit",
 }
 """Error messages for invalid fields of a request that come from the command line."""
 
-Events = Callable[[ImportProgress], None]
+OnProgress = Callable[[ImportProgress], None]
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _accept(console: Console, changes: list[ImportChange], report: ImportReport,
     try:
         _ask(console, changes, report.provider)
     except typer.Abort:
-        typer.echo(_NOBODY, err=True)
+        typer.echo(_NO_TERMINAL, err=True)
         raise
 
 
@@ -203,20 +203,20 @@ async def _import_shown(request: ImportRequest, console: Console) -> tuple[Impor
     with _progress(console) as progress:
         task = progress.add_task("importing", total=None)
 
-        def tell(event: ImportProgress) -> None:
+        def report_progress(event: ImportProgress) -> None:
             progress.update(task, description=event.phase, completed=event.done, total=event.total)
 
         async with gateway() as client:
-            return await _followed(client, request, tell)
+            return await _collect_report(client, request, report_progress)
 
 
-async def _followed(
-    client: GatewayClient, request: ImportRequest, tell: Events
+async def _collect_report(
+    client: GatewayClient, request: ImportRequest, report_progress: OnProgress
 ) -> tuple[ImportReport, list[ImportChange]]:
     changes = []
     async for event in client.import_apis(request):
         if isinstance(event, ImportProgress):
-            tell(event)
+            report_progress(event)
         elif isinstance(event, ImportChange):
             changes.append(event)
         else:
@@ -229,7 +229,7 @@ def _import_many(sources: list[Source], options: ImportOptions) -> None:
     try:
         run(_Bulk(options, tally).run(sources, Console(stderr=True)))
         _review(console, tally, options)
-        for outcome in tally.looked_at:
+        for outcome in tally.previewed:
             _print_heading(console, outcome)
             show_changes(console, outcome.changes, None)
     finally:
@@ -301,7 +301,7 @@ class _Bulk:
     async def _import(self, client: GatewayClient, source: Source, progress: Progress) -> Outcome:
         task = progress.add_task(source.provider or source.label, total=None)
 
-        def tell(event: ImportProgress) -> None:
+        def report_progress(event: ImportProgress) -> None:
             progress.update(task, description=f"{source.provider}: {event.phase}", completed=event.done)
             progress.update(task, total=event.total)
 
@@ -310,7 +310,7 @@ class _Bulk:
             if self._is_there(source, text):
                 return Outcome(source)
             request = _request(source, text, self._options)
-            report, changes = await _followed(client, request, tell)
+            report, changes = await _collect_report(client, request, report_progress)
             return Outcome(source, report=report, changes=changes)
         except (Unreadable, ValidationError) as error:
             return Outcome(source, error=_reason(error))
@@ -347,7 +347,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         field = str(first["loc"][0]) if first["loc"] else ""
-        return _REFUSED.get(field) or f"{field}: {first['msg']}"
+        return _FIELD_ERRORS.get(field) or f"{field}: {first['msg']}"
     return error.detail or error.title if isinstance(error, ServiceError) else str(error)
 
 

@@ -7,8 +7,8 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from deploy.cli.gateway import Json, ask, follow, gateway, leave, run
-from deploy.cli.solving import drawn
+from deploy.cli.gateway import Json, ask, exit_for, follow, gateway, run
+from deploy.cli.solving import follow_drawn
 from deploy.drawing import plain
 from services.codecs.text import CodecError, read_json
 from services.contracts.planning import Decision
@@ -51,7 +51,7 @@ def rerun(
     done = run(_rerun(run_id, request, quiet=json))
     if json:
         typer.echo(done.model_dump_json(indent=2))
-    raise leave(done.status)
+    raise exit_for(done.status)
 
 
 def _inputs(given: list[str]) -> dict[str, dict[str, Any]]:
@@ -74,7 +74,7 @@ async def _rerun(run_id: str, request: RerunRequest, *, quiet: bool) -> Run:
         if quiet:
             return await follow(client, accepted.id, lambda _: None)
         _draw(accepted)
-        return await drawn(client, accepted.id)
+        return await follow_drawn(client, accepted.id)
 
 
 def _draw(accepted: Run) -> None:

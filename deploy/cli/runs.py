@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from deploy.cli.gateway import Json, Limit, ask, follow, gateway, leave, run
+from deploy.cli.gateway import Json, Limit, ask, exit_for, follow, gateway, run
 from deploy.cli.rerunning import compare_runs, rerun
-from deploy.cli.solving import approve, drawn
+from deploy.cli.solving import approve, follow_drawn
 from deploy.cli.starting import delete_run, start_run
 from deploy.drawing import candidate_table, draw_doubt, draw_requests, draw_run, plain
 from deploy.explaining import draw_explanation
@@ -38,7 +38,7 @@ Reason = Annotated[str, typer.Option(help="Why; kept with the run.")]
 Step = Annotated[str, typer.Argument(help="The step, e.g. `var2`.", metavar="STEP")]
 
 
-class Finding(StrEnum):
+class DoubtOutcome(StrEnum):
     """A person's decision on a call in doubt."""
 
     SUCCEEDED = "succeeded"
@@ -79,13 +79,13 @@ def list_runs(
     for line in page.runs:
         when = line.created_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
         said = line.verdict.value if line.verdict else ""
-        table.add_row(line.id, line.status.value, said, when, f"{line.total_ms:.0f}", _asked(line))
+        table.add_row(line.id, line.status.value, said, when, f"{line.total_ms:.0f}", _request_text(line))
     Console().print(table)
     if page.next:
         typer.echo(f"There are more: --cursor {page.next}")
 
 
-def _asked(line: RunSummary) -> Text:
+def _request_text(line: RunSummary) -> Text:
     """The request, and below it the reason if there is no answer."""
     return Text("\n").join(plain(text[:80]) for text in (line.query, line.trouble) if text)
 
@@ -123,7 +123,7 @@ def watch_run(run_id: RunId, json: Json = False) -> None:
 
     On a terminal the plan is drawn; elsewhere each event is one line, with `--json` a JSON object. Exits as `solve`.
     """
-    raise leave(run(_watch(run_id, json=json)).status)
+    raise exit_for(run(_watch(run_id, json=json)).status)
 
 
 async def _watch(run_id: str, *, json: bool) -> Run:
@@ -132,12 +132,12 @@ async def _watch(run_id: str, *, json: bool) -> Run:
             return await follow(client, run_id, lambda event: typer.echo(event.model_dump_json()))
         console = Console()
         if console.is_terminal:
-            return await drawn(client, run_id)
+            return await follow_drawn(client, run_id)
 
-        def tell(numbered: RunEvent) -> None:
+        def print_event(numbered: RunEvent) -> None:
             console.print(event_line(numbered.event))
 
-        ended = await follow(client, run_id, tell)
+        ended = await follow(client, run_id, print_event)
         draw_run(console, ended)
         return ended
 
@@ -174,7 +174,7 @@ def approve_run(
     elif no_wait:
         typer.echo(f"{run_id} is {done.status.value}")
     if not no_wait:
-        raise leave(done.status)
+        raise exit_for(done.status)
 
 
 @runs.command("cancel")
@@ -259,7 +259,7 @@ def resolve_call(
     run_id: RunId,
     step: Step,
     outcome: Annotated[
-        Finding,
+        DoubtOutcome,
         typer.Option(help="It took effect; it did not and shall not be made; it did not and shall be made now."),
     ],
     value: Annotated[str | None, typer.Option(help="With `succeeded`: what it would have answered, as JSON.")] = None,
@@ -274,7 +274,7 @@ def resolve_call(
 
     Example: `nestor runs resolve 0197... var2 --outcome succeeded --value '{"id": "bkg_17"}'`
     """
-    if value is not None and outcome is not Finding.SUCCEEDED:
+    if value is not None and outcome is not DoubtOutcome.SUCCEEDED:
         raise typer.BadParameter("only a call that succeeded has one", param_hint="--value")
     try:
         request = ResolveRequest(outcome=outcome.value, value=_json(value), message=message, item=item)
@@ -300,7 +300,7 @@ async def _resolve(run_id: str, step: str, request: ResolveRequest, *, wait: boo
         settled = await client.resolve(run_id, step, request, wait=False)
         if settled.status is RunStatus.IN_DOUBT or not wait:
             return settled
-        return await follow(client, run_id, lambda _: None) if quiet else await drawn(client, run_id)
+        return await follow(client, run_id, lambda _: None) if quiet else await follow_drawn(client, run_id)
 
 
 @runs.command("value")

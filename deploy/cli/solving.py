@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from deploy.cli.gateway import Json, follow, gateway, is_header_text, leave, run
+from deploy.cli.gateway import Json, exit_for, follow, gateway, is_header_text, run
 from deploy.explaining import draw_explanation
 from deploy.following import RunDrawing
 from services.clients import GatewayClient
@@ -92,7 +92,7 @@ def solve(
         accepted = run(_accepted(request, idempotency_key))
         typer.echo(accepted.model_dump_json(indent=2) if json else accepted.id)
     else:
-        raise leave(_ended(request, idempotency_key, json=json, explain=explain).status)
+        raise exit_for(_ended(request, idempotency_key, json=json, explain=explain).status)
 
 
 def _ended(request: SolveRequest, key: str | None, *, json: bool, explain: bool) -> Run:
@@ -142,16 +142,16 @@ async def _solve(request: SolveRequest, key: str | None, *, quiet: bool) -> Run:
         accepted = await client.solve(request, idempotency_key=key)
         try:
             async with asyncio.timeout(within_s):
-                return await _quietly(client, accepted.id) if quiet else await drawn(client, accepted.id)
+                return await _follow_quietly(client, accepted.id) if quiet else await follow_drawn(client, accepted.id)
         except TimeoutError:
             raise DeadlineExceeded(f"Run {accepted.id} has not ended within {within_s:g} s.") from None
 
 
-async def _quietly(client: GatewayClient, run_id: str) -> Run:
+async def _follow_quietly(client: GatewayClient, run_id: str) -> Run:
     return await follow(client, run_id, lambda _: None)
 
 
-async def drawn(client: GatewayClient, run_id: str) -> Run:
+async def follow_drawn(client: GatewayClient, run_id: str) -> Run:
     """Follow a run to its end and draw it."""
     drawing = RunDrawing(Console())
     try:
@@ -172,4 +172,4 @@ async def approve(waiting: Run, *, on_behalf_of: str = "", wait: bool = True, qu
         )
         if not wait:
             return approved
-        return await _quietly(client, waiting.id) if quiet else await drawn(client, waiting.id)
+        return await _follow_quietly(client, waiting.id) if quiet else await follow_drawn(client, waiting.id)

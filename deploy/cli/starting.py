@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue, ValidationError
 
-from deploy.cli.gateway import Json, ask, follow, gateway, is_header_text, leave, run
-from deploy.cli.solving import drawn
+from deploy.cli.gateway import Json, ask, exit_for, follow, gateway, is_header_text, run
+from deploy.cli.solving import follow_drawn
 from services.codecs.text import CodecError, read_json
 from services.contracts.planning import Decision
 from services.contracts.run import Run
@@ -44,7 +44,7 @@ def start_run(
     done = run(_start(request, idempotency_key, quiet=json))
     if json:
         typer.echo(done.model_dump_json(indent=2))
-    raise leave(done.status)
+    raise exit_for(done.status)
 
 
 def _calls(file: Path) -> JsonValue:
@@ -67,7 +67,7 @@ def _request(calls: JsonValue, query: str | None, options: StartOptions) -> Star
 async def _start(request: StartRequest, key: str | None, *, quiet: bool) -> Run:
     async with gateway() as client:
         accepted = await client.start(request, idempotency_key=key)
-        return await follow(client, accepted.id, lambda _: None) if quiet else await drawn(client, accepted.id)
+        return await follow(client, accepted.id, lambda _: None) if quiet else await follow_drawn(client, accepted.id)
 
 
 def delete_run(

@@ -49,7 +49,7 @@ def twin(
     try:
         bound = listen("127.0.0.1", port)
     except OSError as error:
-        raise _given_up(f"port {port} cannot be had: {error.strerror}") from None
+        raise _failure(f"port {port} cannot be had: {error.strerror}") from None
     with bound:
         url = f"http://{address(bound)}"
         try:
@@ -61,10 +61,10 @@ def twin(
             made = Twin(imported.apis, shown, seed)
             for path, fields in _read_items(items).items():
                 if not made.know(path, fields):
-                    raise _given_up(f"no operation of the document is about an item at {path}")
+                    raise _failure(f"no operation of the document is about an item at {path}")
         except (Unreadable, InvalidDocument, IndexError) as error:
             why = getattr(error, "detail", "") or str(error) or "it holds no document"
-            raise _given_up(f"{document}: {why}") from None
+            raise _failure(f"{document}: {why}") from None
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
@@ -94,9 +94,9 @@ def _read_items(file: Path | None) -> dict[str, dict[str, JsonValue]]:
     try:
         return {} if file is None else _ITEMS.validate_json(file.read_bytes())
     except (OSError, ValidationError) as error:
-        raise _given_up(f"{file} is no JSON object of items by path: {type(error).__name__}") from None
+        raise _failure(f"{file} is no JSON object of items by path: {type(error).__name__}") from None
 
 
-def _given_up(why: str) -> typer.Exit:
+def _failure(why: str) -> typer.Exit:
     typer.echo(visible(why), err=True)
     return typer.Exit(EXIT_PROBLEM)

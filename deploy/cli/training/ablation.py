@@ -10,7 +10,7 @@ from rich.console import Console
 
 from deploy.cli.llm import exit_on_llm_error
 from deploy.cli.training.llm import FOR_LLM, TO_SERVE
-from deploy.cli.training.needs import beside, require
+from deploy.cli.training.needs import require, work_folder
 
 if TYPE_CHECKING:
     from training.llm.recipe import DataRecipe
@@ -95,7 +95,7 @@ def _measured(
     with progress_on(Console(stderr=True)) as progress:
         build(folders, data, excluded, place / _DATA, progress)
     adapter = place / "adapter"
-    work = beside(adapter)
+    work = work_folder(adapter)
     if train_llm(base, place / _DATA, adapter, work, tuning, "auto") is None:
         raise typer.Exit(1)
     with exit_on_llm_error():

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from deploy.cli.llm import exit_on_llm_error
-from deploy.cli.training.needs import beside, require
+from deploy.cli.training.needs import require, work_folder
 from services.registry import Entry, RegistryError
 
 FOR_LLM = ("torch", "transformers", "peft", "trl", "datasets", "accelerate")
@@ -64,7 +64,7 @@ def train_llm(
     from training.llm.command import read_tuning  # loads torch
     from training.llm.command import train_llm as train
 
-    place = work or beside(out)
+    place = work or work_folder(out)
     report = train(base, data, out, place, read_tuning(recipe, method.value, minutes, epochs), device, start)
     if report is None:
         raise typer.Exit(1)
@@ -96,8 +96,8 @@ def gate_llm(
     with exit_on_llm_error():
         from deploy.llm.gate import export
 
-        export(candidate, gguf, beside(candidate))
-    _gate(report.entry(candidate.name), candidate, gguf, data, registry, beside(candidate), limit)
+        export(candidate, gguf, work_folder(candidate))
+    _gate(report.entry(candidate.name), candidate, gguf, data, registry, work_folder(candidate), limit)
 
 
 def _gate(entry: Entry, candidate: Path, base: Path, data: Path, registry: Path, work: Path, limit: int) -> None:

@@ -30,6 +30,6 @@ def require(names: Sequence[str]) -> None:
         raise typer.Exit(1)
 
 
-def beside(out: Path) -> Path:
+def work_folder(out: Path) -> Path:
     """The folder for checkpoints and caches of a model that is written to ``out``."""
     return out.with_name(f"{out.name}.work")

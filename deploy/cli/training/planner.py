@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from deploy.cli.training.needs import TO_TRAIN, beside, require
+from deploy.cli.training.needs import TO_TRAIN, require, work_folder
 
 
 def train_planner(
@@ -32,7 +32,7 @@ def train_planner(
     require(TO_TRAIN)
     from training.planner.command import train_planner as train  # loads torch
 
-    raise typer.Exit(train(data, out, work or beside(out), recipe, device))
+    raise typer.Exit(train(data, out, work or work_folder(out), recipe, device))
 
 
 def train_confidence(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from deploy.cli.training.needs import TO_TRAIN, beside, require
+from deploy.cli.training.needs import TO_TRAIN, require, work_folder
 from retriever_svc.settings import RetrieverSettings
 
 
@@ -41,7 +41,7 @@ def train_retriever(
     require(TO_TRAIN)
     from training.retriever.command import train_retriever as train  # loads torch
 
-    raise typer.Exit(train(data, held, validation, out, work or beside(out), recipe, device))
+    raise typer.Exit(train(data, held, validation, out, work or work_folder(out), recipe, device))
 
 
 def train_relevance(

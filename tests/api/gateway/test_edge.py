@@ -87,11 +87,11 @@ def test_serving_to_other_machines_needs_a_token(capsys: pytest.CaptureFixture[s
 def test_a_world_is_ready_once_it_knows_the_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before: list[httpx2.Response] = []
 
-    async def teach(found: RunningStack) -> None:
+    async def import_sandbox(found: RunningStack) -> None:
         async with httpx2.AsyncClient(base_url=found.gateway_url) as http:
             before.append(await http.get("/readyz"))
 
-    monkeypatch.setattr("deploy.onebox.import_sandbox", teach)
+    monkeypatch.setattr("deploy.onebox.import_sandbox", import_sandbox)
     with running_stack(tmp_path) as found:
         after = httpx2.get(f"{found.gateway_url}/readyz")
     assert (before[0].status_code, before[0].json()["checks"]["sandbox"]) == (503, "its APIs are being imported")
