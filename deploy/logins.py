@@ -41,7 +41,7 @@ _CALLBACK: Final = "/callback"
 _DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 _INTERVAL_S: Final = 5.0
 _ENDPOINT_LABEL: Final = "the token endpoint"
-_CALLBACK_PAGE: Final = "Nestor has got the answer. You can close this window; the terminal says what came of it."
+_CALLBACK_PAGE: Final = "Nestor has received the answer. You can close this window; the terminal shows the result."
 T = TypeVar("T")
 
 
@@ -90,12 +90,12 @@ async def find_endpoints(transport: Transport, requirement: SecurityRequirement,
     if requirement.openid_url:
         where = endpoint(requirement.openid_url, server)
         if where is None:
-            raise LoginFailed("the address of the OpenID discovery document is none")
+            raise LoginFailed("the address of the OpenID discovery document is not a URL")
         named = dict(await _awaited(discover(transport, where, _answer_deadline())))
     found = {name: endpoint(str(url), server) for name, url in named.items() if isinstance(url, str)}
     token = found.get("token_endpoint")
     if token is None:
-        raise LoginFailed(f"the scheme {requirement.scheme!r} has no token endpoint; paste a token instead")
+        raise LoginFailed(f"the scheme {requirement.scheme!r} has no token endpoint; set a token instead")
     issuer, scopes = named.get("issuer"), named.get("scopes_supported")
     return Endpoints(
         token,
@@ -156,7 +156,7 @@ async def log_in_with_code(
         LoginFailed: nobody logged in in time, the server refused, or its answers are invalid.
     """
     if endpoints.device is None:
-        raise LoginFailed("the document names no endpoint for devices")
+        raise LoginFailed("the document names no device authorization endpoint")
     form = {"client_id": login.client.client_id} | ({"scope": " ".join(login.scopes)} if login.scopes else {})
     headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
     sent = transport.send(
@@ -171,7 +171,7 @@ async def log_in_with_code(
     device, code = given.get("device_code"), given.get("user_code")
     where = endpoint(str(given.get("verification_uri") or given.get("verification_url") or ""), endpoints.device)
     if not (isinstance(device, str) and isinstance(code, str) and code.isprintable() and len(code) < 100 and where):
-        raise LoginFailed(f"the endpoint for devices gave no code; it answered {reply.status}")
+        raise LoginFailed(f"the device authorization endpoint gave no code; it answered {reply.status}")
     show(str(where), code)
     interval_s = min(max(_number(given.get("interval"), _INTERVAL_S), 1.0), 60.0)
     polled = {"grant_type": _DEVICE_GRANT, "device_code": device}
@@ -179,7 +179,7 @@ async def log_in_with_code(
         async with asyncio.timeout(min(_number(given.get("expires_in"), PERSON_S), PERSON_S)):
             return await _polled(transport, endpoints, login, polled, interval_s)
     except TimeoutError:
-        raise LoginFailed("nobody typed the code in time") from None
+        raise LoginFailed("nobody entered the code in time") from None
 
 
 async def _polled(
@@ -218,13 +218,13 @@ async def _awaited(answer: Awaitable[T]) -> T:
 def _code(answer: Mapping[str, str], state: str, issuer: str | None) -> str:
     """The code in a callback. Raises LoginFailed if the callback does not belong to this request."""
     if not hmac.compare_digest(answer.get("state", "").encode(), state.encode()):
-        raise LoginFailed("the answer came with another state than was sent: somebody else may have made it up")
+        raise LoginFailed("the answer has another state than the one sent: it may be forged")
     if issuer is not None and answer.get("iss", issuer) != issuer:
-        raise LoginFailed("the answer came from another authorization server than was asked")
+        raise LoginFailed("the answer came from another authorization server than the one asked")
     if error := answer.get("error"):
         raise LoginFailed(f"the login was refused: {printable(error)}")
     if not answer.get("code"):
-        raise LoginFailed("the answer holds no code")
+        raise LoginFailed("the answer contains no code")
     return answer["code"]
 
 
@@ -265,7 +265,7 @@ class _Callback:
             await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         except OSError as error:
             await self._runner.cleanup()
-            raise LoginFailed(f"nothing can listen on port {self._port}: {error.strerror}") from None
+            raise LoginFailed(f"cannot listen on port {self._port}: {error.strerror}") from None
         self.address = f"http://127.0.0.1:{self._runner.addresses[0][1]}{_CALLBACK}"
         return self
 

@@ -45,7 +45,7 @@ def parse_auth(text: str | None) -> Auth | None:
         return Auth(rest, {"type": "apiKey", "in": form, "name": rest})
     if form == "oauth2" and _URL.fullmatch(rest):
         return Auth(form, {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": rest, "scopes": {}}}})
-    raise typer.BadParameter(f"say one of: {FORMS}", param_hint="--auth")
+    raise typer.BadParameter(f"must be one of: {FORMS}", param_hint="--auth")
 
 
 def with_auth(text: str, auth: Auth | None) -> str:
@@ -61,10 +61,10 @@ def with_auth(text: str, auth: Auth | None) -> str:
     except InvalidDocument:  # the import reports it
         return text
     if not isinstance(root, dict) or not {"openapi", "swagger"} & root.keys():
-        raise Unreadable("--auth is for OpenAPI documents, and this is none")
+        raise Unreadable("--auth works only with OpenAPI documents, and this is not one")
     name = _name(root, auth.name)
     if not _add_scheme(root, name):
-        raise Unreadable("each operation declares how calls authenticate already; leave --auth out")
+        raise Unreadable("every operation already declares how calls authenticate; omit --auth")
     is_swagger = "swagger" in root
     schemes = _object(root if is_swagger else _object(root, "components"), _PLACES[is_swagger])
     schemes[name] = dict(auth.scheme)

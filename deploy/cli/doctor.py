@@ -51,7 +51,7 @@ def diagnose(apis: Sequence[Api], document: ImportedDocument | None, configured:
     skipped = [(one.operation, f"not imported: {one.reason}") for one in document.skipped] if document else []
     total = document.skipped_total if document else 0
     if unnamed := total - len(skipped):
-        skipped += [("", "not imported, like others")] * unnamed
+        skipped += [("", "not imported, reason not listed")] * unnamed
     callable_ = [api for api in apis if api.server]
     no_server = [(api.id, "no server: import again with --server URL") for api in apis if not api.server]
     missing = [(api, names) for api in callable_ if (names := missing_for(api, configured))]
@@ -91,9 +91,9 @@ def examine(provider: Annotated[str, typer.Argument(help="The provider's name.")
     for obstacle in found.obstacles:
         console.print(plain(f"  {obstacle}"))
     for host in found.private:
-        console.print(plain(f"  {host} is private: NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS must have it"))
+        console.print(plain(f"  {host} is private: NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS must contain it"))
     if not any(api.security for api in apis):
-        hint = "the document declares no credentials; if calls want one, import it again with --auth, which says how"
+        hint = "the document declares no credentials; if calls need one, import it again with --auth"
         console.print(plain(f"  {hint}"), soft_wrap=True)
     for one in secrets:
         if not one.configured:

@@ -25,7 +25,7 @@ _PAUSES_S: Final = (0.2, 0.5, 1, 2, *[5] * 6)
 """Pauses between attempts to reconnect to a gateway; about half a minute in total, enough for a restart."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Limit = Annotated[int, typer.Option(min=1, max=100, help="How many to show.")]
+Limit = Annotated[int, typer.Option(min=1, max=100, help="Maximum number of results.")]
 
 
 def is_header_text(text: str) -> bool:
@@ -94,10 +94,10 @@ async def follow(client: GatewayClient, run_id: str, show: Callable[[RunEvent], 
             except _TRANSIENT as error:
                 if (pause := next(pauses, None)) is None:
                     raise
-                typer.echo(visible(f"{error.detail} Trying again."), err=True)
+                typer.echo(visible(f"{error.detail} Retrying."), err=True)
                 await asyncio.sleep(pause)
     except (*_TRANSIENT, asyncio.CancelledError):
-        typer.echo(f"The run is not given up; follow it with: nestor runs watch {run_id}", err=True)
+        typer.echo(f"The run continues; follow it with: nestor runs watch {run_id}", err=True)
         raise
 
 

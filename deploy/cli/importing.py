@@ -39,11 +39,11 @@ from services.errors import DeadlineExceeded, ServiceError, ServiceUnavailable
 _AT_ONCE = 2
 """Documents imported concurrently: while one is embedded, the next one is read."""
 _PAGE = 1_000
-_NO_TERMINAL = "Nobody is there to ask: look at the changes at a terminal, or say --yes."
+_NO_TERMINAL = "No terminal to ask for confirmation: review the changes in a terminal, or use --yes."
 _FIELD_ERRORS: Final = {
     "document": "it is empty",
-    "server": "--server is to be an http or https URL",
-    "provider": "--provider is to be of a-z, 0-9, - and _, at most 100 of them, the first a letter or digit",
+    "server": "--server must be an http or https URL",
+    "provider": "--provider must be at most 100 characters of a-z, 0-9, - and _, starting with a letter or digit",
 }
 """Error messages for invalid fields of a request that come from the command line."""
 
@@ -74,26 +74,26 @@ class ImportOptions:
 def import_apis(
     sources: Annotated[list[str], typer.Argument(help="Files, folders, ZIP archives, 'patterns', URLs, or `-`.")],
     provider: Annotated[str | None, typer.Option(help="Name for the provider; default: see below.")] = None,
-    server: Annotated[str | None, typer.Option(help="Base URL of the service, in place of the document's.")] = None,
+    server: Annotated[str | None, typer.Option(help="Base URL of the service, instead of the document's.")] = None,
     auth: Annotated[
-        str | None, typer.Option(help=f"How calls authenticate where the document does not say it: {FORMS}.")
+        str | None, typer.Option(help=f"How calls authenticate if the document does not declare it: {FORMS}.")
     ] = None,
     tenant: Annotated[
         list[str] | None,
-        typer.Option(help="Whose the APIs are, repeat for several; default: as before, at first everyone's."),
+        typer.Option(help="Tenant that owns the APIs; can be repeated. Default: as before, at first everyone."),
     ] = None,
-    everyone: Annotated[bool, typer.Option("--everyone", help="The APIs are everyone's again.")] = False,
+    everyone: Annotated[bool, typer.Option("--everyone", help="Let everyone use the APIs again.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Change and remove APIs without asking.")] = False,
     accept_changes: Annotated[
         bool,
-        typer.Option("--accept-changes", help="As --yes, also where calls change host, effect or credentials."),
+        typer.Option("--accept-changes", help="Like --yes, also if calls change host, effect or credentials."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, without changing it.")] = False,
 ) -> None:
     """Import API descriptions.
 
     A newer version of a provider's document updates its APIs and removes the ones that are gone; changes to existing
-    APIs are shown first and need your consent. If calls of an API would go to another host, change something instead of
+    APIs are shown first and must be confirmed. If calls of an API would go to another host, change something instead of
     reading or the reverse, or send another credential, --yes is not enough: see --accept-changes. A document that
     cannot be imported changes nothing.
 
@@ -164,7 +164,7 @@ def _accept(console: Console, changes: list[ImportChange], report: ImportReport,
     if options.accept_changes:
         return
     if options.yes:
-        typer.echo("Nothing was changed: say --accept-changes, or leave --yes out and look at the changes.", err=True)
+        typer.echo("Nothing was changed: use --accept-changes, or omit --yes and review the changes.", err=True)
         raise typer.Exit(EXIT_PROBLEM)
     try:
         _ask(console, changes, report.provider)
@@ -175,7 +175,7 @@ def _accept(console: Console, changes: list[ImportChange], report: ImportReport,
 
 def _ask(console: Console, changes: list[ImportChange], provider: str) -> None:
     """Return if the person agrees, raise ``Exit`` if not. Without a person, the prompt raises ``Abort``."""
-    question = f"Change the APIs of {provider} like this? (y: yes, n: no, a: show all of it)"
+    question = f"Apply these changes to the APIs of {provider}? (y: yes, n: no, a: show all changes)"
     while (answer := typer.prompt(question, default="n").strip().lower()) == "a":
         show_changes(console, changes, None)
     if answer not in ("y", "yes"):

@@ -10,16 +10,16 @@ import typer
 
 from deploy.llm.errors import LlmError
 
-llm = typer.Typer(no_args_is_help=True, help="Make the language model's files ready, and serve it on a CPU.")
+llm = typer.Typer(no_args_is_help=True, help="Prepare the language model's files, and serve it on a CPU.")
 
 _Adapter = Annotated[
     Path | None,
     typer.Option(help="Folder with adapter_config.json and adapter_model.safetensors. [the one promoted in REGISTRY]"),
 ]
 _Registry = Annotated[
-    Path | None, typer.Option(help="Folder of a registry.json, as `nestor train llm` writes it. [what ships]")
+    Path | None, typer.Option(help="Folder of a registry.json, as `nestor train llm` writes it. [the shipped one]")
 ]
-_Kind = Annotated[str, typer.Option("--type", help="Numbers of the merged model's layers: Q8_0, Q4_0, F16, ...")]
+_Kind = Annotated[str, typer.Option("--type", help="Number type of the merged model's layers: Q8_0, Q4_0, F16, ...")]
 
 
 @llm.command()
@@ -27,9 +27,9 @@ def install(
     adapter: _Adapter = None,
     registry: _Registry = None,
     kind: _Kind = "Q8_0",
-    folder: Annotated[Path, typer.Option(help="Where the models are kept.", file_okay=False)] = Path("var/llm"),
+    folder: Annotated[Path, typer.Option(help="Folder of the models.", file_okay=False)] = Path("var/llm"),
 ) -> None:
-    """Download the base model and merge the adapter into it. If nothing changed, nothing is done."""
+    """Download the base model and merge the adapter into it. Does nothing if both are up to date."""
     with exit_on_llm_error():
         from deploy.llm.install import install, registered_adapter, shipped_registry
 
@@ -38,7 +38,7 @@ def install(
 
 @llm.command("base")
 def fetch(
-    folder: Annotated[Path, typer.Option(help="Where the models are kept.", file_okay=False)] = Path("var/llm"),
+    folder: Annotated[Path, typer.Option(help="Folder of the models.", file_okay=False)] = Path("var/llm"),
 ) -> None:
     """Download only the base model, to finetune it, and print its path."""
     with exit_on_llm_error(needs_llm=False):
@@ -55,7 +55,7 @@ def convert(
     registry: _Registry = None,
     kind: _Kind = "Q8_0",
     lora: Annotated[
-        bool, typer.Option("--lora", help="Write the adapter alone, for llama.cpp to add to the base as it loads it.")
+        bool, typer.Option("--lora", help="Write only the adapter, which llama.cpp adds to the base at load time.")
     ] = False,
 ) -> None:
     """Merge a base model and an adapter that `peft` saved into one GGUF file."""

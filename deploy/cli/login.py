@@ -29,20 +29,22 @@ if TYPE_CHECKING:
 
 
 def login(
-    provider: Annotated[str, typer.Argument(help="Whose APIs are to be called.")],
-    scheme: Annotated[str | None, typer.Option(help="Which of its schemes; needed where it has several.")] = None,
-    client_id: Annotated[str | None, typer.Option(help="Of the application you registered there.")] = None,
+    provider: Annotated[str, typer.Argument(help="Provider to log in to.")],
+    scheme: Annotated[str | None, typer.Option(help="Scheme to log in with; required if there are several.")] = None,
+    client_id: Annotated[str | None, typer.Option(help="Client id of the application you registered there.")] = None,
     confidential: Annotated[
-        bool, typer.Option("--client-secret", help="Ask for the application's secret, if it has one.")
+        bool, typer.Option("--client-secret", help="Prompt for the application's secret, if it has one.")
     ] = False,
-    scope: Annotated[list[str] | None, typer.Option(help="Ask for this instead of all the document names.")] = None,
+    scope: Annotated[
+        list[str] | None, typer.Option(help="Scope to request instead of all in the document; can be repeated.")
+    ] = None,
     device: Annotated[bool, typer.Option("--device", help="Log in on another device, with a code.")] = False,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port of the loopback address; 0: any.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port of the callback address; 0: any.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the browser; the address is printed either way.")] = True,
     yes: Annotated[
         bool,
         typer.Option(
-            "--yes", help="Do not ask whether the hosts are right, unless an unknown one is to get the client's secret."
+            "--yes", help="Do not ask to confirm the hosts, unless an unknown host would get the client's secret."
         ),
     ] = False,
     host: Hosts = None,
@@ -57,7 +59,9 @@ def login(
 
     needed = _chosen_scheme(provider, scheme)
     if not (needed.token_url or needed.openid_url):
-        why = f"the document names no token endpoint for {needed.secret}, so nobody can log in; set a token instead"
+        why = (
+            f"the document names no token endpoint for {needed.secret}, so a login is not possible; set a token instead"
+        )
         raise typer.BadParameter(visible(f"{why}: nestor secrets set {needed.secret}"))
     known = _known_client(needed.secret, file)
     client_id = client_id or (known.client_id if known else None) or typer.prompt("Client id of your application")
@@ -72,12 +76,12 @@ def login(
     try:
         endpoints, scopes, issued = asyncio.run(_log_in(dialogue, needed, client, scope, host or (), port))
     except LoginFailed as error:
-        typer.echo(visible(f"Nobody is logged in: {error}."), err=True)
+        typer.echo(visible(f"Login failed: {error}."), err=True)
         raise typer.Exit(EXIT_PROBLEM) from None
     save_entry(needed.secret, entry | _token_fields(entry, endpoints, scopes, issued), file, "login")
     if issued.refresh_token is None:
         left = "at an unknown time" if issued.lifetime_s is None else f"in {issued.lifetime_s / 60:.0f} minutes"
-        typer.echo(f"It cannot be renewed: it ends {left}. Then log in again.")
+        typer.echo(f"The login cannot be renewed: it expires {left}. Then log in again.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +108,21 @@ class _Dialogue:
         typer.echo(
             visible(f"You log in at {where.host if where else '?'}; tokens come from {host_of(endpoints.token)}.")
         )
-        typer.echo(visible(f"They are sent to {', '.join(self.hosts)} alone."))
+        typer.echo(visible(f"The tokens are sent only to {', '.join(self.hosts)}."))
         unknown = self.secret and host_of(endpoints.token) not in self.hosts  # only the document names it
         if (unknown or not self.skip_confirmation) and not typer.confirm("Are these the right hosts?"):
             raise typer.Exit(EXIT_PROBLEM)
 
     def show(self, address: str) -> None:
         """Print the address to log in at on this machine, and open it."""
-        typer.echo(visible(f"Open this address in a browser of this machine:\n\n  {address}\n"))
+        typer.echo(visible(f"Open this address in a browser on this machine:\n\n  {address}\n"))
         if self.browser:
             with suppress(webbrowser.Error):
                 webbrowser.open(address)
 
     def show_code(self, address: str, code: str) -> None:
         """Print the address to log in at on any device, and the code."""
-        typer.echo(visible(f"Open {address} on any device, and type: {code}"))
+        typer.echo(visible(f"Open {address} on any device, and enter the code: {code}"))
 
 
 async def _log_in(
@@ -178,11 +182,11 @@ def _chosen_scheme(provider: str, scheme: str | None) -> NeededSecret:
     offered = [one for one in needed if one.kind in LOGINS and scheme in (None, one.scheme)]
     if not offered:
         names = ", ".join(one.secret for one in needed[:_MOST_NAMED]) or "nothing"
-        asked = f"its APIs ask for {names} (nestor secrets list {provider})"
-        raise typer.BadParameter(visible(f"{provider} has no such scheme of OAuth2 or OpenID Connect; {asked}"))
+        asked = f"its APIs need {names} (nestor secrets list {provider})"
+        raise typer.BadParameter(visible(f"{provider} has no such OAuth2 or OpenID Connect scheme; {asked}"))
     if len(offered) > 1:
         names = ", ".join(one.scheme for one in offered)
-        raise typer.BadParameter(visible(f"{provider} has several schemes; say --scheme with one of: {names}"))
+        raise typer.BadParameter(visible(f"{provider} has several schemes; use --scheme with one of: {names}"))
     return offered[0]
 
 

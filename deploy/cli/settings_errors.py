@@ -17,7 +17,7 @@ def settings_problem(error: SettingsError | ValidationError) -> str:
         field = str(first["loc"][0]) if first["loc"] else ""
         return f"{_variable(field, error.title.removesuffix('Settings'))}: {first['msg']}"
     match = _FIELD.search(str(error))
-    why = 'it is to be JSON, a list as ["one", "two"], an object as {"name": "value"}'
+    why = 'it must be JSON, a list such as ["one", "two"] or an object such as {"name": "value"}'
     return f"{_variable(match[1] if match else '')}: {why}"
 
 

@@ -64,7 +64,7 @@ class Source:
             own = Path(self.label).resolve()  # a file named directly may refer to its real folder
             within, path = (self.within, self.path) if self.within else (Folder(own.parent), own.name)
             if (text := within.read(path)) is None:
-                raise Unreadable("No such file, or a link that leads out of the folder")
+                raise Unreadable("no such file, or a link to outside the folder")
             return bundle(text, path, within.read)
         except UnicodeDecodeError as error:
             raise Unreadable(f"it is not UTF-8: {error.reason} at byte {error.start}") from None
@@ -81,9 +81,9 @@ def find_sources(arguments: Sequence[str], provider: str | None) -> list[Source]
     found = {source.label: source for text in arguments for source in _expand(text)}
     several = len(found) > 1 or any(_is_many(text) for text in arguments)
     if "-" in found and several:
-        raise typer.BadParameter("standard input can be imported only by itself")
+        raise typer.BadParameter("standard input cannot be combined with other sources")
     if provider is not None and several:
-        raise typer.BadParameter("--provider is for a single document; several are called after their files")
+        raise typer.BadParameter("--provider works only with a single document; several are named after their files")
     sources = list(found.values())
     names = provider_names([source.parts for source in sources]) if several else [provider]
     return [replace(source, provider=name) for source, name in zip(sources, names, strict=True)]
@@ -147,7 +147,7 @@ def _search(text: str) -> Iterator[Source]:
     files = sorted(path for path in map(Path, glob.glob(pattern, recursive=True)) if path.is_file())
     wanted = [path for path in files if path.suffix.lower() in SUFFIXES]
     if not wanted:
-        raise typer.BadParameter(f"{text} holds no {', '.join(SUFFIXES)} files")
+        raise typer.BadParameter(f"{text} contains no {', '.join(SUFFIXES)} files")
     for path in wanted:
         inside = path.relative_to(folder)
         yield Source(str(path), inside.parts, within=Folder(folder), path=inside.as_posix())
@@ -159,7 +159,7 @@ def _archived(archive: Archive) -> list[Source]:
     except Unreadable as error:
         raise typer.BadParameter(str(error)) from None
     if not wanted:
-        raise typer.BadParameter(f"{archive.file} holds no {', '.join(SUFFIXES)} files")
+        raise typer.BadParameter(f"{archive.file} contains no {', '.join(SUFFIXES)} files")
     return [Source(f"{archive.file}/{path}", PurePosixPath(path).parts, within=archive, path=path) for path in wanted]
 
 

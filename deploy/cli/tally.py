@@ -73,10 +73,10 @@ class Tally:
         there = len(self._outcomes) - len(reports) - len(self.failed)
         documents = {
             "would be imported" if self._dry_run else "imported": len(reports) - len(self.held),
-            "there already": there,
+            "already present": there,
             "held back": len(self.held),
             "failed": len(self.failed),
-            "not reached": asked - len(self._outcomes),
+            "not processed": asked - len(self._outcomes),
         }
         operations = {name: sum(getattr(r, name) for r in reports) for name in _COUNTS}
         operations |= {"skipped": sum(len(r.skipped) for r in reports)}

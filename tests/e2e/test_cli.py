@@ -110,7 +110,7 @@ def test_demos_are_listed_imported_and_deleted(nestor_url: str, tmp_path: Path) 
     demo = listed["demos"][0]
     file = tmp_path / "demos.jsonl"
     file.write_text(json.dumps(demo) + "\n")
-    assert "1 already there" in run("demos", "import", str(file))
+    assert "1 already present" in run("demos", "import", str(file))
     run("demos", "delete", demo["id"])
     assert "1 added" in run("demos", "import", str(file))
     file.write_text("{}\n")

@@ -189,7 +189,7 @@ def test_a_secret_goes_to_no_unknown_token_endpoint_unasked(imported: str, bank:
     ("arguments", "answers", "words"),
     [
         (("set", "nodot"), KEY, "PROVIDER.SCHEME"),
-        (("set", "nobody.key"), KEY, "say --host"),
+        (("set", "nobody.key"), KEY, "use --host"),
         (("set", "bank.apiKey"), "", "shorter than 6 characters"),
         (("set", "bank.apiKey", "--host", "https://evil.example/"), KEY, "hosts.0"),
         (("remove", "nobody.key"), None, "is not in"),
@@ -238,8 +238,8 @@ def test_a_client_where_the_document_names_no_token_endpoint(
     assert ("--token-url" in shown, "nestor login" in shown) == (True, False)
     assert "nestor secrets set office.sso" in run("login", "office", exit_code=2)
     client = ("secrets", "set", "office.sso", "--client-id", CLIENT)
-    assert "say --token-url" in run(*client, exit_code=2, answers=SECRET)
-    assert "no http or https URL" in run(*client, "--token-url", "bank/token", exit_code=2, answers=SECRET)
+    assert "use --token-url" in run(*client, exit_code=2, answers=SECRET)
+    assert "not an http or https URL" in run(*client, "--token-url", "bank/token", exit_code=2, answers=SECRET)
     run(*client, "--token-url", f"{bank.origin}/token", answers=SECRET)
     assert "accepted" in run("secrets", "test", "office.sso")
     run(*client, answers=SECRET)  # the secret alone is new
@@ -261,7 +261,7 @@ def test_a_key_that_is_the_whole_authorization_header(bank: AuthorizationServer,
 
 def test_a_password_alone_is_not_taken_for_the_user_name(bank: AuthorizationServer, tmp_path: Path) -> None:
     described(bank, {"door": {"type": "http", "scheme": "basic"}}, tmp_path, "gate")
-    assert "say --username" in run("secrets", "set", "gate.door", exit_code=2, answers="pass-w0rd\n")
+    assert "use --username" in run("secrets", "set", "gate.door", exit_code=2, answers="pass-w0rd\n")
     assert "is set in" in run("secrets", "set", "gate.door", "--username", "ada", answers="pass-w0rd\n")
     assert "is set in" in run("secrets", "set", "gate.door", answers="ada\npass-w0rd\n")
 
@@ -286,7 +286,7 @@ def test_a_credential_that_the_document_does_not_declare(bank: AuthorizationServ
     assert "with --auth" in run(*ask, exit_code=1)
     assert "with --auth" in run("secrets", "set", "inn.bearer", exit_code=2, answers=KEY)
     assert "with --auth" in run("apis", "doctor", "inn")
-    assert "say one of" in run(*command, "--auth", "token", exit_code=2)
+    assert "must be one of" in run(*command, "--auth", "token", exit_code=2)
     assert "nestor secrets set inn.bearer" in run(*command, "--auth", "bearer", "--accept-changes")
     run("secrets", "set", "inn.bearer", answers=bank.issue("access"))
     assert "accepted" in run("secrets", "test", "inn.bearer")

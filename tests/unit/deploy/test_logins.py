@@ -108,7 +108,7 @@ async def test_a_confidential_client_shows_its_secret(transport: Transport, serv
         ({"state": "another"}, "another state"),
         ({"state": ""}, "another state"),
         ({"iss": "https://evil.example"}, "another authorization server"),
-        ({"code": ""}, "holds no code"),
+        ({"code": ""}, "contains no code"),
         ({"code": "code-of-somebody-else"}, "invalid_grant"),
         ({"error": "access_denied\x1b[2J"}, "the login was refused: access_denied2J"),
     ],
@@ -180,7 +180,7 @@ async def test_nobody_logs_in(
 
 async def test_a_port_that_is_taken(transport: Transport, server: AuthorizationServer) -> None:
     where = await endpoints(transport, server)
-    with pytest.raises(LoginFailed, match="nothing can listen on port"):
+    with pytest.raises(LoginFailed, match="cannot listen on port"):
         await log_in_with_browser(transport, where, login_request(server), lambda _: None, URL(server.origin).port or 0)
 
 
@@ -229,5 +229,5 @@ async def test_where_to_log_in(transport: Transport, server: AuthorizationServer
     plain = need.model_copy(update={"token_url": "/t", "authorization_url": "https://a.example/x"})
     found = await find_endpoints(transport, plain, URL(server.origin))
     assert (str(found.token), str(found.authorization)) == (f"{server.origin}/t", "https://a.example/x")
-    with pytest.raises(LoginFailed, match="no endpoint for devices"):
+    with pytest.raises(LoginFailed, match="no device authorization endpoint"):
         await log_in_with_code(transport, found, login_request(server), lambda *_: None)
