@@ -73,7 +73,7 @@ class ImportOptions:
 
 def import_apis(
     sources: Annotated[list[str], typer.Argument(help="Files, folders, ZIP archives, 'patterns', URLs, or `-`.")],
-    provider: Annotated[str | None, typer.Option(help="Name for the provider; default: see below.")] = None,
+    provider: Annotated[str | None, typer.Option(help="Name of the provider. Default: see above.")] = None,
     server: Annotated[str | None, typer.Option(help="Base URL of the service, instead of the document's.")] = None,
     auth: Annotated[
         str | None, typer.Option(help=f"How calls authenticate if the document does not declare it: {FORMS}.")

@@ -34,7 +34,7 @@ def twin(
     items: Annotated[
         Path | None, typer.Option(help='JSON file of initial items: `{"/pets/7": {"name": "Rex"}}`.', dir_okay=False)
     ] = None,
-    provider: Annotated[str | None, typer.Option(help="Name for the provider; default: the document's title.")] = None,
+    provider: Annotated[str | None, typer.Option(help="Name of the provider. Default: the document's title.")] = None,
 ) -> None:
     """Serve a twin (a mock) of a service, generated from its document. It stores created items. Ctrl-C stops it."""
     from retriever_svc.importers import Limits, import_document  # imported here to keep the command line fast
