@@ -129,7 +129,7 @@ def test_a_plan_needs_no_key_and_a_run_says_what_to_do(imported: str, bank: Auth
 def test_a_key_is_set_listed_and_tried(imported: str, bank: AuthorizationServer, data: Path) -> None:
     assert "unavailable" in run("secrets", "test", "bank.apiKey", exit_code=1)
     shown = run("secrets", "set", "bank.apiKey", answers=f"{KEY}\n")
-    assert f"for {bank.host} alone" in shown
+    assert f"only for {bank.host}." in shown
     file = data / "secrets" / "executor.json"
     assert json.loads(file.read_text())["bank.apiKey"] == {
         "hosts": [bank.host], "value": KEY, "in": "header", "name": "X-Key", "scheme": "api_key",
@@ -164,7 +164,7 @@ def test_a_login(imported: str, bank: AuthorizationServer, data: Path, monkeypat
     assert "Are these the right hosts" in run("login", "bank", "--client-id", CLIENT, answers="n\n", exit_code=1)
     assert opened == []
     shown = run("login", "bank", "--client-id", CLIENT, answers="y\n")
-    assert f"bank.login is set in {data / 'secrets' / 'executor.json'}, for {bank.host} alone." in shown
+    assert f"bank.login is set in {data / 'secrets' / 'executor.json'}, only for {bank.host}." in shown
     opened[0].join()
     assert "accepted" in run("secrets", "test", "bank.login")
     bank.valid.clear()  # the executor renews it, and keeps the rotated token
@@ -204,7 +204,7 @@ def test_a_later_document_does_not_move_a_secret(imported: str, bank: Authorizat
     file = tmp_path / "bank.json"
     file.write_text(json.dumps(document(bank) | {"servers": [{"url": "https://evil.example"}]}))
     run("import", str(file), "--provider", "bank", "--accept-changes")
-    assert f"for {bank.host} alone" in run("secrets", "set", "bank.apiKey", answers=f"{KEY}\n")
+    assert f"only for {bank.host}." in run("secrets", "set", "bank.apiKey", answers=f"{KEY}\n")
     assert "not bound to evil.example" in run("secrets", "test", "bank.apiKey", exit_code=1)
     file.write_text(json.dumps(document(bank)))
     run("import", str(file), "--provider", "bank", "--accept-changes")
