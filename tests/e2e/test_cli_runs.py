@@ -273,7 +273,7 @@ def test_a_large_value_is_named_and_printed_in_full(house: House) -> None:
     solved = asked("solve", "--json", 'Get the report "sales".')
     stored = solved["steps"][0]["outcome"]["stored"]
     shown = run("runs", "show", solved["id"])
-    assert f"kept as {stored['id']}" in shown
+    assert f"stored as {stored['id']}" in shown
     assert REPORT not in shown
     assert asked("runs", "value", solved["id"], stored["id"]) == {"name": "sales", "text": REPORT}
     assert "Not found" in runner.invoke(app, ["runs", "value", solved["id"], "0" * 64]).stderr
