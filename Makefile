@@ -51,7 +51,7 @@ $(VENV)/.llm: $(VENV)/.serve requirements/llm.txt
 	@$(PIP) -r requirements/llm.txt
 	@touch $@
 
-demo: $(VENV)/.serve ## start everything in one process, solve some sentences, show plans and answers
+demo: $(VENV)/.serve ## start everything in one process, solve some example requests, show plans and answers
 	@$(BIN)/nestor demo
 
 run: $(VENV)/.serve ## serve on http://127.0.0.1:8080 with the sandbox, until Ctrl-C

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from bench.figures import Figure
 from bench.processes import rss_mb
-from deploy.onebox import World, world
+from deploy.onebox import RunningStack, running_stack
 from gateway.console.flow import Flow
 from gateway.console.graph import draw
 from gateway.console.layout import place
@@ -35,11 +35,11 @@ _PAINT: Final = "performance.getEntriesByName('first-contentful-paint')[0]"
 def measure() -> list[Figure]:
     """Run plans of many steps against the sandbox, and measure the console's pages about them."""
     configure_logging(level="WARNING", json=False)
-    with tempfile.TemporaryDirectory(prefix="nestor-") as data, world(Path(data)) as found:
+    with tempfile.TemporaryDirectory(prefix="nestor-") as data, running_stack(Path(data)) as found:
         return asyncio.run(_measure(found))
 
 
-async def _measure(found: World) -> list[Figure]:
+async def _measure(found: RunningStack) -> list[Figure]:
     gateway, http = GatewayClient(open_http(found.gateway_url), found.token), open_http(found.gateway_url)
     figures, sizes = list[Figure](), dict[str, float]()
     try:

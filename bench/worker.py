@@ -79,7 +79,7 @@ def check(workload: Workload, values: dict[str, int]) -> None:
         raise ValueError("a call was given another's value")
 
 
-def keep_what_is_loaded() -> None:
+def freeze_loaded_objects() -> None:
     """Freeze loaded objects, as Nestor's services do after start. It avoids long garbage collections in all runners."""
     gc.collect()
     gc.freeze()
@@ -91,7 +91,7 @@ async def main() -> None:
     name, database = sys.argv[1], (*sys.argv[2:], "")[0]
     chosen = runner(name, database)
     await chosen.open()
-    keep_what_is_loaded()
+    freeze_loaded_objects()
     print(json.dumps({"ready": name}), flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         task = json.loads(line)

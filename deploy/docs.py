@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings
 
 from demo_svc.settings import DemoSettings
 from deploy.llm.settings import LlmSettings
-from deploy.observe.boards import BOARDS, written
+from deploy.observe.boards import BOARDS, board_json
 from executor_svc.settings import ExecutorSettings
 from gateway.settings import GatewaySettings
 from planner_svc.settings import PlannerSettings, ServedSettings
@@ -101,7 +101,7 @@ def problems_page() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "docs/settings.md": settings_page,
     "docs/problems.md": problems_page,
-    **{f"deploy/observe/boards/{board.name}.json": partial(written, board) for board in BOARDS},
+    **{f"deploy/observe/boards/{board.name}.json": partial(board_json, board) for board in BOARDS},
 }
 
 

@@ -35,15 +35,15 @@ _STATUS_STYLE = {
     RunStatus.IN_DOUBT: "bold yellow",
     RunStatus.NO_PLAN: "bold yellow",
 }
-_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they reorder what a line shows: Unicode TR 36
-_STEERING = {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS) if chr(code) not in "\n\t"}
-_EVIDENCE = {
-    "replanned": "so it was planned anew:",
-    "no_plan": "and there is no other plan.",
-    "needs_input": "and another plan would have to ask.",
-    "same_plan": "and the planner knows no other plan.",
-    "other_changes": "and another plan would change something else.",
-    "unasked": "and there was no time for another plan.",
+_BIDI_CONTROLS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they reorder what a line shows: Unicode TR 36
+_CONTROL_CHARS = {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0), *_BIDI_CONTROLS) if chr(code) not in "\n\t"}
+_EVIDENCE_TEXT = {
+    "replanned": "planned again:",
+    "no_plan": "there is no other plan.",
+    "needs_input": "another plan would need more input.",
+    "same_plan": "the planner found no other plan.",
+    "other_changes": "another plan would change something else.",
+    "unasked": "there was no time for another plan.",
 }
 _MAX_ITEMS = 5
 _MAX_BODY_CHARS = 2_000
@@ -52,7 +52,7 @@ _MAX_READ_CHARS = 500
 
 def visible(text: str) -> str:
     """The text without terminal control characters: much of it comes from services and documents."""
-    return text.translate(_STEERING)
+    return text.translate(_CONTROL_CHARS)
 
 
 def plain(text: str, style: str = "") -> Text:
@@ -98,7 +98,7 @@ def plan_table(plan: Plan, stages: Sequence[Sequence[str]], records: dict[str, S
 
 def candidate_table(run: Run) -> Table:
     """The APIs a run was planned with, and for each what found it, its scores, and the clause it was found for."""
-    table = Table("score", "by", "meaning", "words", "API", "for", box=None)
+    table = Table("score", "by", "meaning", "words", "API", "clause", box=None)
     for found in run.candidates:
         signals = [
             f"{value:.2f}" if value is not None else "" for value in (found.signals.dense, found.signals.lexical)
@@ -130,8 +130,8 @@ def outcome_line(record: StepRecord) -> Text:
         f"{record.attempts} attempts" if record.attempts > 1 else "",
         f"{record.pages} pages{', and there are more' if record.more else ''}" if record.pages > 1 else "",
         "there are more pages" if record.more and record.pages == 1 else "",
-        f"{len(record.violations)} against the schema" if record.violations else "",
-        "read from the ledger after a crash" if record.recovered else "",
+        f"{len(record.violations)} schema violations" if record.violations else "",
+        "recovered from the ledger after a crash" if record.recovered else "",
     ]
     said = "; ".join(note for note in notes if note)
     return line.append(f"  ({said})", "dim") if said else line
@@ -162,7 +162,7 @@ def _item_lines(record: StepRecord) -> list[Text]:
 
 
 def _stored(stored: StoredValue) -> str:
-    return f"the beginning of {stored.bytes:,} bytes, kept as {stored.id}"
+    return f"the beginning of {stored.bytes:,} bytes, stored as {stored.id}"
 
 
 def _cut(text: str, length: int) -> str:
@@ -185,7 +185,7 @@ def run_drawing(run: Run, records: dict[str, StepRecord], running: set[str]) -> 
 def _evidence_lines(what: EvidenceRound) -> list[Text]:
     """The calls that did not help in this round, and what the planner did next."""
     lines = [plain(f"↺ {attempt_text(attempt)}", "yellow") for attempt in what.attempts]
-    return [*lines, Text(f"  {_EVIDENCE[what.outcome]}", "yellow")]
+    return [*lines, Text(f"  {_EVIDENCE_TEXT[what.outcome]}", "yellow")]
 
 
 def attempt_text(attempt: Attempt) -> str:
@@ -207,7 +207,7 @@ def draw_conclusion(console: Console, run: Run) -> None:
     _draw_answer(console, run)
     if run.questions:
         _draw_questions(console, run)
-    for diagnostic in _not_said_already(run):
+    for diagnostic in _new_diagnostics(run):
         where = ".".join(part for part in (diagnostic.step, diagnostic.argument) if part)
         console.print(plain(f"! {where}: {diagnostic.message}" if where else f"! {diagnostic.message}", "yellow"))
     unsure = "" if run.status is RunStatus.FAILED else run.unsure  # there is no answer to doubt
@@ -217,7 +217,7 @@ def draw_conclusion(console: Console, run: Run) -> None:
     drawn = {record.outcome.message for record in run.steps if isinstance(record.outcome, Failed)}
     if run.reason and run.reason not in drawn:
         console.print(plain(run.reason, "yellow"))
-    _draw_refusing(console, run)
+    _draw_unauthorized(console, run)
     if run.problem is not None:
         console.print(plain(f"{run.problem.title}: {run.problem.detail}", "red"))
     if run.status is RunStatus.NEEDS_APPROVAL:
@@ -225,45 +225,45 @@ def draw_conclusion(console: Console, run: Run) -> None:
     if run.doubts:
         _draw_doubts(console, run.id, run.doubts)
     if run.status is RunStatus.CANCELLED and not run.reason:
-        console.print(Text("It was cancelled.", "yellow"))
+        console.print(Text("The run was cancelled.", "yellow"))
     _draw_state(console, run)
 
 
 def _draw_answer(console: Console, run: Run) -> None:
     if run.answer.values:
-        told = f"{run.answer.sentence}\n\n{run.answer.text}" if run.answer.sentence else run.answer.text
+        text = f"{run.answer.sentence}\n\n{run.answer.text}" if run.answer.sentence else run.answer.text
         title, style = ("answer, unsure", "yellow") if run.unsure else ("answer", "green")
-        console.print(Panel(plain(told), title=title, title_align="left", border_style=style))
+        console.print(Panel(plain(text), title=title, title_align="left", border_style=style))
     for value in run.answer.values:
         if value.stored is not None:
             shown = f"{value.name} is {_stored(value.stored)}: nestor runs value {run.id} {value.stored.id}"
             console.print(plain(shown, "dim"), soft_wrap=True)
 
 
-def _draw_refusing(console: Console, run: Run) -> None:
+def _draw_unauthorized(console: Console, run: Run) -> None:
     """Name the providers that answered 401, and what to do about it."""
     failed = {one.step: one for one in run.steps if isinstance(one.outcome, Failed) and one.outcome.status == 401}
     steps = run.plan.steps if run.plan is not None else ()
     refusing = [(step.api.partition(".")[0], failed[step.id].secrets) for step in steps if step.id in failed]
     for provider, shown in dict.fromkeys(refusing):
         if shown:
-            told = f"{provider} did not take {' and '.join(shown)}; set the right value with nestor secrets set"
+            text = f"{provider} rejected {' and '.join(shown)}; set the right value with nestor secrets set"
         else:
-            told = (
-                f"{provider} wants a credential, and its document declares none for this call: import it again with"
-                " --auth, which says how (nestor import --help)"
+            text = (
+                f"{provider} requires a credential, but its document declares none for this call: import it again with"
+                " --auth (nestor import --help)"
             )
-        console.print(plain(told, "yellow"), soft_wrap=True)
+        console.print(plain(text, "yellow"), soft_wrap=True)
 
 
 def _draw_questions(console: Console, run: Run) -> None:
     for question in run.questions:
         console.print(plain(f"? {question.text}", "yellow"))
     given = " ".join(f"--value {name}=..." for name in dict.fromkeys(one.argument for one in run.questions))
-    console.print(plain(f"Ask again and say it, or add {given}", "dim"), soft_wrap=True)
+    console.print(plain(f"Repeat the request with the missing information, or add {given}", "dim"), soft_wrap=True)
 
 
-def _not_said_already(run: Run) -> Iterator[Diagnostic]:
+def _new_diagnostics(run: Run) -> Iterator[Diagnostic]:
     """The diagnostics that the requests to approve and the questions do not already cover."""
     is_shown = run.approval is not None or bool(run.previews)
     asked = {(question.step, question.argument) for question in run.questions}
@@ -287,7 +287,7 @@ def _draw_state(console: Console, run: Run) -> None:
 
 
 def _draw_approval(console: Console, run: Run) -> None:
-    console.print(Text("These requests would go out:", "bold yellow"))
+    console.print(Text("These requests would be sent:", "bold yellow"))
     draw_requests(console, run)
     console.print(Text(f"Approve them with: nestor runs approve {run.id}", "yellow"), soft_wrap=True)
 
@@ -296,7 +296,7 @@ def draw_requests(console: Console, run: Run) -> None:
     """Draw what needs approval: the requests, the values in them that reads returned, and the digest of both."""
     draw_previews(console, run.previews)
     if run.reads:
-        console.print(Text("Values in them that were read:", "bold"))
+        console.print(Text("Values in them from earlier reads:", "bold"))
     for read in run.reads:
         value = _cut(json.dumps(read.value, ensure_ascii=False), _MAX_READ_CHARS)
         console.print(plain(f"  {read.step}{written_path(read.path)} = {value}"), soft_wrap=True)
@@ -304,7 +304,7 @@ def draw_requests(console: Console, run: Run) -> None:
     if run.digest:
         console.print(plain(f"digest {run.digest}", "dim"), soft_wrap=True)
     else:
-        console.print(Text("What feeds them has not been read yet; approving shows it first.", "yellow"))
+        console.print(Text("Values they depend on have not been read yet; approving shows them first.", "yellow"))
 
 
 def draw_previews(console: Console, previews: Iterable[RequestPreview]) -> None:
@@ -318,7 +318,7 @@ def draw_previews(console: Console, previews: Iterable[RequestPreview]) -> None:
         if preview.problem:
             console.print(plain(f"  cannot be sent: {preview.problem}", "red"))
         elif not preview.complete:
-            console.print(Text("  What stands in braces is known only when the run gets there.", "dim"))
+            console.print(Text("  Values in braces are known only during the run.", "dim"))
 
 
 def draw_request(console: Console, request: RequestRecord) -> None:
@@ -338,7 +338,9 @@ def _body(body: JsonValue) -> list[str]:
 
 
 def _draw_doubts(console: Console, run_id: str, doubts: Iterable[DoubtfulCall]) -> None:
-    console.print(Text("Nobody knows whether these took effect; the run goes on once each is settled:", "bold yellow"))
+    console.print(
+        Text("It is unknown whether these took effect; the run continues once each is resolved:", "bold yellow")
+    )
     for doubt in doubts:
         draw_doubt(console, run_id, doubt)
 

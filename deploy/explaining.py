@@ -17,7 +17,7 @@ def draw_explanation(console: Console, run: Run) -> None:
     for number, trace in enumerate(run.traces, start=1):
         _draw_trace(console, trace, number if len(run.traces) > 1 else None)
     if not run.traces:
-        console.print(plain("No language model was asked.", "dim"))
+        console.print(plain("No language model was used.", "dim"))
 
 
 def _asked_line(asked: PlannerAsked) -> str:
@@ -35,7 +35,7 @@ def _lookup_line(lookup: LookUp) -> str:
 
 
 def _draw_trace(console: Console, trace: PlannerTrace, number: int | None) -> None:
-    again = f", asked for the {number}. time" if number else ""
+    again = f", request {number}" if number else ""
     console.print(plain(f"{trace.model}, prompt version {trace.prompt_version}{again}", "bold cyan"))
     for message in trace.prompt:
         console.print(Panel(plain(message.content), title=message.role, title_align="left"))
@@ -48,7 +48,7 @@ def _draw_attempt(console: Console, attempt: ModelAttempt) -> None:
         console.print(Panel(plain(attempt.reasoning, "dim"), title="reasoning", title_align="left"))
     counted = [
         f"{count} tokens {which}"
-        for count, which in ((attempt.prompt_tokens, "read"), (attempt.completion_tokens, "written"))
+        for count, which in ((attempt.prompt_tokens, "in"), (attempt.completion_tokens, "out"))
         if count is not None
     ]
     title = ", ".join(["answer", f"{attempt.ms:.0f} ms", *counted, f"constraint {attempt.constraint}"])

@@ -64,7 +64,7 @@ def event_line(event: SolveEvent) -> Text:
         if not event.run.evidence:
             return Text(f"planned: {counted}")
         why = "; ".join(attempt_text(attempt) for attempt in event.run.evidence[-1].attempts)
-        return plain(f"planned anew: {counted}, since {why}")
+        return plain(f"planned again: {counted}, because {why}")
     if isinstance(event, StepStarted):
         return plain(f"{event.step} {event.api} …")
     if isinstance(event, StepFinished):

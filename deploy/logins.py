@@ -40,8 +40,8 @@ PERSON_S: Final = 600.0
 _CALLBACK: Final = "/callback"
 _DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 _INTERVAL_S: Final = 5.0
-_WHOSE: Final = "the token endpoint"
-_HEARD: Final = "Nestor has got the answer. You can close this window; the terminal says what came of it."
+_ENDPOINT_LABEL: Final = "the token endpoint"
+_CALLBACK_PAGE: Final = "Nestor has received the answer. You can close this window; the terminal shows the result."
 T = TypeVar("T")
 
 
@@ -69,7 +69,7 @@ class Endpoints:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LoginRequest:
     """The scopes to ask for, and the client that asks. A client with a secret authenticates with it."""
 
     client: Client = field(repr=False)
@@ -90,12 +90,12 @@ async def find_endpoints(transport: Transport, requirement: SecurityRequirement,
     if requirement.openid_url:
         where = endpoint(requirement.openid_url, server)
         if where is None:
-            raise LoginFailed("the address of the OpenID discovery document is none")
-        named = dict(await _heard(discover(transport, where, _soon())))
+            raise LoginFailed("the address of the OpenID discovery document is not a URL")
+        named = dict(await _awaited(discover(transport, where, _answer_deadline())))
     found = {name: endpoint(str(url), server) for name, url in named.items() if isinstance(url, str)}
     token = found.get("token_endpoint")
     if token is None:
-        raise LoginFailed(f"the scheme {requirement.scheme!r} has no token endpoint; paste a token instead")
+        raise LoginFailed(f"the scheme {requirement.scheme!r} has no token endpoint; set a token instead")
     issuer, scopes = named.get("issuer"), named.get("scopes_supported")
     return Endpoints(
         token,
@@ -106,15 +106,15 @@ async def find_endpoints(transport: Transport, requirement: SecurityRequirement,
     )
 
 
-async def log_in_here(
-    transport: Transport, endpoints: Endpoints, asked: Asked, show: Callable[[str], None], port: int = 0
+async def log_in_with_browser(
+    transport: Transport, endpoints: Endpoints, login: LoginRequest, show: Callable[[str], None], port: int = 0
 ) -> Issued:
     """Run the authorization code flow with PKCE.
 
     Args:
         transport: sends the request to the token endpoint.
         endpoints: of the authorization server.
-        asked: the scopes and the client.
+        login: the scopes and the client.
         show: called with the address to open in a browser on this machine.
         port: of the loopback address that receives the answer; 0 takes a free one.
 
@@ -128,14 +128,14 @@ async def log_in_here(
     async with _Callback(port) as callback:
         wanted = {
             "response_type": "code",
-            "client_id": asked.client.client_id,
+            "client_id": login.client.client_id,
             "redirect_uri": callback.address,
             "state": state,
             "code_challenge": challenge,
             "code_challenge_method": "S256",
         }
-        if asked.scopes:
-            wanted["scope"] = " ".join(asked.scopes)
+        if login.scopes:
+            wanted["scope"] = " ".join(login.scopes)
         show(str(endpoints.authorization.extend_query(wanted)))
         try:
             async with asyncio.timeout(PERSON_S):
@@ -144,11 +144,11 @@ async def log_in_here(
             raise LoginFailed(f"nobody logged in within {PERSON_S / 60:g} minutes") from None
         code = _code(answer, state, endpoints.issuer)
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": callback.address}
-        return await _token(transport, endpoints, asked, form | {"code_verifier": verifier})
+        return await _token(transport, endpoints, login, form | {"code_verifier": verifier})
 
 
-async def log_in_elsewhere(
-    transport: Transport, endpoints: Endpoints, asked: Asked, show: Callable[[str, str], None]
+async def log_in_with_code(
+    transport: Transport, endpoints: Endpoints, login: LoginRequest, show: Callable[[str, str], None]
 ) -> Issued:
     """Run the device flow. ``show`` is called with an address to open on any device, and the code to type there.
 
@@ -156,11 +156,13 @@ async def log_in_elsewhere(
         LoginFailed: nobody logged in in time, the server refused, or its answers are invalid.
     """
     if endpoints.device is None:
-        raise LoginFailed("the document names no endpoint for devices")
-    form = {"client_id": asked.client.client_id} | ({"scope": " ".join(asked.scopes)} if asked.scopes else {})
+        raise LoginFailed("the document names no device authorization endpoint")
+    form = {"client_id": login.client.client_id} | ({"scope": " ".join(login.scopes)} if login.scopes else {})
     headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-    sent = transport.send("POST", endpoints.device, headers, urlencode(form).encode(), deadline=_soon(), once=True)
-    reply = await _heard(sent)
+    sent = transport.send(
+        "POST", endpoints.device, headers, urlencode(form).encode(), deadline=_answer_deadline(), once=True
+    )
+    reply = await _awaited(sent)
     try:
         given = parse_json(reply.body) if reply.status == 200 else None
     except BadResponse:
@@ -169,41 +171,41 @@ async def log_in_elsewhere(
     device, code = given.get("device_code"), given.get("user_code")
     where = endpoint(str(given.get("verification_uri") or given.get("verification_url") or ""), endpoints.device)
     if not (isinstance(device, str) and isinstance(code, str) and code.isprintable() and len(code) < 100 and where):
-        raise LoginFailed(f"the endpoint for devices gave no code; it answered {reply.status}")
+        raise LoginFailed(f"the device authorization endpoint gave no code; it answered {reply.status}")
     show(str(where), code)
     interval_s = min(max(_number(given.get("interval"), _INTERVAL_S), 1.0), 60.0)
     polled = {"grant_type": _DEVICE_GRANT, "device_code": device}
     try:
         async with asyncio.timeout(min(_number(given.get("expires_in"), PERSON_S), PERSON_S)):
-            return await _polled(transport, endpoints, asked, polled, interval_s)
+            return await _polled(transport, endpoints, login, polled, interval_s)
     except TimeoutError:
-        raise LoginFailed("nobody typed the code in time") from None
+        raise LoginFailed("nobody entered the code in time") from None
 
 
 async def _polled(
-    transport: Transport, endpoints: Endpoints, asked: Asked, form: dict[str, str], interval_s: float
+    transport: Transport, endpoints: Endpoints, login: LoginRequest, form: dict[str, str], interval_s: float
 ) -> Issued:
     while True:
         await asyncio.sleep(interval_s)
-        reply = await _heard(ask_token(transport, endpoints.token, asked.client, form, _soon()))
-        error = error_of(reply, Masker(asked.client.masked())) if reply.status != 200 else ""
+        reply = await _awaited(ask_token(transport, endpoints.token, login.client, form, _answer_deadline()))
+        error = error_of(reply, Masker(login.client.masked())) if reply.status != 200 else ""
         if error not in ("authorization_pending", "slow_down"):
-            return _read(reply, asked)
+            return _read(reply, login)
         interval_s += 5.0 if error == "slow_down" else 0.0
 
 
-async def _token(transport: Transport, endpoints: Endpoints, asked: Asked, form: dict[str, str]) -> Issued:
-    return _read(await _heard(ask_token(transport, endpoints.token, asked.client, form, _soon())), asked)
+async def _token(transport: Transport, endpoints: Endpoints, login: LoginRequest, form: dict[str, str]) -> Issued:
+    return _read(await _awaited(ask_token(transport, endpoints.token, login.client, form, _answer_deadline())), login)
 
 
-def _read(reply: Reply, asked: Asked) -> Issued:
+def _read(reply: Reply, login: LoginRequest) -> Issued:
     try:
-        return read_token(reply, _WHOSE, Masker(asked.client.masked()))
+        return read_token(reply, _ENDPOINT_LABEL, Masker(login.client.masked()))
     except CredentialUnavailable as error:
         raise LoginFailed(str(error)) from None
 
 
-async def _heard(answer: Awaitable[T]) -> T:
+async def _awaited(answer: Awaitable[T]) -> T:
     """Await an answer; transport and credential errors become LoginFailed."""
     try:
         return await answer
@@ -216,17 +218,17 @@ async def _heard(answer: Awaitable[T]) -> T:
 def _code(answer: Mapping[str, str], state: str, issuer: str | None) -> str:
     """The code in a callback. Raises LoginFailed if the callback does not belong to this request."""
     if not hmac.compare_digest(answer.get("state", "").encode(), state.encode()):
-        raise LoginFailed("the answer came with another state than was sent: somebody else may have made it up")
+        raise LoginFailed("the answer has another state than the one sent: it may be forged")
     if issuer is not None and answer.get("iss", issuer) != issuer:
-        raise LoginFailed("the answer came from another authorization server than was asked")
+        raise LoginFailed("the answer came from another authorization server than the one asked")
     if error := answer.get("error"):
-        raise LoginFailed(f"the login was refused: {plain_word(error)}")
+        raise LoginFailed(f"the login was refused: {printable(error)}")
     if not answer.get("code"):
-        raise LoginFailed("the answer holds no code")
+        raise LoginFailed("the answer contains no code")
     return answer["code"]
 
 
-def plain_word(text: str) -> str:
+def printable(text: str) -> str:
     """An untrusted error code, cut and filtered so that it is safe to print."""
     return "".join(char for char in text[:60] if char.isascii() and (char.isalnum() or char in "_-. "))
 
@@ -235,7 +237,7 @@ def _number(value: JsonValue, otherwise: float) -> float:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else otherwise
 
 
-def _soon() -> float:
+def _answer_deadline() -> float:
     return asyncio.get_running_loop().time() + ANSWER_S
 
 
@@ -253,7 +255,7 @@ class _Callback:
     def __init__(self, port: int) -> None:
         self._port = port
         app = web.Application()
-        app.router.add_get(_CALLBACK, self._called)
+        app.router.add_get(_CALLBACK, self._receive)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
 
     async def __aenter__(self) -> Self:
@@ -263,14 +265,14 @@ class _Callback:
             await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         except OSError as error:
             await self._runner.cleanup()
-            raise LoginFailed(f"nothing can listen on port {self._port}: {error.strerror}") from None
+            raise LoginFailed(f"cannot listen on port {self._port}: {error.strerror}") from None
         self.address = f"http://127.0.0.1:{self._runner.addresses[0][1]}{_CALLBACK}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._runner.cleanup()
 
-    async def _called(self, request: web.Request) -> web.Response:
+    async def _receive(self, request: web.Request) -> web.Response:
         if not self.answer.done():
             self.answer.set_result(dict(request.query))
-        return web.Response(text=_HEARD, headers={"Connection": "close", "Referrer-Policy": "no-referrer"})
+        return web.Response(text=_CALLBACK_PAGE, headers={"Connection": "close", "Referrer-Policy": "no-referrer"})

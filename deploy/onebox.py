@@ -23,9 +23,9 @@ from pydantic import SecretStr
 
 from demo_svc.main import create_app as create_demo_svc
 from demo_svc.settings import DemoSettings
-from deploy.llm.keeper import planning_model
-from deploy.serve import hand_over_soon, keep_what_is_loaded
-from deploy.sockets import address, listen, refuse_to_be_open, serving
+from deploy.llm.supervisor import planning_model
+from deploy.serve import freeze_loaded_objects, shorten_switch_interval
+from deploy.sockets import address, listen, refuse_unprotected, serving
 from deploy.traces import sending_traces
 from executor_svc.main import create_app as create_executor_svc
 from executor_svc.secret_file import DEFAULT_FILE, change_file
@@ -164,7 +164,7 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
 
 
 @dataclass(frozen=True)
-class World:
+class RunningStack:
     """Addresses of a running Nestor and its sandbox."""
 
     gateway_url: str
@@ -174,7 +174,9 @@ class World:
 
 
 @contextmanager
-def world(data_dir: Path, *, host: str = "127.0.0.1", port: int = 0, sandbox_port: int = 0) -> Iterator[World]:
+def running_stack(
+    data_dir: Path, *, host: str = "127.0.0.1", port: int = 0, sandbox_port: int = 0
+) -> Iterator[RunningStack]:
     """Run Nestor in one process with a sandbox beside it, on real sockets. Port 0 takes a free one.
 
     When this yields, the sandbox's APIs and demos are imported.
@@ -182,24 +184,24 @@ def world(data_dir: Path, *, host: str = "127.0.0.1", port: int = 0, sandbox_por
     bound = listen("127.0.0.1", sandbox_port)
     sandbox_host = address(bound)
     access = sandbox_access(sandbox_host)
-    taught = threading.Event()
+    imported = threading.Event()
 
-    async def knows_sandbox() -> None:
-        if not taught.is_set():
+    async def sandbox_imported() -> None:
+        if not imported.is_set():
             raise NotReady("its APIs are being imported")
 
-    checks: dict[str, ReadinessCheck] = {"sandbox": knows_sandbox}
+    checks: dict[str, ReadinessCheck] = {"sandbox": sandbox_imported}
     own_token = _own_token()
     settings = OneboxSettings(data_dir, access.secrets, (sandbox_host,), SANDBOX_POLICY, own_token, checks)
     app = create_onebox(settings)
-    refuse_to_be_open(app, host)
+    refuse_unprotected(app, host)
     with ExitStack() as stack:
         stack.enter_context(serving(create_sandbox(access.settings), bound=bound))
         gateway_url = stack.enter_context(serving(app, host=host, port=port))
         token = own_token.get_secret_value() if own_token else None
-        found = World(gateway_url=gateway_url, sandbox_url=f"http://{sandbox_host}", token=token)
-        asyncio.run(teach_sandbox(found))
-        taught.set()
+        found = RunningStack(gateway_url=gateway_url, sandbox_url=f"http://{sandbox_host}", token=token)
+        asyncio.run(import_sandbox(found))
+        imported.set()
         yield found
 
 
@@ -209,11 +211,11 @@ def _own_token() -> SecretStr | None:
     return SecretStr(secrets.token_urlsafe(24)) if settings.asks_for_tokens else None
 
 
-async def teach_sandbox(world: World) -> ImportReport:
+async def import_sandbox(stack: RunningStack) -> ImportReport:
     """Import the sandbox's document and demos, the same way as a customer's."""
-    async with open_http(world.sandbox_url) as sandbox:
+    async with open_http(stack.sandbox_url) as sandbox:
         document = (await sandbox.get("/openapi.json")).raise_for_status().text
-    gateway = GatewayClient(open_http(world.gateway_url), world.token)
+    gateway = GatewayClient(open_http(stack.gateway_url), stack.token)
     try:
         request = ImportRequest(document=document, provider="sandbox")
         report = await _imported(gateway, request)
@@ -244,11 +246,11 @@ def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | No
 
     Raises:
         LlmError: the model's server does not start.
-        OpenToAnybody: other machines could use the gateway without a token.
+        UnprotectedService: other machines could use the gateway without a token.
     """
     settings = GatewaySettings()
     raise_file_limit()
-    hand_over_soon()
+    shorten_switch_interval()
     configure_logging(level=settings.log_level, json=settings.log_json and not sys.stderr.isatty())
     stop = threading.Event()
     with sending_traces(), ExitStack() as stack:
@@ -258,11 +260,13 @@ def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | No
             signal.signal(number, lambda *_: stop.set())
         if sandbox_port is None:
             app = create_onebox(OneboxSettings(data_dir))
-            refuse_to_be_open(app, host)
+            refuse_unprotected(app, host)
             url = stack.enter_context(serving(app, host=host, port=port))
         else:
-            url = stack.enter_context(world(data_dir, host=host, port=port, sandbox_port=sandbox_port)).gateway_url
+            url = stack.enter_context(
+                running_stack(data_dir, host=host, port=port, sandbox_port=sandbox_port)
+            ).gateway_url
         print(f"Nestor is ready on {url} (console: {url}/console, docs: {url}/docs). Try:\n")
         print('  nestor solve "Which public holidays does Portugal have in June 2027?"\n', flush=True)
-        keep_what_is_loaded()
+        freeze_loaded_objects()
         stop.wait()

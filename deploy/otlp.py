@@ -22,12 +22,12 @@ from requests.adapters import HTTPAdapter
 from services.app import version
 from services.tracing import SPANS
 
-_QUEUE: Final = 2048
-_LAST_S: Final = 3.0
+_QUEUE_SIZE: Final = 2048
+_SHUTDOWN_S: Final = 3.0
 """Seconds that the process waits at exit for the last spans to be sent."""
 
 
-class Exporting:
+class TraceExport:
     """The tracers of this process's services. Their spans are sent until `close`.
 
     Raises:
@@ -35,7 +35,7 @@ class Exporting:
     """
 
     def __init__(self) -> None:
-        self._processor = _Bounded(OTLPSpanExporter(session=_session()))
+        self._processor = _BoundedProcessor(OTLPSpanExporter(session=_session()))
         self._tracers: dict[str, Tracer] = {}
 
     def tracer(self, service: str) -> Tracer:
@@ -48,21 +48,21 @@ class Exporting:
         return self._tracers[service]
 
     def close(self) -> None:
-        """Send the waiting spans; give up after ``_LAST_S``."""
+        """Send the waiting spans; give up after ``_SHUTDOWN_S``."""
         closing = threading.Thread(target=self._processor.shutdown, daemon=True)
         closing.start()
-        closing.join(_LAST_S)
+        closing.join(_SHUTDOWN_S)
 
 
-class _Counting(SpanExporter):
+class _CountingExporter(SpanExporter):
     """Counts exported and failed spans, and tells the queue how many have left it."""
 
-    def __init__(self, exporter: OTLPSpanExporter, queue: "_Waiting") -> None:
+    def __init__(self, exporter: OTLPSpanExporter, queue: "_QueueCounter") -> None:
         self._exporter, self._queue = exporter, queue
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send a batch."""
-        self._queue.left(len(spans))
+        self._queue.release(len(spans))
         result = SpanExportResult.FAILURE
         try:
             result = self._exporter.export(spans)
@@ -75,45 +75,45 @@ class _Counting(SpanExporter):
         self._exporter.shutdown()
 
 
-class _Waiting:
+class _QueueCounter:
     """Counts the waiting spans, up to a maximum."""
 
-    def __init__(self, room: int) -> None:
-        self._room, self._waiting, self._lock = room, 0, threading.Lock()
+    def __init__(self, capacity: int) -> None:
+        self._capacity, self._waiting, self._lock = capacity, 0, threading.Lock()
 
-    def came(self) -> bool:
+    def reserve(self) -> bool:
         """Reserve a place for one span. Returns False if there is no room."""
         with self._lock:
-            if self._waiting >= self._room:
+            if self._waiting >= self._capacity:
                 return False
             self._waiting += 1
             return True
 
-    def left(self, count: int) -> None:
+    def release(self, count: int) -> None:
         """Free the places of ``count`` spans."""
         with self._lock:
             self._waiting -= count
 
 
-class _Bounded(BatchSpanProcessor):
+class _BoundedProcessor(BatchSpanProcessor):
     """Drops and counts new spans when the queue is full. The SDK's own processor drops the oldest and counts none."""
 
     def __init__(self, exporter: OTLPSpanExporter) -> None:
-        room = int(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE") or _QUEUE)
-        self._queue = _Waiting(room)
-        super().__init__(_Counting(exporter, self._queue), max_queue_size=room)
+        capacity = int(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE") or _QUEUE_SIZE)
+        self._queue = _QueueCounter(capacity)
+        super().__init__(_CountingExporter(exporter, self._queue), max_queue_size=capacity)
 
     def on_end(self, span: ReadableSpan) -> None:
         """Queue an ended span if its trace is sampled."""
         if not span.get_span_context().trace_flags.sampled:
             return
-        if self._queue.came():
+        if self._queue.reserve():
             super().on_end(span)
         else:
             SPANS.labels("dropped").inc()
 
 
-class _HeadersOnly(HTTPAdapter):
+class _HeadersOnlyAdapter(HTTPAdapter):
     """Never reads the body of an answer, which could be long or slow."""
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
@@ -130,5 +130,5 @@ def _session() -> requests.Session:
     session = requests.Session()
     session.trust_env = False  # use exactly the configured address: no proxy, no login from .netrc
     for scheme in ("http://", "https://"):
-        session.mount(scheme, _HeadersOnly())
+        session.mount(scheme, _HeadersOnlyAdapter())
     return session

@@ -10,7 +10,7 @@ import sys
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
-from deploy.sockets import OpenToAnybody, refuse_to_be_open
+from deploy.sockets import UnprotectedService, refuse_unprotected
 from deploy.traces import sending_traces
 from services.server import BoundedConfig, raise_file_limit
 from services.telemetry import configure_logging
@@ -30,11 +30,11 @@ def main(argv: list[str] | None = None) -> None:
     # Import only the chosen service, so that a container loads no other code.
     app = importlib.import_module(f"{options.service}.main").create_app()
     try:
-        refuse_to_be_open(app, options.host)
-    except OpenToAnybody as error:
+        refuse_unprotected(app, options.host)
+    except UnprotectedService as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
-    keep_what_is_loaded()
-    hand_over_soon()
+    freeze_loaded_objects()
+    shorten_switch_interval()
     settings = getattr(app.state, "settings", None)  # the sandbox plays a customer's service and has no settings
     configure_logging(level=getattr(settings, "log_level", "INFO"), json=getattr(settings, "log_json", True))
     raise_file_limit()
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(STARTUP_FAILURE)
 
 
-def keep_what_is_loaded() -> None:
+def freeze_loaded_objects() -> None:
     """Exclude all objects loaded so far from garbage collection: they live as long as the process.
 
     Otherwise every full collection scans them, which stops all runs for 50 to 150 ms (measured on the executor).
@@ -55,7 +55,7 @@ def keep_what_is_loaded() -> None:
     gc.freeze()
 
 
-def hand_over_soon() -> None:
+def shorten_switch_interval() -> None:
     """Let a thread hold the interpreter lock for 1 ms while others want it; Python's default is 5 ms.
 
     An event loop that shares its process with computing threads waits up to that long each time it wakes.

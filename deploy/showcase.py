@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from deploy.following import RunDrawing
-from deploy.onebox import World, world
+from deploy.onebox import RunningStack, running_stack
 from services.clients import GatewayClient, open_http
 from services.contracts.event import RunFinished
 from services.contracts.run import Run, RunStatus
@@ -29,7 +29,7 @@ def show(console: Console) -> int:
     configure_logging(level="WARNING", json=False)
     console.print("[bold]Nestor[/bold]: starting five services and the sandbox in this process ...")
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="nestor-") as folder, world(Path(folder)) as found:
+    with tempfile.TemporaryDirectory(prefix="nestor-") as folder, running_stack(Path(folder)) as found:
         console.print(
             f"ready in {time.perf_counter() - began:.1f} s: gateway {found.gateway_url}, sandbox {found.sandbox_url}, "
             "its APIs imported from its OpenAPI document\n"
@@ -42,7 +42,7 @@ def show(console: Console) -> int:
     return 0 if solved == len(runs) else 1
 
 
-async def _solve_all(console: Console, found: World) -> list[Run]:
+async def _solve_all(console: Console, found: RunningStack) -> list[Run]:
     gateway = GatewayClient(open_http(found.gateway_url), found.token)
     try:
         return [await _solve(console, gateway, sentence) for sentence in SENTENCES]

@@ -14,22 +14,22 @@ from services.server import BoundedConfig
 from services.settings import InternalSettings
 
 
-class OpenToAnybody(Exception):
+class UnprotectedService(Exception):
     """A service without authentication was told to listen on more than loopback."""
 
 
-def refuse_to_be_open(app: FastAPI, host: str) -> None:
-    """Raise OpenToAnybody if this app would accept requests from other machines without a token."""
+def refuse_unprotected(app: FastAPI, host: str) -> None:
+    """Raise UnprotectedService if this app would accept requests from other machines without a token."""
     settings = getattr(app.state, "settings", None)
     if getattr(settings, "takes_anybody", False) and not _is_loopback(host):
         if isinstance(settings, InternalSettings):
             prefix = settings.model_config["env_prefix"]
-            raise OpenToAnybody(
+            raise UnprotectedService(
                 f"on {host}, any machine that reaches this one could use {app.state.name} as if it were the gateway. "
                 f"Set {prefix}SERVICE_TOKEN, listen on 127.0.0.1, or, where nobody else reaches the network, set "
                 f"{prefix}ALLOW_ANYBODY=true."
             )
-        raise OpenToAnybody(
+        raise UnprotectedService(
             f"on {host}, any machine that reaches this one could make calls with your credentials. Set "
             "NESTOR_GATEWAY_TOKEN, NESTOR_GATEWAY_PRINCIPALS or NESTOR_GATEWAY_ISSUERS, listen on 127.0.0.1, or, "
             "where a proxy in front authorises, set NESTOR_GATEWAY_ALLOW_ANYBODY=true."

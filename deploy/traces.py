@@ -20,9 +20,9 @@ def sending_traces() -> Iterator[None]:
         yield
         return
     try:
-        from deploy.otlp import Exporting  # imports OpenTelemetry's SDK, an optional dependency
+        from deploy.otlp import TraceExport  # imports OpenTelemetry's SDK, an optional dependency
 
-        exporting = Exporting()
+        export = TraceExport()
     except ImportError:
         _log.warning("no traces: OpenTelemetry's SDK is not installed (pip install -r requirements/traces.txt)")
         yield
@@ -31,12 +31,12 @@ def sending_traces() -> Iterator[None]:
         _log.warning("no traces: a setting of OpenTelemetry's cannot be used", why=str(error))
         yield
         return
-    use(exporting.tracer)
+    use(export.tracer)
     try:
         yield
     finally:
         use(None)
-        exporting.close()
+        export.close()
 
 
 def _wanted() -> bool:

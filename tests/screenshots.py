@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from deploy.onebox import World, world
+from deploy.onebox import RunningStack, running_stack
 from services.clients import GatewayClient, open_http
 from services.contracts.feedback import FeedbackRequest, Verdict
 from services.contracts.run import Run
@@ -35,7 +35,7 @@ STATUSES: Final = {SUCCEEDED: "succeeded", FAILED: "failed", WAITING: "needs_app
 WIDTH, HEIGHT = 1280, 820
 
 
-async def prepare(found: World) -> dict[str, Run]:
+async def prepare(found: RunningStack) -> dict[str, Run]:
     """Ask everything; the runs by their sentences. Raises SystemExit where one does not end as its picture shows."""
     gateway = GatewayClient(open_http(found.gateway_url), found.token)
     options = SolveOptions(deadline_ms=300_000)
@@ -92,7 +92,7 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     configure_logging(level="WARNING", json=False)
-    with tempfile.TemporaryDirectory(prefix="nestor-") as data, world(Path(data)) as found:
+    with tempfile.TemporaryDirectory(prefix="nestor-") as data, running_stack(Path(data)) as found:
         runs = asyncio.run(prepare(found))
         asyncio.run(shoot(found.gateway_url, screens(runs), folder))
     size = sum(file.stat().st_size for file in folder.iterdir())

@@ -15,16 +15,16 @@ from deploy.cli.catalogue import apis, demos
 from deploy.cli.credentials import secrets
 from deploy.cli.gateway import Json
 from deploy.cli.importing import import_apis
-from deploy.cli.llm import llm, told
+from deploy.cli.llm import exit_on_llm_error, llm
 from deploy.cli.login import login
 from deploy.cli.operating import operations
 from deploy.cli.planning import eval_plan
 from deploy.cli.runs import runs
+from deploy.cli.settings_errors import BadSettings, settings_problem
 from deploy.cli.solving import solve
 from deploy.cli.tenants import tenants
 from deploy.cli.training import trains
 from deploy.cli.twin import twin
-from deploy.cli.unset import BadSettings, told_settings
 from deploy.drawing import visible
 from executor_svc.secret_file import SecretsUnreadable
 from services.telemetry import configure_logging
@@ -36,41 +36,41 @@ app = typer.Typer(
     help="Turns a sentence into a checked, parallel graph of real API calls, runs it, and answers.\n\n"
     "Start with `nestor demo`, or `nestor serve --sandbox` in one terminal and `nestor solve '...'` in another.",
 )
-measures = typer.Typer(no_args_is_help=True, help="Measure Nestor against benchmark data in a folder.")
+measures = typer.Typer(no_args_is_help=True, help="Measure Nestor on a folder of benchmark data.")
 
 
 @app.command()
 def serve(
     port: Annotated[int, typer.Option(help="Port of the gateway.")] = 8080,
     host: Annotated[
-        str, typer.Option(help="Address to listen on. Beyond loopback, set NESTOR_GATEWAY_TOKEN.")
+        str, typer.Option(help="Address to listen on. Other than loopback needs NESTOR_GATEWAY_TOKEN.")
     ] = "127.0.0.1",
     data: Annotated[Path, typer.Option(help="Folder of the SQLite files.")] = Path("var"),
     sandbox: Annotated[bool, typer.Option("--sandbox", help="Also serve the sandbox and import its APIs.")] = False,
     sandbox_port: Annotated[int, typer.Option(help="Port of the sandbox.")] = 8090,
     with_llm: Annotated[
-        bool, typer.Option("--llm", help="Let the language model plan, served beside it on the CPU (`make llm`).")
+        bool, typer.Option("--llm", help="Plan with the language model, served on this machine's CPU (`make llm`).")
     ] = False,
 ) -> None:
     """Run all of Nestor in one process, on SQLite."""
     from deploy.onebox import serve_onebox  # imports all services, so only when serving
-    from deploy.sockets import OpenToAnybody
+    from deploy.sockets import UnprotectedService
 
     try:
-        with told(needs_llm=with_llm):
+        with exit_on_llm_error(needs_llm=with_llm):
             found = sandbox_port if sandbox else None
             serve_onebox(host=host, port=port, data_dir=data, sandbox_port=found, llm=with_llm)
     except BadSettings as error:
-        typer.echo(visible(f"Not started: {told_settings(error)} (docs/settings.md)"), err=True)
+        typer.echo(visible(f"Not started: {settings_problem(error)} (docs/settings.md)"), err=True)
         raise typer.Exit(2) from None
-    except (OpenToAnybody, SecretsUnreadable, OSError) as error:
+    except (UnprotectedService, SecretsUnreadable, OSError) as error:
         typer.echo(visible(f"Not started: {error}"), err=True)
         raise typer.Exit(2) from None
 
 
 @app.command()
 def demo() -> None:
-    """Start everything with the sandbox, solve some sentences, show plans and answers, and stop."""
+    """Start Nestor with the sandbox, solve some example requests, show plans and answers, and stop."""
     from deploy.showcase import show
 
     raise typer.Exit(show(Console()))
@@ -79,21 +79,23 @@ def demo() -> None:
 @measures.command("retrieve")
 def eval_retrieve(
     data: Annotated[Path, typer.Option(help="Folder with tools.jsonl and instances.jsonl.", file_okay=False)],
-    split: Annotated[str | None, typer.Option(help="Whose requests; default: `dev`, or the only one.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="A sample of so many requests, always the same.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split to measure. Default: `dev`, or the only one.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Measure a fixed sample of this many requests.")] = None,
     k: Annotated[
-        list[int] | None, typer.Option(min=1, max=100, help="Budget of candidates; repeat. [5 and 10]")
+        list[int] | None, typer.Option(min=1, max=100, help="Number of candidates; can be repeated. [5 and 10]")
     ] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="whole- or clauses- with lexical, dense, hybrid; fused, per-clause, shipped, offered; or with an "
-            "option changed, `fused:context=0.2`. Repeat. [all]"
+            help="Retrieval method: `whole-` or `clauses-` followed by `lexical`, `dense` or `hybrid`; or `fused`, "
+            "`per-clause`, `shipped`, `offered`. Can set an option, as in `fused:context=0.2`. Can be repeated. [all]"
         ),
     ] = None,
     name_provider: Annotated[bool, typer.Option("--name-provider", help="Add 'Use VENDOR.' to each request.")] = False,
-    encoder: Annotated[str | None, typer.Option(help="Another sentence encoder: a name or a directory.")] = None,
-    cache: Annotated[Path | None, typer.Option(help="Keep embeddings in this .npz file.", dir_okay=False)] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Sentence encoder instead of the default: a name or a directory.")
+    ] = None,
+    cache: Annotated[Path | None, typer.Option(help="Cache embeddings in this .npz file.", dir_okay=False)] = None,
     json: Json = False,
 ) -> None:
     """Measure how many of the needed APIs the retriever finds.
@@ -110,16 +112,18 @@ def eval_retrieve(
 @measures.command("absence")
 def eval_absence(
     data: Annotated[Path, typer.Option(help="Folder with tools.jsonl and instances.jsonl.", file_okay=False)],
-    split: Annotated[str | None, typer.Option(help="Whose requests; default: `dev`, or the only one.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="A sample of so many requests, always the same.")] = None,
-    encoder: Annotated[str | None, typer.Option(help="Another sentence encoder: a name or a directory.")] = None,
-    cache: Annotated[Path | None, typer.Option(help="Keep embeddings in this .npz file.", dir_okay=False)] = None,
+    split: Annotated[str | None, typer.Option(help="Split to measure. Default: `dev`, or the only one.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Measure a fixed sample of this many requests.")] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Sentence encoder instead of the default: a name or a directory.")
+    ] = None,
+    cache: Annotated[Path | None, typer.Option(help="Cache embeddings in this .npz file.", dir_okay=False)] = None,
     json: Json = False,
 ) -> None:
-    """Measure whether the retriever notices that nothing fits.
+    """Measure whether the retriever detects that no API fits a request.
 
-    Each request is searched in the catalogue with and without the vendor it needs; if the data gives it its own list of
-    tools, in that list. Prints the AUROC of the best API's likelihood, and how many of each kind get an empty list.
+    Each request is searched in the catalogue with and without the vendor it needs, or in its own list of tools if the
+    data has one. Prints the AUROC of the best API's likelihood, and how many of each kind get an empty list.
     """
     from evals.commands import measure_refusals
 

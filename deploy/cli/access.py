@@ -10,31 +10,38 @@ from deploy.cli.gateway import Json, Limit, ask
 from deploy.drawing import plain, visible
 from services.contracts.access import Action, Key, KeyRequest, Role
 
-keys = typer.Typer(no_args_is_help=True, help="Keys of apps: make, list, revoke.")
+keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
 Tenant = Annotated[
-    str | None, typer.Option(help="A tenant, for administrators of the operator's tenant; default: as the token says.")
+    str | None, typer.Option(help="Tenant, for administrators of the operator's tenant. Default: the token's tenant.")
 ]
-Cursor = Annotated[str | None, typer.Option(help="Where the page before said that there are more.")]
+Cursor = Annotated[str | None, typer.Option(help="Cursor printed below the previous page.")]
 
 
 @keys.command("create")
 def create_key(
-    name: Annotated[str, typer.Argument(help="Whom it stands for, in runs, approvals and the audit log.")],
-    role: Annotated[list[Role], typer.Option(help="What it may do; repeat. You can give roles that you have.")],
+    name: Annotated[str, typer.Argument(help="Name of the key in runs, approvals and the audit log.")],
+    role: Annotated[
+        list[Role], typer.Option(help="Role of the key; can be repeated. You can grant only roles that you have.")
+    ],
     tenant: Tenant = None,
     days: Annotated[int, typer.Option(min=0, max=3_650, help="Days until it expires; 0: never.")] = 90,
     json: Json = False,
 ) -> None:
-    """Make a key and print it, only this once. To rotate one, make another of the same name, then revoke the first."""
+    """Create a key and print it. It cannot be shown again.
+
+    To rotate a key, create another one with the same name, then revoke the old one.
+    """
     try:
         asked = KeyRequest(name=name, tenant=tenant, roles=frozenset(role), expires_in_days=days or None)
     except ValueError:
-        raise typer.BadParameter("names have 1 to 100 characters; tenants letters, digits, `_`, `.`, `-`") from None
+        raise typer.BadParameter(
+            "a name has 1 to 100 characters; a tenant only letters, digits, `_`, `.`, `-`"
+        ) from None
     made = ask(lambda g: g.create_key(asked))
     if json:
         typer.echo(made.model_dump_json(indent=2))
         return
-    typer.echo(f"{made.id}, {_state(made)}. It is shown this once:", err=True)
+    typer.echo(f"{made.id}, {_state(made)}. The key is shown only once:", err=True)
     typer.echo(made.key)
 
 
@@ -45,16 +52,16 @@ def list_keys(tenant: Tenant = None, limit: Limit = 20, cursor: Cursor = None, j
     if json:
         typer.echo(page.model_dump_json(indent=2))
         return
-    table = Table(Column("id", no_wrap=True, min_width=20), "name", "tenant", "roles", "made by", "state", box=None)
+    table = Table(Column("id", no_wrap=True, min_width=20), "name", "tenant", "roles", "created by", "state", box=None)
     for key in page.keys:
         table.add_row(key.id, plain(key.name), key.tenant, ", ".join(key.roles), plain(key.created_by), _state(key))
     Console().print(table)
     if page.next:
-        typer.echo(f"There are more: --cursor {page.next}")
+        typer.echo(f"More results: --cursor {page.next}")
 
 
 @keys.command("revoke")
-def revoke_key(key_id: Annotated[str, typer.Argument(help="Its id, as `nestor keys list` shows it.")]) -> None:
+def revoke_key(key_id: Annotated[str, typer.Argument(help="The key's id, as shown by `nestor keys list`.")]) -> None:
     """Revoke a key: it is refused within two seconds."""
     ask(lambda g: g.revoke_key(key_id))
     typer.echo(visible(f"{key_id} revoked"))
@@ -67,15 +74,15 @@ def _state(key: Key) -> str:
 
 
 def read_audit(
-    action: Annotated[list[Action] | None, typer.Option(help="Only this; repeat for others.")] = None,
-    principal: Annotated[str | None, typer.Option(help="Only what this principal did.")] = None,
-    target: Annotated[str | None, typer.Option(help="Only what was done to this id.")] = None,
+    action: Annotated[list[Action] | None, typer.Option(help="Only this action; can be repeated.")] = None,
+    principal: Annotated[str | None, typer.Option(help="Only actions of this principal.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only actions on this id.")] = None,
     tenant: Tenant = None,
     limit: Limit = 20,
     cursor: Cursor = None,
     json: Json = False,
 ) -> None:
-    """Show who imported, approved, rejected, settled and deleted what, and made which keys, newest first."""
+    """Show the audit log, newest first: who imported, approved, rejected, resolved or deleted what, or created keys."""
     actions = [one.value for one in action or ()]
     page = ask(
         lambda g: g.audit(
@@ -85,11 +92,11 @@ def read_audit(
     if json:
         typer.echo(page.model_dump_json(indent=2))
         return
-    table = Table("when", "who", "tenant", "action", "outcome", "of", "digest", box=None)
+    table = Table("when", "who", "tenant", "action", "outcome", "target", "digest", box=None)
     for one in page.entries:
         when = one.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
         who = plain(one.principal if not one.key else f"{one.principal} ({one.key})")
         table.add_row(when, who, one.tenant, one.action, one.outcome, plain(one.target), one.digest[:12])
     Console().print(table)
     if page.next:
-        typer.echo(f"There are more: --cursor {page.next}")
+        typer.echo(f"More results: --cursor {page.next}")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from deploy.cli.keeping import File, Name, entries_of, keep
+from deploy.cli.secret_entries import File, Name, entries_of, save_entry
 from deploy.drawing import visible
 from executor_svc.secret_file import DEFAULT_FILE
 from executor_svc.secret_places import bind_command, place_text
@@ -15,13 +15,13 @@ from services.contracts.api import Location, NeededSecret, SecretKind
 
 Entry = dict[str, JsonValue]
 PLACE_FIELDS = ("in", "name", "header", "query", "cookie", "scheme")
-Header = Annotated[str | None, typer.Option(help="It travels in this header.")]
-Query = Annotated[str | None, typer.Option(help="It travels in this query parameter.")]
-Cookie = Annotated[str | None, typer.Option(help="It travels in this cookie.")]
-InPath = Annotated[str | None, typer.Option("--path", help="It stands in the path, in the place of this name.")]
-InBody = Annotated[str | None, typer.Option("--body", help="It stands in this field of the body.")]
+Header = Annotated[str | None, typer.Option(help="Send it in this header.")]
+Query = Annotated[str | None, typer.Option(help="Send it in this query parameter.")]
+Cookie = Annotated[str | None, typer.Option(help="Send it in this cookie.")]
+InPath = Annotated[str | None, typer.Option("--path", help="Send it in the path, as this path parameter.")]
+InBody = Annotated[str | None, typer.Option("--body", help="Send it in this field of the body.")]
 Tenants = Annotated[
-    list[str] | None, typer.Option("--tenant", help="Only calls of this tenant present it; default: of all. Repeat.")
+    list[str] | None, typer.Option("--tenant", help="Only calls of this tenant send it; can be repeated. Default: all.")
 ]
 
 
@@ -32,9 +32,11 @@ def bind_secret(
     cookie: Cookie = None,
     path: InPath = None,
     body: InBody = None,
-    scheme: Annotated[SecretKind | None, typer.Option(help="It is presented as this kind, in its usual place.")] = None,
+    scheme: Annotated[
+        SecretKind | None, typer.Option(help="Send it as this kind of credential, in its usual place.")
+    ] = None,
     tenant: Tenants = None,
-    every_tenant: Annotated[bool, typer.Option("--every-tenant", help="Calls of all tenants present it.")] = False,
+    every_tenant: Annotated[bool, typer.Option("--every-tenant", help="Calls of all tenants send it.")] = False,
     file: File = DEFAULT_FILE,
 ) -> None:
     """Set where in a request a credential is sent, or for which tenants, without setting its value again.
@@ -47,12 +49,12 @@ def bind_secret(
     place = given_place(in_places(header, query, cookie, path, body), scheme)
     if not (place or tenant or every_tenant) or (tenant and every_tenant):
         raise typer.BadParameter(
-            "say one place (--header, --query, --cookie, --path, --body or --scheme), or --tenant or --every-tenant"
+            "give one place (--header, --query, --cookie, --path, --body or --scheme), or --tenant or --every-tenant"
         )
     kept = {field: value for field, value in entry.items() if not (place and field in PLACE_FIELDS)} | place
     if tenant or every_tenant:
         kept = {field: value for field, value in kept.items() if field != "tenants"} | for_tenants(tenant)
-    keep(name, kept, file, "bind")
+    save_entry(name, kept, file, "bind")
 
 
 def in_places(
@@ -68,7 +70,7 @@ def given_place(places: Mapping[Location, str | None], scheme: SecretKind | None
     """The fields of an entry for the given place; empty if none is given. Exits if several are given."""
     given = [(place.value, at) for place, at in places.items() if at]
     if len(given) + (scheme is not None) > 1:
-        raise typer.BadParameter("say one place: --header, --query, --cookie, --path, --body or --scheme")
+        raise typer.BadParameter("give one place only: --header, --query, --cookie, --path, --body or --scheme")
     if given:
         return {"in": given[0][0], "name": given[0][1], "scheme": SecretKind.API_KEY.value}
     return {"scheme": scheme.value} if scheme is not None else {}
@@ -100,8 +102,8 @@ def chosen_place(name: str, given: Entry, there: Secret | None, needed: NeededSe
         return wanted
     if wanted and any(not _equal(field, before[field], wanted.get(field)) for field in before):
         message = (
-            f"{name} is set for {place_of_entry(before)}, and the imported document wants it for "
-            f"{place_of_entry(wanted)}. If the document is right: "
+            f"{name} is set for {place_of_entry(before)}, but the imported document declares "
+            f"{place_of_entry(wanted)}. If the document is right, run: "
             f"{bind_command(name, _place(wanted), SecretKind(str(wanted['scheme'])))}"
         )
         raise typer.BadParameter(visible(message))
@@ -122,7 +124,7 @@ def place_of_entry(entry: Entry) -> str:
 def place_of_secret(secret: Secret) -> str:
     """The place of a secret in the file, in words. Kinds such as a login have only one place."""
     if not isinstance(secret, Token):
-        return "as its kind"
+        return "its usual place"
     if secret.place is not None:
         return f"{secret.place[0]} {secret.place[1]}"
     return str(secret.scheme) if secret.scheme is not None else "any header or cookie"

@@ -10,18 +10,18 @@ from deploy.cli.gateway import Json
 
 def eval_bodies(
     documents: Annotated[Path, typer.Argument(help="Folder of OpenAPI documents.", file_okay=False, exists=True)],
-    sample: Annotated[int, typer.Option(min=1, max=10_000, help="Writing operations to ask for.")] = 200,
-    seed: Annotated[int, typer.Option(help="Which ones: the same seed draws the same.")] = 1,
+    sample: Annotated[int, typer.Option(min=1, max=10_000, help="Number of writing operations to sample.")] = 200,
+    seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 1,
     planner: Annotated[str | None, typer.Option(help="Planner backend. [the one that serves]")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print each request that failed.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print each failed request.")] = False,
     json: Json = False,
 ) -> None:
-    """Measure how often the body of a writing operation is built from a request that says all it needs.
+    """Measure how often the planner builds the right body for a writing operation from a complete request.
 
-    For each sampled operation a request is made from its own words, with every required value (`title "Spring sale",
-    price 12.5`); the candidates are its nearest siblings. It counts as right if the proved plan calls only this
-    operation and has every value in its place. Operations whose body no sentence can describe (a file, an object
-    without declared fields) are listed separately.
+    For each sampled operation, a request is generated from the operation's own words, with every required value
+    (`title "Spring sale", price 12.5`); the candidates are it and its nearest siblings. A plan is right if it is
+    proved, calls only this operation and has every value in its place. Operations whose body a sentence cannot describe
+    (a file, an object without declared fields) are listed separately.
     """
     from evals.bodies.command import print_bodies  # loads the services
 

@@ -23,9 +23,9 @@ MAX_FILE_BYTES = 25_000_000
 MAX_FILES = 200
 MAX_BYTES = 20_000_000
 MAX_ARCHIVED = 10_000
-_PLACE = "x-nestor-files"
+_FILES_KEY = "x-nestor-files"
 """The key of the other files in the merged document."""
-_ELSEWHERE = re.compile(r"\$ref[\"']?\s*:\s*[\"']?([^\"'#\s,}]+)")
+_FILE_REFERENCE = re.compile(r"\$ref[\"']?\s*:\s*[\"']?([^\"'#\s,}]+)")
 _DOCUMENT = re.compile(r"^[\s{]*[\"']?(?:openapi|swagger)[\"']?\s*:", re.MULTILINE)
 _NO_PATHS = re.compile(r"[\"']?paths[\"']?\s*:\s*\{\s*\}")
 
@@ -108,7 +108,7 @@ def bundle(text: str, path: str, read: Read) -> str:
     Raises:
         Unreadable: there are too many files, or they are too large together.
     """
-    if not _ELSEWHERE.search(text):
+    if not _FILE_REFERENCE.search(text):
         return text
     try:
         root = read_document(text, Limits())
@@ -118,7 +118,7 @@ def bundle(text: str, path: str, read: Read) -> str:
     rewritten = bundler.rewrite(root, path)
     if not isinstance(rewritten, dict) or not bundler.files:
         return text
-    return orjson.dumps({**rewritten, _PLACE: bundler.files}).decode()
+    return orjson.dumps({**rewritten, _FILES_KEY: bundler.files}).decode()
 
 
 def parts_of_others(texts: Iterable[tuple[str, str]]) -> set[str]:
@@ -129,7 +129,7 @@ def parts_of_others(texts: Iterable[tuple[str, str]]) -> set[str]:
     """
     referred, parts = set[str](), set[str]()
     for path, text in texts:
-        for match in _ELSEWHERE.finditer(text):
+        for match in _FILE_REFERENCE.finditer(text):
             referred.add(_target(path, match[1]))
         if not _DOCUMENT.search(text) or _NO_PATHS.search(text):
             parts.add(path)
@@ -165,11 +165,11 @@ class _Bundler:
             return reference
         if target == self._path:
             return f"#{fragment}"
-        if not self._is_there(target):
+        if not self._load(target):
             return reference
-        return f"#/{_PLACE}/{quote(target.replace('~', '~0').replace('/', '~1'), safe='~')}{fragment}"
+        return f"#/{_FILES_KEY}/{quote(target.replace('~', '~0').replace('/', '~1'), safe='~')}{fragment}"
 
-    def _is_there(self, path: str) -> bool:
+    def _load(self, path: str) -> bool:
         if path in self.files or path in self._absent:
             return path in self.files
         text = self._read(path)

@@ -17,9 +17,9 @@ from services.contracts.api import ImportedDocument
 from services.contracts.demo import Demo, ImportDemosRequest
 from services.contracts.retrieval import FoundBy
 
-apis = typer.Typer(no_args_is_help=True, help="The API catalogue: import, search, show, remove.")
-Shared = Annotated[bool, typer.Option("--shared", help="For all tenants: the operator's administrators may.")]
-demos = typer.Typer(no_args_is_help=True, help="The knowledge base of solved requests that planners learn from.")
+apis = typer.Typer(no_args_is_help=True, help="Import, search, show and remove APIs of the catalogue.")
+Shared = Annotated[bool, typer.Option("--shared", help="For all tenants; only for the operator's administrators.")]
+demos = typer.Typer(no_args_is_help=True, help="Manage the demonstrations: solved requests that planners learn from.")
 
 
 apis.command("import")(import_apis)
@@ -30,15 +30,17 @@ apis.command("unset")(unset_constants)
 
 @apis.command("search")
 def search_apis(
-    query: Annotated[str | None, typer.Argument(help="Words, or an exact name or path; nothing lists all.")] = None,
+    query: Annotated[
+        str | None, typer.Argument(help="Words, or an exact name or path. Default: list all APIs.")
+    ] = None,
     provider: Annotated[str | None, typer.Option(help="Only this provider's APIs.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Only APIs with this tag; repeat for others.")] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Only this HTTP method; repeat for others.")] = None,
-    deprecated: Annotated[bool, typer.Option(help="Deprecated APIs, too.")] = True,
+    tag: Annotated[list[str] | None, typer.Option(help="Only APIs with this tag; can be repeated.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only this HTTP method; can be repeated.")] = None,
+    deprecated: Annotated[bool, typer.Option(help="Include deprecated APIs.")] = True,
     limit: Limit = 20,
     json: Json = False,
 ) -> None:
-    """Search the catalogue, best first. The column `by` says what found an API (docs/retrieval.md)."""
+    """Search the catalogue; the best match comes first. The column `by` shows what found an API (docs/retrieval.md)."""
     page = ask(
         lambda g: g.search_apis(
             query, provider=provider, tags=tag or (), methods=method or (), deprecated=deprecated, limit=limit
@@ -51,12 +53,12 @@ def search_apis(
     for hit in page.hits:
         score = f"{hit.score:.2f}" if hit.score is not None else ""
         summary = f"(deprecated) {hit.summary}" if hit.deprecated else hit.summary
-        table.add_row(score, said(hit.found_by), hit.id, hit.method, plain(hit.path), plain(summary))
+        table.add_row(score, found_by_label(hit.found_by), hit.id, hit.method, plain(hit.path), plain(summary))
     Console().print(table)
     typer.echo(f"{len(page.hits)} of {page.total} (catalogue version {page.catalogue_version})")
 
 
-def said(found_by: FoundBy | None) -> str:
+def found_by_label(found_by: FoundBy | None) -> str:
     """What found an API, in words."""
     return (found_by or "").replace("_", " ")
 
@@ -76,7 +78,7 @@ def remove_provider(provider: Annotated[str, typer.Argument(help="The provider's
 
 @apis.command("documents")
 def list_documents() -> None:
-    """List the imported documents, each pinned by the hash of its text."""
+    """List the imported documents with the SHA-256 of their text."""
 
     async def all_pages() -> list[ImportedDocument]:
         async with gateway() as client:
@@ -111,21 +113,21 @@ def list_demos(
 
 @demos.command("add")
 def add_demo(
-    run_id: Annotated[str, typer.Argument(help="A run that was confirmed.", metavar="RUN")], shared: Shared = False
+    run_id: Annotated[str, typer.Argument(help="A confirmed run.", metavar="RUN")], shared: Shared = False
 ) -> None:
-    """Turn a confirmed run into a demonstration. Rejecting the run removes it again."""
+    """Turn a confirmed run into a demonstration. Rejecting the run removes the demonstration."""
     demo = ask(lambda g: g.demonstrate(run_id, shared=shared))
     typer.echo(f"{demo.id} added")
 
 
 @demos.command("import")
 def import_demos(
-    file: Annotated[Path, typer.Argument(help="JSON lines, a demo each.", exists=True, dir_okay=False)],
+    file: Annotated[Path, typer.Argument(help="JSON lines, one demonstration per line.", exists=True, dir_okay=False)],
     shared: Shared = False,
 ) -> None:
     """Import demonstrations from a file."""
     report = ask(lambda g: g.import_demos(read_demos(file), shared=shared))
-    typer.echo(f"{report.added} added, {report.unchanged} already there")
+    typer.echo(f"{report.added} added, {report.unchanged} already present")
 
 
 def read_demos(file: Path) -> ImportDemosRequest:
@@ -138,7 +140,7 @@ def read_demos(file: Path) -> ImportDemosRequest:
             except ValidationError as error:
                 raise typer.BadParameter(f"{file}, line {number}: {error.errors()[0]['msg']}") from None
     if not found:
-        raise typer.BadParameter(f"{file} holds no demos")
+        raise typer.BadParameter(f"{file} contains no demos")
     return ImportDemosRequest(demos=tuple(found))
 
 

@@ -20,9 +20,9 @@ def set_constants(
         typer.Argument(metavar="NAME=VALUE...", help="A parameter of the provider's operations and its value."),
     ],
 ) -> None:
-    """Set values that are sent in every call that takes them, such as an account's id or a version.
+    """Set values to send in every call that takes them, such as an account id or a version.
 
-    Nestor no longer asks for them; a request that names another value gets that one. They are not secret: for keys
+    Nestor no longer asks for these values; another value in a request takes precedence. They are not secret: for keys
     and tokens use `nestor secrets set`.
     """
     given: dict[str, str | None] = {}
@@ -35,7 +35,8 @@ def set_constants(
 
 
 def unset_constants(
-    provider: Provider, names: Annotated[list[str], typer.Argument(metavar="NAME...", help="What to forget.")]
+    provider: Provider,
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of the values to remove.")],
 ) -> None:
     """Remove values that were set with `nestor apis set`."""
     _change(provider, dict.fromkeys(names))

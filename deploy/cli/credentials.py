@@ -30,7 +30,17 @@ from deploy.cli.binding import (
     place_of_secret,
 )
 from deploy.cli.gateway import EXIT_PROBLEM, ask, gateway
-from deploy.cli.keeping import File, Hosts, Name, ask_value, checked, entries_of, host_of, hosts_of, keep
+from deploy.cli.secret_entries import (
+    File,
+    Hosts,
+    Name,
+    ask_value,
+    entries_of,
+    host_of,
+    hosts_of,
+    parse_entry,
+    save_entry,
+)
 from deploy.drawing import plain, visible
 from executor_svc.secret_changes import tell_change, told_changes
 from executor_svc.secret_file import DEFAULT_FILE, SecretsUnreadable, change_file, load_file
@@ -39,14 +49,14 @@ from services.clients import GatewayClient
 from services.contracts.api import LOGINS, Location, NeededSecret, SecretKind
 from services.errors import ServiceError
 
-secrets = typer.Typer(no_args_is_help=True, help="The credentials that calls present. Values are never shown.")
+secrets = typer.Typer(no_args_is_help=True, help="Manage the credentials that calls send. Values are never shown.")
 secrets.command("bind")(bind_secret)
 _MOST_SHOWN: Final = 40
-_NOBODY_ASKS: Final = (
-    "No API of {provider} asks for a credential. `nestor apis documents` lists the providers; a document that does not"
-    " say how its calls authenticate is imported with --auth."
+_NO_CREDENTIALS: Final = (
+    "No API of {provider} needs a credential. `nestor apis documents` lists the providers. If a document does not"
+    " declare how calls authenticate, import it with --auth."
 )
-_SHAPES: Final[dict[type[Secret], str]] = {
+_SECRET_KINDS: Final[dict[type[Secret], str]] = {
     Token: "a key or token",
     Login: "a user name and password",
     Client: "an OAuth2 client",
@@ -60,14 +70,14 @@ def set_secret(
     name: Name,
     host: Hosts = None,
     file: File = DEFAULT_FILE,
-    username: Annotated[str | None, typer.Option(help="Of a login; it is asked for otherwise.")] = None,
-    client_id: Annotated[str | None, typer.Option(help="Set an OAuth2 client; its secret is asked for.")] = None,
+    username: Annotated[str | None, typer.Option(help="User name of a login; prompted for if not given.")] = None,
+    client_id: Annotated[str | None, typer.Option(help="Id of an OAuth2 client; its secret is prompted for.")] = None,
     token_url: Annotated[
-        str | None, typer.Option(help="Where the client gets its tokens, in place of what the document says.")
+        str | None, typer.Option(help="The client's token endpoint, instead of the one in the document.")
     ] = None,
-    access_key_id: Annotated[str | None, typer.Option(help="Of an AWS key; its secret is asked for.")] = None,
+    access_key_id: Annotated[str | None, typer.Option(help="Id of an AWS key; its secret is prompted for.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="PEM file of a client certificate.", exists=True)] = None,
-    key: Annotated[Path | None, typer.Option(help="PEM file of its private key.", exists=True)] = None,
+    key: Annotated[Path | None, typer.Option(help="PEM file of the certificate's key.", exists=True)] = None,
     header: Header = None,
     query: Query = None,
     cookie: Cookie = None,
@@ -83,14 +93,14 @@ def set_secret(
     """
     needed = _needed(name)
     there = entries_of(file).get(name)
-    before = checked(name, there) if there is not None else None
+    before = parse_entry(name, there) if there is not None else None
     kind = needed.kind if needed is not None else SecretKind.OTHER
     hosts = hosts_of(name, host, file, needed)
     tenants = tenant or (list(before.tenants) if before is not None and before.tenants else None)
     entry: dict[str, JsonValue] = {"hosts": list[JsonValue](hosts), **for_tenants(tenants)}
     if certificate is not None or kind is SecretKind.MUTUAL_TLS:
         if certificate is None or key is None:
-            raise typer.BadParameter("a client certificate takes --certificate and --key")
+            raise typer.BadParameter("a client certificate needs --certificate and --key")
         entry |= {"certificate": str(certificate.absolute()), "key": str(key.absolute())}
     elif access_key_id is not None or kind is SecretKind.AWS_SIGV4:
         entry["access_key_id"] = access_key_id or typer.prompt("Access key id")
@@ -101,48 +111,54 @@ def set_secret(
         entry["username"] = username if username is not None else typer.prompt("User name")
         entry["password"] = ask_value(name, hosts, "password")
         if username is None and not entry["password"]:
-            raise typer.BadParameter("standard input held a user name and no password behind it: say --username")
+            raise typer.BadParameter("standard input has a user name but no password after it: use --username")
     else:
         place = given_place(in_places(header, query, cookie, path, body))
         entry |= chosen_place(name, place, before, needed)
         is_whole = needed is not None and not place and is_whole_header(needed)
         entry["value"] = ask_value(name, hosts, "whole Authorization header" if is_whole else "value")
-    keep(name, entry, file, "set")
+    save_entry(name, entry, file, "set")
 
 
 @secrets.command("list")
 def list_secrets(
-    provider: Annotated[str | None, typer.Argument(help="What this provider's APIs ask for, too.")] = None,
+    provider: Annotated[str | None, typer.Argument(help="List what this provider's APIs need instead.")] = None,
     file: File = DEFAULT_FILE,
 ) -> None:
-    """List the credentials in the file, or those that a provider's APIs ask for. Values are never shown."""
+    """List the credentials in the file, or those that a provider's APIs need. Values are never shown."""
     console = Console()
     if provider is not None:
         table = Table("secret", "kind", "operations", "sent to", "", box=None)
         needed = ask(lambda g: g.secrets(provider)).secrets
         if not needed:
-            typer.echo(visible(_NOBODY_ASKS.format(provider=provider)))
+            typer.echo(visible(_NO_CREDENTIALS.format(provider=provider)))
             return
         for one in needed:
             state = "configured" if one.configured else "missing"
-            table.add_row(plain(one.secret), plain(said(one)), str(one.operations), plain(", ".join(one.hosts)), state)
+            table.add_row(
+                plain(one.secret), plain(kind_label(one)), str(one.operations), plain(", ".join(one.hosts)), state
+            )
         console.print(table)
         return
     try:
         known = parse(load_file(file), "the secrets file") if file.exists() else {}
     except SecretsUnreadable as error:
         raise typer.BadParameter(visible(str(error))) from None
-    table = Table("secret", "holds", "sent to", "travels in", "for", box=None)
+    table = Table("secret", "kind", "sent to", "sent in", "tenants", box=None)
     for name, secret in sorted(known.items()):
         whom = plain(", ".join(secret.tenants)) if secret.tenants else "every tenant"
         table.add_row(
-            plain(name), _SHAPES[type(secret)], plain(", ".join(secret.hosts)), plain(place_of_secret(secret)), whom
+            plain(name),
+            _SECRET_KINDS[type(secret)],
+            plain(", ".join(secret.hosts)),
+            plain(place_of_secret(secret)),
+            whom,
         )
     console.print(table)
     typer.echo(f"{len(known)} in {file}")
     _warn("may be used by every tenant", [n for n, one in known.items() if not one.tenants], "--tenant TENANT")
     nowhere = [n for n, one in known.items() if isinstance(one, Token) and one.place is None and one.scheme is None]
-    _warn("may stand wherever a document says in a header or cookie", nowhere, "--header NAME")
+    _warn("may be sent in any header or cookie that a document names", nowhere, "--header NAME")
 
 
 def _warn(what: str, names: list[str], option: str) -> None:
@@ -154,13 +170,13 @@ def _warn(what: str, names: list[str], option: str) -> None:
 
 @secrets.command("test")
 def test_secret(name: Name) -> None:
-    """Let the executor try a credential, in a harmless call if the provider has one, and print the result.
+    """Test a credential from the executor, in a harmless call if the provider has one, and print the result.
 
-    For OAuth2 it fetches a token. Exits 0 if this found no problem with the credential.
+    For OAuth2 it fetches a token. Exits 0 if no problem with the credential was found.
     """
-    came = ask(lambda g: g.try_secret(name))
-    typer.echo(visible(f"{name}: {came.outcome}. {came.message}"))
-    if came.outcome not in ("accepted", "ready"):
+    tried = ask(lambda g: g.try_secret(name))
+    typer.echo(visible(f"{name}: {tried.outcome}. {tried.message}"))
+    if tried.outcome not in ("accepted", "ready"):
         raise typer.Exit(EXIT_PROBLEM)
 
 
@@ -176,7 +192,7 @@ def remove_secret(name: Name, file: File = DEFAULT_FILE) -> None:
 
 @secrets.command("history")
 def show_changes(
-    name: Annotated[str | None, typer.Argument(help="Only this one's.")] = None, file: File = DEFAULT_FILE
+    name: Annotated[str | None, typer.Argument(help="Only changes of this one.")] = None, file: File = DEFAULT_FILE
 ) -> None:
     """Show who set, bound and removed credentials with these commands, newest first. Edits by hand are not listed."""
     table = Table("when", "who", "what", "credential", "for", "place", "tenants", box=None)
@@ -188,7 +204,7 @@ def show_changes(
     Console().print(table)
 
 
-def said(one: NeededSecret) -> str:
+def kind_label(one: NeededSecret) -> str:
     """The kind of a credential and its place in a request, in words."""
     if one.kind is SecretKind.API_KEY:
         places = {
@@ -198,7 +214,7 @@ def said(one: NeededSecret) -> str:
             Location.BODY: "the body",
         }
         place = places.get(one.location or Location.HEADER, "a header")
-        whole = ": the whole value, with the word before the key if there is one" if is_whole_header(one) else ""
+        whole = ": the whole value, including the word before the key if there is one" if is_whole_header(one) else ""
         return f"API key in {place}, {one.parameter}{whole}"
     words = {
         SecretKind.BASIC: "user name and password",
@@ -211,7 +227,7 @@ def said(one: NeededSecret) -> str:
     }
     if one.kind is SecretKind.OAUTH2 and not one.token_url:
         return "OAuth2 without a token endpoint: a token, or a client with --client-id and --token-url"
-    return words.get(one.kind, "the document does not say what: a bearer token, or say --header or --query")
+    return words.get(one.kind, "kind not declared by the document: a bearer token, or use --header or --query")
 
 
 def is_whole_header(one: NeededSecret) -> bool:
@@ -243,10 +259,10 @@ def print_missing(console: Console, missing: Sequence[NeededSecret]) -> None:
     """Print how to set the missing credentials, if any."""
     if not missing:
         return
-    console.print("Credentials that are missing (where an operation takes one or another, one is enough):")
+    console.print("Missing credentials (if an operation accepts alternatives, one is enough):")
     table = Table(box=None, show_header=False, padding=(0, 1))
     for one in missing[:_MOST_SHOWN]:
-        table.add_row(plain(f"  {command_for(one)}"), plain(f"# {said(one)}; {one.operations} operations"))
+        table.add_row(plain(f"  {command_for(one)}"), plain(f"# {kind_label(one)}; {one.operations} operations"))
     console.print(table)
     if len(missing) > _MOST_SHOWN:
         console.print(f"  and {len(missing) - _MOST_SHOWN} more: nestor secrets list PROVIDER")
@@ -256,7 +272,7 @@ def _needed(name: str) -> NeededSecret | None:
     """What the catalogue knows about a credential; None if it does not know it, or the gateway does not answer."""
     provider = name.partition(".")[0]
     if "." not in name:
-        raise typer.BadParameter("a secret is called PROVIDER.SCHEME")
+        raise typer.BadParameter("the name of a secret is PROVIDER.SCHEME")
 
     async def asked() -> tuple[NeededSecret, ...]:
         async with gateway() as client:
@@ -265,14 +281,14 @@ def _needed(name: str) -> NeededSecret | None:
     try:
         offered = asyncio.run(asked())
     except ServiceError as error:
-        typer.echo(visible(f"The catalogue cannot be asked about {name}: {error.detail}"), err=True)
+        typer.echo(visible(f"Cannot look up {name} in the catalogue: {error.detail}"), err=True)
         return None
     found = next((one for one in offered if one.secret == name), None)
     if found is None:
         known = ", ".join(one.secret for one in offered[:_MOST_SHOWN])
-        others = f" Those of {provider} ask for: {known}." if known else ""
-        told = others or " " + _NOBODY_ASKS.format(provider=provider)
-        typer.echo(visible(f"No API in the catalogue asks for {name}.{told}"), err=True)
+        others = f" The APIs of {provider} need: {known}." if known else ""
+        told = others or " " + _NO_CREDENTIALS.format(provider=provider)
+        typer.echo(visible(f"No API in the catalogue needs {name}.{told}"), err=True)
     return found
 
 
@@ -282,11 +298,11 @@ def _client(
     """The entry of an OAuth2 client. ``asked``: whether the token endpoint's host may be added to its hosts."""
     where = _url(token_url or (needed.token_url if needed is not None else None))
     if token_url is not None and where is None:
-        raise typer.BadParameter(visible(f"{token_url} is no http or https URL"), param_hint="--token-url")
+        raise typer.BadParameter(visible(f"{token_url} is not an http or https URL"), param_hint="--token-url")
     if where is None and needed is not None and not needed.openid_url:
-        raise typer.BadParameter("the document names no token endpoint: say --token-url")
+        raise typer.BadParameter("the document names no token endpoint: use --token-url")
     if where is not None and (host := host_of(where)) not in hosts and asked:
-        hosts = [*hosts, *([host] if token_url is not None else _agreed(name, host))]
+        hosts = [*hosts, *([host] if token_url is not None else _confirmed_host(name, host))]
     entry: dict[str, JsonValue] = {"hosts": list[JsonValue](hosts), "client_id": client_id}
     entry |= {"token_url": token_url} if token_url is not None else {}
     return entry | {"client_secret": ask_value(name, hosts, "client secret")}
@@ -305,9 +321,9 @@ def _url(text: str | None) -> URL | None:
         return None
 
 
-def _agreed(name: str, token_host: str) -> list[str]:
+def _confirmed_host(name: str, token_host: str) -> list[str]:
     """The token endpoint's host from the document, if the user agrees. Without a terminal this exits."""
-    question = f"The document says that tokens come from {token_host}. May {name} be sent there, too?"
+    question = f"The document names {token_host} as the host of the token endpoint. Send {name} there, too?"
     if not sys.stdin.isatty():
-        raise typer.BadParameter(visible(f"{question} Say so with --host, for every host."))
+        raise typer.BadParameter(visible(f"{question} If so, name every host with --host."))
     return [token_host] if typer.confirm(visible(question)) else []

@@ -45,7 +45,7 @@ def parse_auth(text: str | None) -> Auth | None:
         return Auth(rest, {"type": "apiKey", "in": form, "name": rest})
     if form == "oauth2" and _URL.fullmatch(rest):
         return Auth(form, {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": rest, "scopes": {}}}})
-    raise typer.BadParameter(f"say one of: {FORMS}", param_hint="--auth")
+    raise typer.BadParameter(f"must be one of: {FORMS}", param_hint="--auth")
 
 
 def with_auth(text: str, auth: Auth | None) -> str:
@@ -61,19 +61,19 @@ def with_auth(text: str, auth: Auth | None) -> str:
     except InvalidDocument:  # the import reports it
         return text
     if not isinstance(root, dict) or not {"openapi", "swagger"} & root.keys():
-        raise Unreadable("--auth is for OpenAPI documents, and this is none")
+        raise Unreadable("--auth works only with OpenAPI documents, and this is not one")
     name = _name(root, auth.name)
-    if not _ask(root, name):
-        raise Unreadable("each operation declares how calls authenticate already; leave --auth out")
+    if not _add_scheme(root, name):
+        raise Unreadable("every operation already declares how calls authenticate; omit --auth")
     is_swagger = "swagger" in root
     schemes = _object(root if is_swagger else _object(root, "components"), _PLACES[is_swagger])
     schemes[name] = dict(auth.scheme)
     return orjson.dumps(root).decode()
 
 
-def _ask(root: dict[str, JsonValue], name: str) -> int:
+def _add_scheme(root: dict[str, JsonValue], name: str) -> int:
     """Add the scheme to operations without security. Returns the number of operations changed."""
-    common, asked = root.get("security"), 0
+    common, changed = root.get("security"), 0
     paths = root.get("paths")
     for item in paths.values() if isinstance(paths, dict) else ():
         for method, operation in item.items() if isinstance(item, dict) else ():
@@ -81,8 +81,8 @@ def _ask(root: dict[str, JsonValue], name: str) -> int:
                 continue
             if operation.get("security", common) in (None, [], [{}]):
                 operation["security"] = [{name: []}]
-                asked += 1
-    return asked
+                changed += 1
+    return changed
 
 
 def _name(root: Mapping[str, JsonValue], wanted: str) -> str:

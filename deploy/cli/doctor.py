@@ -51,12 +51,12 @@ def diagnose(apis: Sequence[Api], document: ImportedDocument | None, configured:
     skipped = [(one.operation, f"not imported: {one.reason}") for one in document.skipped] if document else []
     total = document.skipped_total if document else 0
     if unnamed := total - len(skipped):
-        skipped += [("", "not imported, like others")] * unnamed
+        skipped += [("", "not imported, reason not listed")] * unnamed
     callable_ = [api for api in apis if api.server]
     no_server = [(api.id, "no server: import again with --server URL") for api in apis if not api.server]
     missing = [(api, names) for api in callable_ if (names := missing_for(api, configured))]
     unauthenticated = [(api.id, f"no credential: {names} must be set") for api, names in missing]
-    obstacles = [group for said in (skipped, no_server, unauthenticated) for group in grouped(said)]
+    obstacles = [group for reasons in (skipped, no_server, unauthenticated) for group in grouped(reasons)]
     private = dict.fromkeys(host for api in callable_ if (host := private_host(api.server)))
     return Diagnosis(
         operations=len(apis) + total,
@@ -78,7 +78,7 @@ def missing_for(api: Api, configured: Collection[str]) -> str:
 
 def examine(provider: Annotated[str, typer.Argument(help="The provider's name.")]) -> None:
     """Print the share of a provider's operations that can be planned, called and authenticated, and the obstacles."""
-    apis, document, secrets = run(_gathered(provider))
+    apis, document, secrets = run(_fetch(provider))
     if not apis:
         raise typer.BadParameter(f"the catalogue has no APIs of {provider}")
     found = diagnose(apis, document, {one.secret for one in secrets if one.configured})
@@ -91,23 +91,23 @@ def examine(provider: Annotated[str, typer.Argument(help="The provider's name.")
     for obstacle in found.obstacles:
         console.print(plain(f"  {obstacle}"))
     for host in found.private:
-        console.print(plain(f"  {host} is private: NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS must have it"))
+        console.print(plain(f"  {host} is private: NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS must contain it"))
     if not any(api.security for api in apis):
-        told = "the document declares no credentials; if calls want one, import it again with --auth, which says how"
-        console.print(plain(f"  {told}"), soft_wrap=True)
+        hint = "the document declares no credentials; if calls need one, import it again with --auth"
+        console.print(plain(f"  {hint}"), soft_wrap=True)
     for one in secrets:
         if not one.configured:
             console.print(plain(f"  {command_for(one)}  # {one.operations} operations"))
-    for line in told_constants(provider, apis, document):
+    for line in constant_lines(provider, apis, document):
         console.print(plain(f"  {line}"), soft_wrap=True)
 
 
-def told_constants(provider: str, apis: Sequence[Api], document: ImportedDocument | None) -> list[str]:
+def constant_lines(provider: str, apis: Sequence[Api], document: ImportedDocument | None) -> list[str]:
     """Lines on the provider's constants and how many operations send them, then on parameters that most need."""
     sent, asked = Counter[str](), Counter[str]()
     for api in apis:
         sent.update({one.wire_name.lower() for one in api.parameters if one.constant is not None})
-        asked.update({one.wire_name for one in api.parameters if one.needed and _may_be_of_account(api, one)})
+        asked.update({one.wire_name for one in api.parameters if one.needed and _may_be_fixed(api, one)})
     constants = document.constants if document is not None else {}
     lines = [f"{name}={value} is set, {sent[name.lower()]} operations send it" for name, value in constants.items()]
     often = [(name, count) for name, count in asked.most_common() if count >= max(_FEW, len(apis) * _MOST)]
@@ -117,14 +117,14 @@ def told_constants(provider: str, apis: Sequence[Api], document: ImportedDocumen
     ]
 
 
-def _may_be_of_account(api: Api, parameter: Parameter) -> bool:
+def _may_be_fixed(api: Api, parameter: Parameter) -> bool:
     """Whether a parameter may be the same in all calls. Body fields and the id at a path's end cannot."""
     if parameter.location is Location.PATH:
         return not api.path.rstrip("/").endswith(f"{{{parameter.wire_name}}}")
     return parameter.location is not Location.BODY
 
 
-async def _gathered(provider: str) -> tuple[list[Api], ImportedDocument | None, tuple[NeededSecret, ...]]:
+async def _fetch(provider: str) -> tuple[list[Api], ImportedDocument | None, tuple[NeededSecret, ...]]:
     async with gateway() as client:
         ids = await _ids(client, provider)
         slots = asyncio.Semaphore(_AT_ONCE)

@@ -20,12 +20,12 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 EXIT_PROBLEM, EXIT_UNREACHABLE = 1, 3
 UNDER_WAY: Final = frozenset({RunStatus.PLANNING, RunStatus.RUNNING})
 SOLVED: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
-_PASSING: Final = (ServiceUnavailable, DeadlineExceeded, Overloaded, NotReady)
+_TRANSIENT: Final = (ServiceUnavailable, DeadlineExceeded, Overloaded, NotReady)
 _PAUSES_S: Final = (0.2, 0.5, 1, 2, *[5] * 6)
 """Pauses between attempts to reconnect to a gateway; about half a minute in total, enough for a restart."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Limit = Annotated[int, typer.Option(min=1, max=100, help="How many to show.")]
+Limit = Annotated[int, typer.Option(min=1, max=100, help="Maximum number of results.")]
 
 
 def is_header_text(text: str) -> bool:
@@ -91,16 +91,16 @@ async def follow(client: GatewayClient, run_id: str, show: Callable[[RunEvent], 
                 if stored.status not in UNDER_WAY:
                     return stored
                 await asyncio.sleep(_PAUSES_S[0])
-            except _PASSING as error:
+            except _TRANSIENT as error:
                 if (pause := next(pauses, None)) is None:
                     raise
-                typer.echo(visible(f"{error.detail} Trying again."), err=True)
+                typer.echo(visible(f"{error.detail} Retrying."), err=True)
                 await asyncio.sleep(pause)
-    except (*_PASSING, asyncio.CancelledError):
-        typer.echo(f"The run is not given up; follow it with: nestor runs watch {run_id}", err=True)
+    except (*_TRANSIENT, asyncio.CancelledError):
+        typer.echo(f"The run continues; follow it with: nestor runs watch {run_id}", err=True)
         raise
 
 
-def leave(status: RunStatus) -> typer.Exit:
+def exit_for(status: RunStatus) -> typer.Exit:
     """The exit status for a run's status."""
     return typer.Exit(0 if status in SOLVED else EXIT_PROBLEM)

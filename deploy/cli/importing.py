@@ -19,7 +19,7 @@ from deploy.cli.bundling import Unreadable
 from deploy.cli.credentials import missing_secrets, print_missing
 from deploy.cli.declaring import FORMS, Auth, parse_auth, with_auth
 from deploy.cli.gateway import EXIT_PROBLEM, gateway, run
-from deploy.cli.reasons import grouped, told
+from deploy.cli.reasons import grouped, split_operation
 from deploy.cli.reviewing import FEW, show_affected, show_changes, show_sensitive
 from deploy.cli.sources import Source, find_sources
 from deploy.cli.tally import Outcome, Tally
@@ -39,19 +39,19 @@ from services.errors import DeadlineExceeded, ServiceError, ServiceUnavailable
 _AT_ONCE = 2
 """Documents imported concurrently: while one is embedded, the next one is read."""
 _PAGE = 1_000
-_NOBODY = "Nobody is there to ask: look at the changes at a terminal, or say --yes."
-_REFUSED: Final = {
+_NO_TERMINAL = "No terminal to ask for confirmation: review the changes in a terminal, or use --yes."
+_FIELD_ERRORS: Final = {
     "document": "it is empty",
-    "server": "--server is to be an http or https URL",
-    "provider": "--provider is to be of a-z, 0-9, - and _, at most 100 of them, the first a letter or digit",
+    "server": "--server must be an http or https URL",
+    "provider": "--provider must be at most 100 characters of a-z, 0-9, - and _, starting with a letter or digit",
 }
 """Error messages for invalid fields of a request that come from the command line."""
 
-Events = Callable[[ImportProgress], None]
+OnProgress = Callable[[ImportProgress], None]
 
 
 @dataclass(frozen=True)
-class Wish:
+class ImportOptions:
     """The options of an import, the same for all its documents.
 
     Attributes:
@@ -73,27 +73,27 @@ class Wish:
 
 def import_apis(
     sources: Annotated[list[str], typer.Argument(help="Files, folders, ZIP archives, 'patterns', URLs, or `-`.")],
-    provider: Annotated[str | None, typer.Option(help="Name for the provider; default: see below.")] = None,
-    server: Annotated[str | None, typer.Option(help="Base URL of the service, in place of the document's.")] = None,
+    provider: Annotated[str | None, typer.Option(help="Name of the provider. Default: see above.")] = None,
+    server: Annotated[str | None, typer.Option(help="Base URL of the service, instead of the document's.")] = None,
     auth: Annotated[
-        str | None, typer.Option(help=f"How calls authenticate where the document does not say it: {FORMS}.")
+        str | None, typer.Option(help=f"How calls authenticate if the document does not declare it: {FORMS}.")
     ] = None,
     tenant: Annotated[
         list[str] | None,
-        typer.Option(help="Whose the APIs are, repeat for several; default: as before, at first everyone's."),
+        typer.Option(help="Tenant that owns the APIs; can be repeated. Default: as before, at first everyone."),
     ] = None,
-    everyone: Annotated[bool, typer.Option("--everyone", help="The APIs are everyone's again.")] = False,
+    everyone: Annotated[bool, typer.Option("--everyone", help="Let everyone use the APIs again.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Change and remove APIs without asking.")] = False,
     accept_changes: Annotated[
         bool,
-        typer.Option("--accept-changes", help="As --yes, also where calls change host, effect or credentials."),
+        typer.Option("--accept-changes", help="Like --yes, also if calls change host, effect or credentials."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, without changing it.")] = False,
 ) -> None:
     """Import API descriptions.
 
     A newer version of a provider's document updates its APIs and removes the ones that are gone; changes to existing
-    APIs are shown first and need your consent. If calls of an API would go to another host, change something instead of
+    APIs are shown first and must be confirmed. If calls of an API would go to another host, change something instead of
     reading or the reverse, or send another credential, --yes is not enough: see --accept-changes. A document that
     cannot be imported changes nothing.
 
@@ -103,7 +103,7 @@ def import_apis(
     """
     found = find_sources(sources, provider)
     tenants = () if everyone else tuple(tenant) if tenant else None
-    wish = Wish(
+    options = ImportOptions(
         server,
         tenants,
         yes=yes or accept_changes,
@@ -112,9 +112,9 @@ def import_apis(
         auth=parse_auth(auth),
     )
     if len(found) == 1 and found[0].provider == provider:
-        _import_one(found[0], wish)
+        _import_one(found[0], options)
     else:
-        _import_many(found, wish)
+        _import_many(found, options)
 
 
 async def import_document(request: ImportRequest, console: Console) -> ImportReport:
@@ -133,20 +133,20 @@ async def imported_documents(client: GatewayClient) -> AsyncIterator[ImportedDoc
             yield document
 
 
-def _import_one(source: Source, wish: Wish) -> None:
+def _import_one(source: Source, options: ImportOptions) -> None:
     console, errors = Console(), Console(stderr=True)
     try:
-        request = _request(source, with_auth(source.read(), wish.auth), wish)
+        request = _request(source, with_auth(source.read(), options.auth), options)
     except (Unreadable, ValidationError) as error:
         raise typer.BadParameter(visible(f"{source.label}: {_reason(error)}")) from None
     report, changes = run(_import_shown(request, errors))
     if not report.applied:
-        if wish.dry_run or not wish.accept_changes:
-            show_changes(console, changes, None if wish.dry_run else FEW)
+        if options.dry_run or not options.accept_changes:
+            show_changes(console, changes, None if options.dry_run else FEW)
             show_sensitive(console, report)
             show_affected(console, report)
-        if not wish.dry_run:
-            _accept(console, changes, report, wish)
+        if not options.dry_run:
+            _accept(console, changes, report, options)
             request = request.model_copy(update={"confirm": report.change_hash, "hold_changes": False})
             report, _ = run(_import_shown(request, errors))
     _print_report(console, report)
@@ -159,23 +159,23 @@ async def _missing(providers: list[str]) -> list[NeededSecret]:
         return await missing_secrets(client, providers)
 
 
-def _accept(console: Console, changes: list[ImportChange], report: ImportReport, wish: Wish) -> None:
+def _accept(console: Console, changes: list[ImportChange], report: ImportReport, options: ImportOptions) -> None:
     """Return if the changes are accepted; otherwise raise ``Exit`` or ``Abort``."""
-    if wish.accept_changes:
+    if options.accept_changes:
         return
-    if wish.yes:
-        typer.echo("Nothing was changed: say --accept-changes, or leave --yes out and look at the changes.", err=True)
+    if options.yes:
+        typer.echo("Nothing was changed: use --accept-changes, or omit --yes and review the changes.", err=True)
         raise typer.Exit(EXIT_PROBLEM)
     try:
         _ask(console, changes, report.provider)
     except typer.Abort:
-        typer.echo(_NOBODY, err=True)
+        typer.echo(_NO_TERMINAL, err=True)
         raise
 
 
 def _ask(console: Console, changes: list[ImportChange], provider: str) -> None:
     """Return if the person agrees, raise ``Exit`` if not. Without a person, the prompt raises ``Abort``."""
-    question = f"Change the APIs of {provider} like this? (y: yes, n: no, a: show all of it)"
+    question = f"Apply these changes to the APIs of {provider}? (y: yes, n: no, a: show all changes)"
     while (answer := typer.prompt(question, default="n").strip().lower()) == "a":
         show_changes(console, changes, None)
     if answer not in ("y", "yes"):
@@ -191,7 +191,7 @@ def _print_report(console: Console, report: ImportReport) -> None:
     console.print(counts if report.applied else f"{counts} (dry run: nothing was changed)")
     for group in grouped((skipped.operation, skipped.reason) for skipped in report.skipped):
         console.print(plain(f"  skipped {group}"))
-    for group in grouped(map(told, report.warnings)):
+    for group in grouped(map(split_operation, report.warnings)):
         console.print(plain(f"  warning: {group}"))
     for related in report.related:
         console.print(plain(f"  warning: {related.api} is {related.relation.replace('_', ' ')} {related.other}"))
@@ -203,20 +203,20 @@ async def _import_shown(request: ImportRequest, console: Console) -> tuple[Impor
     with _progress(console) as progress:
         task = progress.add_task("importing", total=None)
 
-        def tell(event: ImportProgress) -> None:
+        def report_progress(event: ImportProgress) -> None:
             progress.update(task, description=event.phase, completed=event.done, total=event.total)
 
         async with gateway() as client:
-            return await _followed(client, request, tell)
+            return await _collect_report(client, request, report_progress)
 
 
-async def _followed(
-    client: GatewayClient, request: ImportRequest, tell: Events
+async def _collect_report(
+    client: GatewayClient, request: ImportRequest, report_progress: OnProgress
 ) -> tuple[ImportReport, list[ImportChange]]:
     changes = []
     async for event in client.import_apis(request):
         if isinstance(event, ImportProgress):
-            tell(event)
+            report_progress(event)
         elif isinstance(event, ImportChange):
             changes.append(event)
         else:
@@ -224,12 +224,12 @@ async def _followed(
     raise ServiceUnavailable("The gateway ended its answer early.", service="gateway")
 
 
-def _import_many(sources: list[Source], wish: Wish) -> None:
-    console, tally = Console(), Tally(dry_run=wish.dry_run)
+def _import_many(sources: list[Source], options: ImportOptions) -> None:
+    console, tally = Console(), Tally(dry_run=options.dry_run)
     try:
-        run(_Bulk(wish, tally).run(sources, Console(stderr=True)))
-        _review(console, tally, wish)
-        for outcome in tally.looked_at:
+        run(_Bulk(options, tally).run(sources, Console(stderr=True)))
+        _review(console, tally, options)
+        for outcome in tally.previewed:
             _print_heading(console, outcome)
             show_changes(console, outcome.changes, None)
     finally:
@@ -240,7 +240,7 @@ def _import_many(sources: list[Source], wish: Wish) -> None:
         raise typer.Exit(EXIT_PROBLEM)
 
 
-def _review(console: Console, tally: Tally, wish: Wish) -> None:
+def _review(console: Console, tally: Tally, options: ImportOptions) -> None:
     """Show the documents that were held back, one by one, and import those that are accepted."""
     for outcome in list(tally.held):
         assert outcome.report is not None
@@ -248,9 +248,9 @@ def _review(console: Console, tally: Tally, wish: Wish) -> None:
         show_changes(console, outcome.changes, FEW)
         show_sensitive(console, outcome.report)
         try:
-            _accept(console, outcome.changes, outcome.report, wish)
-            text = with_auth(outcome.source.read(), wish.auth)
-            request = _request(outcome.source, text, replace(wish, yes=True, dry_run=False))
+            _accept(console, outcome.changes, outcome.report, options)
+            text = with_auth(outcome.source.read(), options.auth)
+            request = _request(outcome.source, text, replace(options, yes=True, dry_run=False))
             request = request.model_copy(update={"confirm": outcome.report.change_hash})
             report, _ = run(_import_shown(request, Console(stderr=True)))
             tally.accept(outcome, report)
@@ -267,8 +267,8 @@ def _print_heading(console: Console, outcome: Outcome) -> None:
 class _Bulk:
     """Imports many documents, several concurrently, and records the outcomes."""
 
-    def __init__(self, wish: Wish, tally: Tally) -> None:
-        self._wish = wish
+    def __init__(self, options: ImportOptions, tally: Tally) -> None:
+        self._options = options
         self._tally = tally
 
     async def run(self, sources: list[Source], console: Console) -> None:
@@ -301,16 +301,16 @@ class _Bulk:
     async def _import(self, client: GatewayClient, source: Source, progress: Progress) -> Outcome:
         task = progress.add_task(source.provider or source.label, total=None)
 
-        def tell(event: ImportProgress) -> None:
+        def report_progress(event: ImportProgress) -> None:
             progress.update(task, description=f"{source.provider}: {event.phase}", completed=event.done)
             progress.update(task, total=event.total)
 
         try:
-            text = await asyncio.to_thread(lambda: with_auth(source.read(), self._wish.auth))
+            text = await asyncio.to_thread(lambda: with_auth(source.read(), self._options.auth))
             if self._is_there(source, text):
                 return Outcome(source)
-            request = _request(source, text, self._wish)
-            report, changes = await _followed(client, request, tell)
+            request = _request(source, text, self._options)
+            report, changes = await _collect_report(client, request, report_progress)
             return Outcome(source, report=report, changes=changes)
         except (Unreadable, ValidationError) as error:
             return Outcome(source, error=_reason(error))
@@ -322,24 +322,24 @@ class _Bulk:
             progress.remove_task(task)
 
     def _is_there(self, source: Source, text: str) -> bool:
-        if self._wish.tenants is not None:  # a pin does not hold the tenants, so import again
+        if self._options.tenants is not None:  # a pin does not hold the tenants, so import again
             return False
         pin = self._pins.get(source.provider or "")
         digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-        server = self._wish.server or source.origin
+        server = self._options.server or source.origin
         return pin is not None and pin.current and (pin.document_hash, pin.server) == (digest, server)
 
 
-def _request(source: Source, text: str, wish: Wish) -> ImportRequest:
+def _request(source: Source, text: str, options: ImportOptions) -> ImportRequest:
     provider: ProviderName | None = source.provider
     return ImportRequest(
         document=text,
         provider=provider,
-        server=wish.server,
+        server=options.server,
         origin=source.origin,
-        tenants=wish.tenants,
-        dry_run=wish.dry_run,
-        hold_changes=not wish.yes,
+        tenants=options.tenants,
+        dry_run=options.dry_run,
+        hold_changes=not options.yes,
     )
 
 
@@ -347,7 +347,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         field = str(first["loc"][0]) if first["loc"] else ""
-        return _REFUSED.get(field) or f"{field}: {first['msg']}"
+        return _FIELD_ERRORS.get(field) or f"{field}: {first['msg']}"
     return error.detail or error.title if isinstance(error, ServiceError) else str(error)
 
 

@@ -10,16 +10,16 @@ import typer
 
 from deploy.llm.errors import LlmError
 
-llm = typer.Typer(no_args_is_help=True, help="Make the language model's files ready, and serve it on a CPU.")
+llm = typer.Typer(no_args_is_help=True, help="Prepare the language model's files, and serve it on a CPU.")
 
 _Adapter = Annotated[
     Path | None,
     typer.Option(help="Folder with adapter_config.json and adapter_model.safetensors. [the one promoted in REGISTRY]"),
 ]
 _Registry = Annotated[
-    Path | None, typer.Option(help="Folder of a registry.json, as `nestor train llm` writes it. [what ships]")
+    Path | None, typer.Option(help="Folder of a registry.json, as `nestor train llm` writes it. [the shipped one]")
 ]
-_Kind = Annotated[str, typer.Option("--type", help="Numbers of the merged model's layers: Q8_0, Q4_0, F16, ...")]
+_Kind = Annotated[str, typer.Option("--type", help="Number type of the merged model's layers: Q8_0, Q4_0, F16, ...")]
 
 
 @llm.command()
@@ -27,10 +27,10 @@ def install(
     adapter: _Adapter = None,
     registry: _Registry = None,
     kind: _Kind = "Q8_0",
-    folder: Annotated[Path, typer.Option(help="Where the models are kept.", file_okay=False)] = Path("var/llm"),
+    folder: Annotated[Path, typer.Option(help="Folder of the models.", file_okay=False)] = Path("var/llm"),
 ) -> None:
-    """Download the base model and merge the adapter into it. If nothing changed, nothing is done."""
-    with told():
+    """Download the base model and merge the adapter into it. Does nothing if both are up to date."""
+    with exit_on_llm_error():
         from deploy.llm.install import install, registered_adapter, shipped_registry
 
         install(folder, adapter or registered_adapter(registry or shipped_registry()), kind, typer.echo)
@@ -38,10 +38,10 @@ def install(
 
 @llm.command("base")
 def fetch(
-    folder: Annotated[Path, typer.Option(help="Where the models are kept.", file_okay=False)] = Path("var/llm"),
+    folder: Annotated[Path, typer.Option(help="Folder of the models.", file_okay=False)] = Path("var/llm"),
 ) -> None:
     """Download only the base model, to finetune it, and print its path."""
-    with told(needs_llm=False):
+    with exit_on_llm_error(needs_llm=False):
         from deploy.llm.install import fetch_base
 
         typer.echo(fetch_base(folder, lambda line: typer.echo(line, err=True)))
@@ -55,11 +55,11 @@ def convert(
     registry: _Registry = None,
     kind: _Kind = "Q8_0",
     lora: Annotated[
-        bool, typer.Option("--lora", help="Write the adapter alone, for llama.cpp to add to the base as it loads it.")
+        bool, typer.Option("--lora", help="Write only the adapter, which llama.cpp adds to the base at load time.")
     ] = False,
 ) -> None:
     """Merge a base model and an adapter that `peft` saved into one GGUF file."""
-    with told():
+    with exit_on_llm_error():
         from deploy.llm.adapter import read_adapter
         from deploy.llm.gguf_files import write_lora, write_merged
         from deploy.llm.install import registered_adapter, shipped_registry
@@ -75,14 +75,14 @@ def convert(
 @llm.command()
 def serve() -> None:
     """Serve the model with llama.cpp, an OpenAI-compatible API, until Ctrl-C. Settings: `NESTOR_LLM_*`."""
-    with told():
+    with exit_on_llm_error():
         from deploy.llm.server import main
 
         raise typer.Exit(main([]))
 
 
 @contextmanager
-def told(needs_llm: bool = True) -> Iterator[None]:
+def exit_on_llm_error(needs_llm: bool = True) -> Iterator[None]:
     """Turn errors of the model's files, its libraries or its server into one line and an exit status."""
     if needs_llm and (missing := [name for name in ("gguf", "xllamacpp") if find_spec(name) is None]):
         typer.echo(f"{' and '.join(missing)} must be installed for this: make llm", err=True)

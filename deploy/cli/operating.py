@@ -12,9 +12,9 @@ from services.contracts.operations import Allowance, ExecutorStatus, PlannerStat
 
 
 def operations(json: Json = False) -> None:
-    """Show the processes and their runs, hosts to which calls fail, language models' servers, and tenants' quotas.
+    """Show processes and their runs, hosts to which calls fail, language model servers, and tenants' quotas.
 
-    For the operator's administrators; those of other tenants see only their own quotas.
+    For administrators of the operator's tenant; those of other tenants see only their own quotas.
     """
     found = ask(lambda g: g.operations())
     if json:
@@ -31,7 +31,7 @@ def operations(json: Json = False) -> None:
 def _executor(status: ExecutorStatus | None) -> tuple[Table | str, ...]:
     if status is None:
         return ("The executor does not answer.",)
-    hosts = Table("host in trouble", "breaker", Column("failed in a row", justify="right"), "next probe", box=None)
+    hosts = Table("failing host", "breaker", Column("consecutive failures", justify="right"), "next probe", box=None)
     for one in status.breakers:
         probe = f"in {one.probe_in_s:.0f} s" if one.probe_in_s else ""
         hosts.add_row(plain(one.host), one.state, str(one.failures), probe)
@@ -63,7 +63,9 @@ def _counts(counted: Mapping[str, int]) -> str:
 
 
 def _quotas(used: QuotaUse) -> Table:
-    columns = (Column(name, justify="right") for name in ("requests at once", "runs", "waiting", "streams", "imports"))
+    columns = (
+        Column(name, justify="right") for name in ("concurrent requests", "runs", "waiting", "streams", "imports")
+    )
     table = Table("tenant", *columns, box=None)
     for one in used.tenants:
         requests, runs, streams, imports = map(_share, (one.requests, one.runs, one.streams, one.imports))
@@ -82,5 +84,5 @@ def _workers(name: str, lease_s: float, workers: tuple[Worker, ...]) -> Table:
     table = Table(name, f"lease of {lease_s:g} s", "seen", Column("runs", justify="right"), box=None)
     for one in workers:
         seen = f"{one.seen_s:.1f} s ago" if one.seen_s is not None else "not any more"
-        table.add_row(plain(one.id), "held" if one.alive else "run out", seen, str(one.runs))
+        table.add_row(plain(one.id), "held" if one.alive else "expired", seen, str(one.runs))
     return table

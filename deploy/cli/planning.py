@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from deploy.cli.gateway import Json
-from deploy.cli.llm import told
+from deploy.cli.llm import exit_on_llm_error
 
 
 class Candidates(StrEnum):
@@ -23,41 +23,44 @@ class Candidates(StrEnum):
 
 Demos = Annotated[
     Path | None,
-    typer.Option(help="Solved requests to show: a folder like DATA, or a file as `nestor demos import` takes."),
+    typer.Option(help="Demonstrations for the planner: a folder like DATA, or a file for `nestor demos import`."),
 ]
 Shots = Annotated[
-    int | None, typer.Option(min=0, max=20, help="Show so many at most, of DEMOS or of DATA's training splits.")
+    int | None,
+    typer.Option(min=0, max=20, help="Maximum number of demonstrations, from DEMOS or DATA's training splits."),
 ]
-Predictions = Annotated[Path | None, typer.Option(help="Write a line about each request to this file.", dir_okay=False)]
+Predictions = Annotated[Path | None, typer.Option(help="Write one line per request to this file.", dir_okay=False)]
 RequestsOut = Annotated[
     Path | None,
-    typer.Option(help="Write `served`'s prompts as an OpenAI Batch file, in place of measuring.", dir_okay=False),
+    typer.Option(help="Write the prompts of `served` as an OpenAI Batch file instead of measuring.", dir_okay=False),
 ]
 ResponsesIn = Annotated[
     list[Path] | None,
-    typer.Option(help="Take `served`'s answers from this file of a batch; more than once for several.", dir_okay=False),
+    typer.Option(help="Read the answers of `served` from this batch file; can be repeated.", dir_okay=False),
 ]
 
 
 def eval_plan(
-    data: Annotated[Path, typer.Option(help="Folder with tools.jsonl and instances.jsonl, or with the papers' files.")],
-    split: Annotated[str | None, typer.Option(help="Whose requests; default: `dev`, or the only one.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="A sample of so many requests, always the same.")] = None,
+    data: Annotated[Path, typer.Option(help="Folder with tools.jsonl and instances.jsonl, or the papers' files.")],
+    split: Annotated[str | None, typer.Option(help="Split to measure. Default: `dev`, or the only one.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Measure a fixed sample of this many requests.")] = None,
     candidates: Annotated[
         Candidates,
-        typer.Option(help="`own`: found in the whole folder; `given`: each request's own tools; `gold`: those needed."),
+        typer.Option(
+            help="`own`: found in the whole folder; `given`: each request's own tools; `gold`: the needed ones."
+        ),
     ] = Candidates.OWN,
     k: Annotated[
-        int | None, typer.Option("--k", min=1, max=100, help="Candidates to find. [as many as `/solve`]")
+        int | None, typer.Option("--k", min=1, max=100, help="Number of candidates. [as many as `/solve`]")
     ] = None,
     distractors: Annotated[
-        int, typer.Option(min=0, max=150, help="Wrong APIs beside `gold` ones, the nearest there are, shuffled.")
+        int, typer.Option(min=0, max=150, help="Wrong APIs to add to the `gold` ones: the nearest, shuffled.")
     ] = 0,
     planner: Annotated[str | None, typer.Option(help="Planner backend. [the one that serves]")] = None,
     demos: Demos = None,
     shots: Shots = None,
-    encoder: Annotated[str | None, typer.Option(help="Another encoder for the retriever.")] = None,
-    cache: Annotated[Path | None, typer.Option(help="Keep embeddings in this .npz file.", dir_okay=False)] = None,
+    encoder: Annotated[str | None, typer.Option(help="Sentence encoder instead of the default.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Cache embeddings in this .npz file.", dir_okay=False)] = None,
     predictions: Predictions = None,
     requests_out: RequestsOut = None,
     responses_in: ResponsesIn = None,
@@ -66,7 +69,7 @@ def eval_plan(
     """Measure plans: the right calls, arguments and references, and whether they run.
 
     Prints Seal-Tools' tool and parameter scores, NESTFUL's sequence match and pass rate, and reference scores, in
-    percent; docs/planning-results.md explains each. Plans are run against a stand-in. PREDICTIONS holds both solutions,
+    percent; docs/planning-results.md explains each. Plans are run against a mock. PREDICTIONS has both solutions,
     what a language model wrote, the compiler's findings and the counts.
 
     REQUESTS_OUT writes the prompts for a language model to a file. Once a batch of any server has answered them,
@@ -105,7 +108,7 @@ def _needs_model(offline: bool, planner: str | None) -> bool:
 @contextmanager
 def _shipped_model() -> Iterator[None]:
     """Serve the model that ships."""
-    from deploy.llm.keeper import planning_model
+    from deploy.llm.supervisor import planning_model
 
-    with told(), planning_model():
+    with exit_on_llm_error(), planning_model():
         yield

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\d+")
+_NAMES_AND_NUMBERS = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\d+")
 _OPERATION = re.compile(r"([A-Z]{3,7} \S+): ")
 
 
@@ -28,10 +28,10 @@ class Group:
         return f"{self.times:,} times: {self.reason}" + (f" (first: {self.first})" if self.first else "")
 
 
-def grouped(said: Iterable[tuple[str, str]]) -> list[Group]:
+def grouped(messages: Iterable[tuple[str, str]]) -> list[Group]:
     """Group pairs of an operation and its message, ignoring names and numbers in messages; most frequent first."""
     found = dict[str, list[tuple[str, str]]]()
-    for operation, reason in said:
+    for operation, reason in messages:
         found.setdefault(general(reason), []).append((operation, reason))
     groups = []
     for shape, members in found.items():
@@ -43,10 +43,10 @@ def grouped(said: Iterable[tuple[str, str]]) -> list[Group]:
 
 def general(reason: str) -> str:
     """A message without its quoted names and numbers."""
-    return _PARTICULARS.sub("…", reason)
+    return _NAMES_AND_NUMBERS.sub("…", reason)
 
 
-def told(note: str) -> tuple[str, str]:
+def split_operation(note: str) -> tuple[str, str]:
     """Split a note into the operation that it begins with, if any, and the rest."""
     match = _OPERATION.match(note)
     return (match[1], note[match.end() :]) if match else ("", note)

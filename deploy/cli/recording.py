@@ -17,9 +17,9 @@ from services.contracts.run import Run
 _PAGE = 100
 _NONE_CONFIRMED = """\
 No run is confirmed, and only confirmed runs are exported.
-  nestor runs list --status succeeded --feedback none    lists those that nobody has judged yet
-  nestor runs show RUN                                   shows what one did
-  nestor runs confirm RUN                                says that it did what was wanted"""
+  nestor runs list --status succeeded --feedback none    lists runs without a verdict
+  nestor runs show RUN                                   shows a run
+  nestor runs confirm RUN                                confirms that a run is right"""
 
 
 def record(out: Path, console: Console) -> tuple[int, int]:

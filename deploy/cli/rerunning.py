@@ -7,8 +7,8 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from deploy.cli.gateway import Json, ask, follow, gateway, leave, run
-from deploy.cli.solving import drawn
+from deploy.cli.gateway import Json, ask, exit_for, follow, gateway, run
+from deploy.cli.solving import follow_drawn
 from deploy.drawing import plain
 from services.codecs.text import CodecError, read_json
 from services.contracts.planning import Decision
@@ -21,25 +21,25 @@ _RunId = Annotated[str, typer.Argument(help="The run's id.", metavar="RUN")]
 def rerun(
     run_id: _RunId,
     from_step: Annotated[
-        str | None, typer.Option("--from", help="The first step to be made again, e.g. `var2`; unset: all.")
+        str | None, typer.Option("--from", help="First step to run again, e.g. `var2`. Default: all.")
     ] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="Another value for an argument, as JSON; may be repeated.", metavar="STEP.ARGUMENT=JSON"
+            "--set", help="New value for an argument, as JSON; can be repeated.", metavar="STEP.ARGUMENT=JSON"
         ),
     ] = None,
     no_reuse: Annotated[
-        bool, typer.Option("--no-reuse", help="Make calls that only read again. Changes before STEP stand.")
+        bool, typer.Option("--no-reuse", help="Repeat calls that only read. Changes before STEP are not repeated.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, send nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent, without sending it.")] = False,
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for the whole request.")] = 30.0,
     mutations: Annotated[Decision, typer.Option(help="What to do with calls that may change state.")] = Decision.ASK,
     json: Json = False,
 ) -> None:
-    """Run the plan of a run again, from a step on or with other inputs. The original run does not change.
+    """Run the plan of a run again, from a given step or with other inputs. The original run does not change.
 
-    Shows which calls are made again and which values are reused. Exits as `solve` does.
+    Shows which calls are made again and which values are reused. Exits like `nestor solve`.
     """
     options = {"dry_run": dry_run, "deadline_ms": int(deadline * 1000), "mutations": mutations}
     given = {"from": from_step, "inputs": _inputs(inputs or []), "reuse": not no_reuse, "options": options}
@@ -51,7 +51,7 @@ def rerun(
     done = run(_rerun(run_id, request, quiet=json))
     if json:
         typer.echo(done.model_dump_json(indent=2))
-    raise leave(done.status)
+    raise exit_for(done.status)
 
 
 def _inputs(given: list[str]) -> dict[str, dict[str, Any]]:
@@ -64,7 +64,7 @@ def _inputs(given: list[str]) -> dict[str, dict[str, Any]]:
         try:
             inputs.setdefault(step, {})[argument] = read_json(value.encode())
         except (CodecError, UnicodeError) as error:
-            raise typer.BadParameter(f'{where}: {error}; texts stand in "quotes"', param_hint="--set") from None
+            raise typer.BadParameter(f'{where}: {error}; strings need "quotes"', param_hint="--set") from None
     return inputs
 
 
@@ -74,7 +74,7 @@ async def _rerun(run_id: str, request: RerunRequest, *, quiet: bool) -> Run:
         if quiet:
             return await follow(client, accepted.id, lambda _: None)
         _draw(accepted)
-        return await drawn(client, accepted.id)
+        return await follow_drawn(client, accepted.id)
 
 
 def _draw(accepted: Run) -> None:
@@ -88,7 +88,7 @@ def _draw(accepted: Run) -> None:
         console.print(plain(", ".join(parts)), soft_wrap=True)
     for kept in accepted.reused:
         what = "a change" if kept.mutating else "a read"
-        console.print(plain(f"stands  {kept.step} {kept.api}, {what} of {kept.run}", "dim"), soft_wrap=True)
+        console.print(plain(f"reused  {kept.step} {kept.api}, {what} of {kept.run}", "dim"), soft_wrap=True)
 
 
 def compare_runs(
@@ -102,11 +102,13 @@ def compare_runs(
     if json:
         typer.echo(found.model_dump_json(indent=2))
     elif parts is None:
-        typer.echo("They do not differ.")
+        typer.echo("The runs do not differ.")
     else:
         console = Console()
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts.path)
-        console.print(plain(f"They part in step {parts.step}, in the {parts.what}{': ' if path else ''}{path[1:]}"))
+        console.print(
+            plain(f"The runs differ in step {parts.step}, in the {parts.what}{': ' if path else ''}{path[1:]}")
+        )
         for name, value in ((found.run, parts.run), (found.other, parts.other)):
             console.print(plain(f"  {name}  {json_codec.dumps(value, ensure_ascii=False)}"), soft_wrap=True)
     raise typer.Exit(0 if parts is None else 1)

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from deploy.cli.gateway import Json, Limit, ask, follow, gateway, leave, run
+from deploy.cli.gateway import Json, Limit, ask, exit_for, follow, gateway, run
 from deploy.cli.rerunning import compare_runs, rerun
-from deploy.cli.solving import approve, drawn
+from deploy.cli.solving import approve, follow_drawn
 from deploy.cli.starting import delete_run, start_run
 from deploy.drawing import candidate_table, draw_doubt, draw_requests, draw_run, plain
 from deploy.explaining import draw_explanation
@@ -26,7 +26,7 @@ from services.contracts.event import RunEvent
 from services.contracts.feedback import FeedbackRequest, Judged, Verdict
 from services.contracts.run import Run, RunStatus, RunSummary
 
-runs = typer.Typer(no_args_is_help=True, help="What was asked and what became of it.")
+runs = typer.Typer(no_args_is_help=True, help="List, show, approve, cancel and rerun runs.")
 
 runs.command("start")(start_run)
 runs.command("delete")(delete_run)
@@ -34,11 +34,11 @@ runs.command("rerun")(rerun)
 runs.command("compare")(compare_runs)
 
 RunId = Annotated[str, typer.Argument(help="The run's id.", metavar="RUN")]
-Reason = Annotated[str, typer.Option(help="Why; kept with the run.")]
+Reason = Annotated[str, typer.Option(help="Reason, stored with the run.")]
 Step = Annotated[str, typer.Argument(help="The step, e.g. `var2`.", metavar="STEP")]
 
 
-class Finding(StrEnum):
+class DoubtOutcome(StrEnum):
     """A person's decision on a call in doubt."""
 
     SUCCEEDED = "succeeded"
@@ -48,14 +48,14 @@ class Finding(StrEnum):
 
 @runs.command("list")
 def list_runs(
-    status: Annotated[list[RunStatus] | None, typer.Option(help="Only runs in this state; may be repeated.")] = None,
-    after: Annotated[datetime | None, typer.Option(help="Created after this moment, local time.")] = None,
-    before: Annotated[datetime | None, typer.Option(help="Created before this moment, local time.")] = None,
-    contains: Annotated[str | None, typer.Option(help="Only requests with this text in them.")] = None,
+    status: Annotated[list[RunStatus] | None, typer.Option(help="Only runs in this state; can be repeated.")] = None,
+    after: Annotated[datetime | None, typer.Option(help="Only runs created after this local time.")] = None,
+    before: Annotated[datetime | None, typer.Option(help="Only runs created before this local time.")] = None,
+    contains: Annotated[str | None, typer.Option(help="Only runs whose request contains this text.")] = None,
     feedback: Annotated[
         Judged | None, typer.Option(help="Only runs that were confirmed, rejected, or neither.")
     ] = None,
-    cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.")] = None,
+    cursor: Annotated[str | None, typer.Option(help="Cursor printed below the previous page.")] = None,
     limit: Limit = 20,
     json: Json = False,
 ) -> None:
@@ -79,13 +79,13 @@ def list_runs(
     for line in page.runs:
         when = line.created_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
         said = line.verdict.value if line.verdict else ""
-        table.add_row(line.id, line.status.value, said, when, f"{line.total_ms:.0f}", _asked(line))
+        table.add_row(line.id, line.status.value, said, when, f"{line.total_ms:.0f}", _request_text(line))
     Console().print(table)
     if page.next:
-        typer.echo(f"There are more: --cursor {page.next}")
+        typer.echo(f"More results: --cursor {page.next}")
 
 
-def _asked(line: RunSummary) -> Text:
+def _request_text(line: RunSummary) -> Text:
     """The request, and below it the reason if there is no answer."""
     return Text("\n").join(plain(text[:80]) for text in (line.query, line.trouble) if text)
 
@@ -97,13 +97,14 @@ def _utc(moment: datetime | None) -> datetime | None:
 @runs.command("show")
 def show_run(
     run_id: RunId,
-    candidates: Annotated[bool, typer.Option("--candidates", help="Also the APIs it was planned with.")] = False,
+    candidates: Annotated[bool, typer.Option("--candidates", help="Also show the candidate APIs.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Also who planned it, the language model's prompt and its answers.")
+        bool,
+        typer.Option("--explain", help="Also show the planners used, and the language model's prompt and answers."),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show one run: its plan, what each call did, and the answer."""
+    """Show one run: its plan, the outcome of each call, and the answer."""
     found = ask(lambda g: g.run(run_id))
     if json:
         typer.echo(found.model_dump_json(indent=2))
@@ -121,9 +122,10 @@ def show_run(
 def watch_run(run_id: RunId, json: Json = False) -> None:
     """Follow a run until it ends or waits for a person. Reconnects if the connection breaks.
 
-    On a terminal the plan is drawn; elsewhere each event is one line, with `--json` a JSON object. Exits as `solve`.
+    On a terminal the plan is drawn; elsewhere each event is one line, with `--json` a JSON object. Exits like
+    `nestor solve`.
     """
-    raise leave(run(_watch(run_id, json=json)).status)
+    raise exit_for(run(_watch(run_id, json=json)).status)
 
 
 async def _watch(run_id: str, *, json: bool) -> Run:
@@ -132,12 +134,12 @@ async def _watch(run_id: str, *, json: bool) -> Run:
             return await follow(client, run_id, lambda event: typer.echo(event.model_dump_json()))
         console = Console()
         if console.is_terminal:
-            return await drawn(client, run_id)
+            return await follow_drawn(client, run_id)
 
-        def tell(numbered: RunEvent) -> None:
+        def print_event(numbered: RunEvent) -> None:
             console.print(event_line(numbered.event))
 
-        ended = await follow(client, run_id, tell)
+        ended = await follow(client, run_id, print_event)
         draw_run(console, ended)
         return ended
 
@@ -145,9 +147,9 @@ async def _watch(run_id: str, *, json: bool) -> Run:
 @runs.command("approve")
 def approve_run(
     run_id: RunId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on a terminal.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     digest: Annotated[
-        str | None, typer.Option(help="Approve only these requests: the digest that was shown with them.")
+        str | None, typer.Option(help="Approve only the requests with this digest, which is shown with them.")
     ] = None,
     on_behalf_of: Annotated[str, typer.Option(help="The person who approves, for the record.")] = "",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for the run.")] = False,
@@ -155,8 +157,9 @@ def approve_run(
 ) -> None:
     """Approve the requests of a waiting run, and run its plan.
 
-    The requests, the values that reads gave for them, and their digest are shown; on a terminal you are asked. If the
-    requests have changed since, nothing is sent: the command says so, or the run waits again with the new ones.
+    Shows the requests, the values in them from earlier reads, and their digest; on a terminal, asks for confirmation.
+    If the requests have changed since, nothing is sent: the command reports it, or the run waits again with the new
+    ones.
     """
     waiting = ask(lambda g: g.run(run_id))
     if waiting.plan is None:
@@ -164,7 +167,7 @@ def approve_run(
     if waiting.status is RunStatus.NEEDS_APPROVAL:
         draw_requests(Console(stderr=True), waiting)
         if digest is not None and digest != waiting.digest:
-            typer.echo("Nothing was approved: these requests are not those of that digest.", err=True)
+            typer.echo("Nothing was approved: the requests do not have this digest.", err=True)
             raise typer.Exit(1)
         if sys.stdin.isatty() and not yes:
             typer.confirm("Approve this plan and run it?", abort=True, err=True)
@@ -174,7 +177,7 @@ def approve_run(
     elif no_wait:
         typer.echo(f"{run_id} is {done.status.value}")
     if not no_wait:
-        raise leave(done.status)
+        raise exit_for(done.status)
 
 
 @runs.command("cancel")
@@ -183,7 +186,7 @@ def cancel_run(
 ) -> None:
     """Cancel runs. Nothing further is sent; calls in flight are waited for.
 
-    If a run cannot be cancelled, the command says so, cancels the others, and exits 1.
+    If a run cannot be cancelled, the command reports it, cancels the others, and exits 1.
     """
     problem = 0
     for run_id in run_ids:
@@ -199,9 +202,9 @@ def cancel_run(
 
 @runs.command("confirm")
 def confirm_run(run_id: RunId, reason: Reason = "", json: Json = False) -> None:
-    """Mark a run's outcome as right, so that it may be used for learning.
+    """Mark a run's outcome as right, so that it can be used for training.
 
-    `nestor train record` and `nestor train data --runs` take confirmed runs only, and so does `nestor demos add`.
+    `nestor train record` and `nestor train data --runs` use only confirmed runs, and so does `nestor demos add`.
     """
     _judge(run_id, Verdict.CONFIRMED, reason, json=json)
 
@@ -259,12 +262,12 @@ def resolve_call(
     run_id: RunId,
     step: Step,
     outcome: Annotated[
-        Finding,
-        typer.Option(help="It took effect; it did not and shall not be made; it did not and shall be made now."),
+        DoubtOutcome,
+        typer.Option(help="It took effect; it did not and is not repeated; it did not and is made again now."),
     ],
-    value: Annotated[str | None, typer.Option(help="With `succeeded`: what it would have answered, as JSON.")] = None,
-    item: Annotated[int | None, typer.Option(min=0, help="Which item of a `foreach`.")] = None,
-    message: Annotated[str, typer.Option(help="Why; kept with the run.")] = "",
+    value: Annotated[str | None, typer.Option(help="With `succeeded`: the call's response, as JSON.")] = None,
+    item: Annotated[int | None, typer.Option(min=0, help="Index of an item of a `foreach`.")] = None,
+    message: Annotated[str, typer.Option(help="Reason, stored with the run.")] = "",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for the run.")] = False,
     json: Json = False,
 ) -> None:
@@ -274,8 +277,8 @@ def resolve_call(
 
     Example: `nestor runs resolve 0197... var2 --outcome succeeded --value '{"id": "bkg_17"}'`
     """
-    if value is not None and outcome is not Finding.SUCCEEDED:
-        raise typer.BadParameter("only a call that succeeded has one", param_hint="--value")
+    if value is not None and outcome is not DoubtOutcome.SUCCEEDED:
+        raise typer.BadParameter("only with --outcome succeeded", param_hint="--value")
     try:
         request = ResolveRequest(outcome=outcome.value, value=_json(value), message=message, item=item)
     except ValidationError as error:
@@ -300,7 +303,7 @@ async def _resolve(run_id: str, step: str, request: ResolveRequest, *, wait: boo
         settled = await client.resolve(run_id, step, request, wait=False)
         if settled.status is RunStatus.IN_DOUBT or not wait:
             return settled
-        return await follow(client, run_id, lambda _: None) if quiet else await drawn(client, run_id)
+        return await follow(client, run_id, lambda _: None) if quiet else await follow_drawn(client, run_id)
 
 
 @runs.command("value")

@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from deploy.cli.gateway import Json, follow, gateway, is_header_text, leave, run
+from deploy.cli.gateway import Json, exit_for, follow, gateway, is_header_text, run
 from deploy.explaining import draw_explanation
 from deploy.following import RunDrawing
 from services.clients import GatewayClient
@@ -22,33 +22,31 @@ from services.errors import DeadlineExceeded
 _GRACE_S = 10.0
 """Seconds to wait beyond the deadline for the gateway's own message, because the gateway enforces the deadline."""
 
-IdempotencyKey = Annotated[str | None, typer.Option(help="The same key with the same request gives the same run.")]
-Backend = Annotated[str | None, typer.Option(help="This planner alone: compact, served or demonstrated.")]
+IdempotencyKey = Annotated[str | None, typer.Option(help="The same key with the same request returns the same run.")]
+Backend = Annotated[str | None, typer.Option(help="Use only this planner: compact, served or demonstrated.")]
 Cascade = Annotated[
-    str | None, typer.Option(help="Who plans first, where there is a language model: model_first or compact_first.")
+    str | None, typer.Option(help="Order of planners if there is a language model: model_first or compact_first.")
 ]
-Lookups = Annotated[
-    int, typer.Option(min=0, max=3, help="How often the planner may ask for operations that it misses.")
-]
-Evidence = Annotated[bool, typer.Option(help="Plan again with what came back, where calls that read found nothing.")]
+Lookups = Annotated[int, typer.Option(min=0, max=3, help="How many times the planner may look up missing operations.")]
+Evidence = Annotated[bool, typer.Option(help="Plan again with the results so far if read calls find nothing.")]
 Explain = Annotated[
-    bool, typer.Option("--explain", help="Then show who planned it, the language model's prompt and its answers.")
+    bool, typer.Option("--explain", help="Then show the planners used, and the language model's prompt and answers.")
 ]
-Sentence = Annotated[bool | None, typer.Option(help="Whether a language model words the answer, where there is one.")]
+Sentence = Annotated[bool | None, typer.Option(help="Let a language model phrase the answer, if there is one.")]
 
 
 def solve(
     query: Annotated[str, typer.Argument(help="The request in words; `-` reads it from standard input.")],
     json: Json = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan and prove, send nothing.")] = False,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the run's id and leave.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan and prove, without sending anything.")] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the run's id and exit.")] = False,
     idempotency_key: IdempotencyKey = None,
     top_k: Annotated[int, typer.Option(min=1, max=100, help="Candidate APIs to retrieve.")] = 20,
-    provider: Annotated[list[str] | None, typer.Option(help="Only APIs of this provider; may be repeated.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Only APIs with this tag; may be repeated.")] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Only APIs with this method; may be repeated.")] = None,
-    deprecated: Annotated[bool, typer.Option(help="Deprecated APIs, too.")] = True,
-    pin: Annotated[list[str] | None, typer.Option(help="An API to plan with in any case; may be repeated.")] = None,
+    provider: Annotated[list[str] | None, typer.Option(help="Only APIs of this provider; can be repeated.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only APIs with this tag; can be repeated.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only APIs with this method; can be repeated.")] = None,
+    deprecated: Annotated[bool, typer.Option(help="Include deprecated APIs.")] = True,
+    pin: Annotated[list[str] | None, typer.Option(help="API that is always a candidate; can be repeated.")] = None,
     backend: Backend = None,
     cascade: Cascade = None,
     lookups: Lookups = 1,
@@ -59,12 +57,14 @@ def solve(
     timezone: Annotated[str | None, typer.Option(help="Time zone that 'today' refers to, e.g. Europe/Lisbon.")] = None,
     locale: Annotated[str | None, typer.Option(help="Locale of the request, e.g. pt-PT.")] = None,
     sentence: Sentence = None,
-    value: Annotated[list[str] | None, typer.Option(help="NAME=VALUE the app already knows; may be repeated.")] = None,
+    value: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE that the app already knows; can be repeated.")
+    ] = None,
 ) -> None:
     """Solve a request in words.
 
-    On a terminal the plan is drawn and each call's outcome appears as it comes. A broken connection is restored; the
-    run continues without it. Exits 0 if the request was solved (with `--dry-run` planned, with `--no-wait` accepted),
+    On a terminal the plan is drawn, and each call's outcome as it arrives. If the connection breaks, the run continues
+    and the command reconnects. Exits 0 if the request was solved (with `--dry-run` planned, with `--no-wait` accepted),
     1 if it was not, 3 if no gateway answers.
 
     Example: `nestor solve "Which public holidays does Portugal have in June 2027?"`
@@ -87,12 +87,12 @@ def solve(
     }
     request = _request(query, options, timezone, locale, value or [])
     if idempotency_key is not None and not is_header_text(idempotency_key):
-        raise typer.BadParameter("use printable ASCII", param_hint="--idempotency-key")
+        raise typer.BadParameter("must be printable ASCII", param_hint="--idempotency-key")
     if no_wait:
         accepted = run(_accepted(request, idempotency_key))
         typer.echo(accepted.model_dump_json(indent=2) if json else accepted.id)
     else:
-        raise leave(_ended(request, idempotency_key, json=json, explain=explain).status)
+        raise exit_for(_ended(request, idempotency_key, json=json, explain=explain).status)
 
 
 def _ended(request: SolveRequest, key: str | None, *, json: bool, explain: bool) -> Run:
@@ -142,16 +142,16 @@ async def _solve(request: SolveRequest, key: str | None, *, quiet: bool) -> Run:
         accepted = await client.solve(request, idempotency_key=key)
         try:
             async with asyncio.timeout(within_s):
-                return await _quietly(client, accepted.id) if quiet else await drawn(client, accepted.id)
+                return await _follow_quietly(client, accepted.id) if quiet else await follow_drawn(client, accepted.id)
         except TimeoutError:
-            raise DeadlineExceeded(f"Run {accepted.id} has not ended within {within_s:g} s.") from None
+            raise DeadlineExceeded(f"Run {accepted.id} did not end within {within_s:g} s.") from None
 
 
-async def _quietly(client: GatewayClient, run_id: str) -> Run:
+async def _follow_quietly(client: GatewayClient, run_id: str) -> Run:
     return await follow(client, run_id, lambda _: None)
 
 
-async def drawn(client: GatewayClient, run_id: str) -> Run:
+async def follow_drawn(client: GatewayClient, run_id: str) -> Run:
     """Follow a run to its end and draw it."""
     drawing = RunDrawing(Console())
     try:
@@ -172,4 +172,4 @@ async def approve(waiting: Run, *, on_behalf_of: str = "", wait: bool = True, qu
         )
         if not wait:
             return approved
-        return await _quietly(client, waiting.id) if quiet else await drawn(client, waiting.id)
+        return await _follow_quietly(client, waiting.id) if quiet else await follow_drawn(client, waiting.id)

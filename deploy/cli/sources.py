@@ -64,7 +64,7 @@ class Source:
             own = Path(self.label).resolve()  # a file named directly may refer to its real folder
             within, path = (self.within, self.path) if self.within else (Folder(own.parent), own.name)
             if (text := within.read(path)) is None:
-                raise Unreadable("No such file, or a link that leads out of the folder")
+                raise Unreadable("no such file, or a link to outside the folder")
             return bundle(text, path, within.read)
         except UnicodeDecodeError as error:
             raise Unreadable(f"it is not UTF-8: {error.reason} at byte {error.start}") from None
@@ -72,18 +72,18 @@ class Source:
             raise Unreadable(str(error) or type(error).__name__) from None
 
 
-def find_sources(asked: Sequence[str], provider: str | None) -> list[Source]:
+def find_sources(arguments: Sequence[str], provider: str | None) -> list[Source]:
     """The documents given by files, folders, patterns, URLs or ``-``. Several are named after their paths.
 
     Raises:
         typer.BadParameter: nothing was found, or one name is given for several documents.
     """
-    found = {source.label: source for text in asked for source in _expand(text)}
-    several = len(found) > 1 or any(_is_many(text) for text in asked)
+    found = {source.label: source for text in arguments for source in _expand(text)}
+    several = len(found) > 1 or any(_is_many(text) for text in arguments)
     if "-" in found and several:
-        raise typer.BadParameter("standard input can be imported only by itself")
+        raise typer.BadParameter("standard input cannot be combined with other sources")
     if provider is not None and several:
-        raise typer.BadParameter("--provider is for a single document; several are called after their files")
+        raise typer.BadParameter("--provider works only with a single document; several are named after their files")
     sources = list(found.values())
     names = provider_names([source.parts for source in sources]) if several else [provider]
     return [replace(source, provider=name) for source, name in zip(sources, names, strict=True)]
@@ -95,12 +95,12 @@ def provider_names(paths: Sequence[tuple[str, ...]]) -> list[str]:
     Meaningless words (``openapi``) and a version at the end are left out, so that the next version of a document
     belongs to the same provider. Documents that would share a name keep all their words, independent of their order.
     """
-    short = [_slug(_telling(_words(path))) for path in paths]
+    short = [_slug(_without_noise(_words(path))) for path in paths]
     full = [_slug(_words(path)) for path in paths]
     shared = _repeated(short)
     names = [long if brief in shared else brief for brief, long in zip(short, full, strict=True)]
     shared = _repeated(names)
-    return [_marked(name, path) if name in shared else name for name, path in zip(names, paths, strict=True)]
+    return [_with_digest(name, path) if name in shared else name for name, path in zip(names, paths, strict=True)]
 
 
 def _repeated(names: Sequence[str]) -> set[str]:
@@ -147,7 +147,7 @@ def _search(text: str) -> Iterator[Source]:
     files = sorted(path for path in map(Path, glob.glob(pattern, recursive=True)) if path.is_file())
     wanted = [path for path in files if path.suffix.lower() in SUFFIXES]
     if not wanted:
-        raise typer.BadParameter(f"{text} holds no {', '.join(SUFFIXES)} files")
+        raise typer.BadParameter(f"{text} contains no {', '.join(SUFFIXES)} files")
     for path in wanted:
         inside = path.relative_to(folder)
         yield Source(str(path), inside.parts, within=Folder(folder), path=inside.as_posix())
@@ -159,7 +159,7 @@ def _archived(archive: Archive) -> list[Source]:
     except Unreadable as error:
         raise typer.BadParameter(str(error)) from None
     if not wanted:
-        raise typer.BadParameter(f"{archive.file} holds no {', '.join(SUFFIXES)} files")
+        raise typer.BadParameter(f"{archive.file} contains no {', '.join(SUFFIXES)} files")
     return [Source(f"{archive.file}/{path}", PurePosixPath(path).parts, within=archive, path=path) for path in wanted]
 
 
@@ -197,21 +197,21 @@ def _words(path: tuple[str, ...]) -> list[str]:
     return [word for part in (*path[:-1], _KIND.sub("", stem)) for word in part.split("__") if word]
 
 
-def _telling(words: list[str]) -> list[str]:
-    told = [word for word in words if word.lower() not in _MEANINGLESS]
-    while len(told) > 1 and _VERSION.fullmatch(told[-1]):
-        told.pop()
-    return told or words
+def _without_noise(words: list[str]) -> list[str]:
+    kept = [word for word in words if word.lower() not in _MEANINGLESS]
+    while len(kept) > 1 and _VERSION.fullmatch(kept[-1]):
+        kept.pop()
+    return kept or words
 
 
 def _slug(words: list[str]) -> str:
     plain = (unicodedata.normalize("NFKD", word).encode("ascii", "ignore").decode().lower() for word in words)
     slugs = (re.sub(r"[^a-z0-9]+", "-", word).strip("-") for word in plain)
     name = "_".join(slug for slug in slugs if slug)
-    return name if len(name) <= MAX_NAME else _marked(name, tuple(words))
+    return name if len(name) <= MAX_NAME else _with_digest(name, tuple(words))
 
 
-def _marked(name: str, path: tuple[str, ...]) -> str:
+def _with_digest(name: str, path: tuple[str, ...]) -> str:
     """The name with a digest of the document's path."""
     digest = hashlib.sha256("/".join(path).encode("utf-8", "replace")).hexdigest()[:8]
     return f"{name[: MAX_NAME - 9]}-{digest}" if name else f"document-{digest}"

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue, ValidationError
 
-from deploy.cli.gateway import Json, ask, follow, gateway, is_header_text, leave, run
-from deploy.cli.solving import drawn
+from deploy.cli.gateway import Json, ask, exit_for, follow, gateway, is_header_text, run
+from deploy.cli.solving import follow_drawn
 from services.codecs.text import CodecError, read_json
 from services.contracts.planning import Decision
 from services.contracts.run import Run
@@ -17,11 +17,11 @@ from services.contracts.start import StartOptions, StartRequest
 
 def start_run(
     file: Annotated[Path, typer.Argument(help="The plan as JSON; `-` reads it from standard input.", metavar="FILE")],
-    query: Annotated[str | None, typer.Option(help="What it is for; the run is listed with it.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Prove, send nothing.")] = False,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the run's id and leave.")] = False,
+    query: Annotated[str | None, typer.Option(help="Description of the run, shown in lists.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Prove, without sending anything.")] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the run's id and exit.")] = False,
     idempotency_key: Annotated[
-        str | None, typer.Option(help="The same key with the same plan gives the same run.")
+        str | None, typer.Option(help="The same key with the same plan returns the same run.")
     ] = None,
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for the whole request.")] = 30.0,
     mutations: Annotated[Decision, typer.Option(help="What to do with calls that may change state.")] = Decision.ASK,
@@ -29,14 +29,14 @@ def start_run(
 ) -> None:
     """Run a given plan unchanged: it is proved, approved and executed like one from the planner.
 
-    FILE holds NESTful's list of calls; the last one is the answer:
+    FILE contains a list of calls in NESTful's format; the last one is the answer:
     `[{"name": "sandbox.getOrder", "arguments": {"order_id": "ord_1"}, "label": "var1"},
-    {"name": "var_result", "arguments": {"status": "$var1.status$"}}]`. Exits as `solve` does.
+    {"name": "var_result", "arguments": {"status": "$var1.status$"}}]`. Exits like `nestor solve`.
     """
     options = StartOptions(dry_run=dry_run, deadline_ms=int(deadline * 1000), mutations=mutations)
     request = _request(_calls(file), query, options)
     if idempotency_key is not None and not is_header_text(idempotency_key):
-        raise typer.BadParameter("use printable ASCII", param_hint="--idempotency-key")
+        raise typer.BadParameter("must be printable ASCII", param_hint="--idempotency-key")
     if no_wait:
         accepted = ask(lambda g: g.start(request, idempotency_key=idempotency_key))
         typer.echo(accepted.model_dump_json(indent=2) if json else accepted.id)
@@ -44,7 +44,7 @@ def start_run(
     done = run(_start(request, idempotency_key, quiet=json))
     if json:
         typer.echo(done.model_dump_json(indent=2))
-    raise leave(done.status)
+    raise exit_for(done.status)
 
 
 def _calls(file: Path) -> JsonValue:
@@ -67,7 +67,7 @@ def _request(calls: JsonValue, query: str | None, options: StartOptions) -> Star
 async def _start(request: StartRequest, key: str | None, *, quiet: bool) -> Run:
     async with gateway() as client:
         accepted = await client.start(request, idempotency_key=key)
-        return await follow(client, accepted.id, lambda _: None) if quiet else await drawn(client, accepted.id)
+        return await follow(client, accepted.id, lambda _: None) if quiet else await follow_drawn(client, accepted.id)
 
 
 def delete_run(

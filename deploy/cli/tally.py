@@ -59,7 +59,7 @@ class Tally:
         return [] if self._dry_run else self._unapplied()
 
     @property
-    def looked_at(self) -> list[Outcome]:
+    def previewed(self) -> list[Outcome]:
         """In a dry run, the documents that would change or remove APIs."""
         return [o for o in self._unapplied() if self._dry_run and o.report and o.report.updated + o.report.removed]
 
@@ -73,10 +73,10 @@ class Tally:
         there = len(self._outcomes) - len(reports) - len(self.failed)
         documents = {
             "would be imported" if self._dry_run else "imported": len(reports) - len(self.held),
-            "there already": there,
+            "already present": there,
             "held back": len(self.held),
             "failed": len(self.failed),
-            "not reached": asked - len(self._outcomes),
+            "not processed": asked - len(self._outcomes),
         }
         operations = {name: sum(getattr(r, name) for r in reports) for name in _COUNTS}
         operations |= {"skipped": sum(len(r.skipped) for r in reports)}
@@ -95,8 +95,8 @@ _COUNTS = ("added", "updated", "unchanged", "removed")
 
 def _print_reasons(console: Console, reports: list[ImportReport]) -> None:
     """Print the most frequent reasons for skipped operations, without names and numbers."""
-    told = (skipped.reason.partition(": ")[0] for report in reports for skipped in report.skipped)
-    skipped = [general(reason) for reason in told]
+    first_parts = (skipped.reason.partition(": ")[0] for report in reports for skipped in report.skipped)
+    skipped = [general(reason) for reason in first_parts]
     reasons = Counter(skipped).most_common()
     for reason, times in reasons[:_REASONS]:
         console.print(plain(f"  {times:,} skipped: {reason}"))

@@ -12,7 +12,7 @@ from deploy.cli.gateway import EXIT_PROBLEM, ask
 from deploy.drawing import visible
 from services.clients import GatewayClient
 
-tenants = typer.Typer(no_args_is_help=True, help="A tenant as a whole: export, delete.")
+tenants = typer.Typer(no_args_is_help=True, help="Export or delete all data of a tenant.")
 Name = Annotated[str, typer.Argument(help="The tenant.")]
 _PAUSE_S: Final = 1.0
 
@@ -20,7 +20,9 @@ _PAUSE_S: Final = 1.0
 @tenants.command("export")
 def export_tenant(
     name: Name,
-    out: Annotated[Path | None, typer.Option(help="Where to; default: standard output.", dir_okay=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write to. Default: standard output.", dir_okay=False)
+    ] = None,
 ) -> None:
     """Write everything stored for a tenant, one JSON object per line; the last one is `end`."""
 
@@ -34,15 +36,17 @@ def export_tenant(
         return complete
 
     if not ask(written):
-        typer.echo("The answer ended before it was complete.", err=True)
+        typer.echo("The export ended before it was complete.", err=True)
         raise typer.Exit(EXIT_PROBLEM)
 
 
 @tenants.command("delete")
-def delete_tenant(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
-    """Delete keys, runs, demonstrations and imported APIs of a tenant. If interrupted, call it again to continue."""
+def delete_tenant(
+    name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False
+) -> None:
+    """Delete keys, runs, demonstrations and imported APIs of a tenant. If interrupted, run it again to continue."""
     if not yes:
-        typer.confirm(visible(f"Delete everything of the tenant {name}? It cannot be undone"), abort=True)
+        typer.confirm(visible(f"Delete all data of the tenant {name}? This cannot be undone"), abort=True)
     while True:
         report = ask(lambda g: g.delete_tenant(name))
         counts = ("keys", "runs", "demos", "providers")

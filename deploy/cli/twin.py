@@ -25,18 +25,18 @@ _SHORTEST = 8
 
 
 def twin(
-    document: Annotated[str, typer.Argument(help="File or URL of the document, or `-`: standard input.")],
+    document: Annotated[str, typer.Argument(help="File or URL of the document, or `-` for standard input.")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")] = 8095,
-    seed: Annotated[int, typer.Option(help="Of what it makes up; the same seed gives the same ids.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of generated values, such as ids.")] = 0,
     token: Annotated[
-        str | None, typer.Option(help="What its callers must show: key, password or secret. [a random one]")
+        str | None, typer.Option(help="Key, password or secret that callers must send. [a random one]")
     ] = None,
     items: Annotated[
-        Path | None, typer.Option(help='JSON of items that it has: `{"/pets/7": {"name": "Rex"}}`.', dir_okay=False)
+        Path | None, typer.Option(help='JSON file of initial items: `{"/pets/7": {"name": "Rex"}}`.', dir_okay=False)
     ] = None,
-    provider: Annotated[str | None, typer.Option(help="Name for the provider; default: the document's title.")] = None,
+    provider: Annotated[str | None, typer.Option(help="Name of the provider. Default: the document's title.")] = None,
 ) -> None:
-    """Serve a twin (a mock) of a service, made from its description. It remembers what is created. Ctrl-C ends it."""
+    """Serve a twin (a mock) of a service, generated from its document. It stores created items. Ctrl-C stops it."""
     from retriever_svc.importers import Limits, import_document  # imported here to keep the command line fast
     from retriever_svc.importers.reading import read_document
     from twin.access import TOKEN_PATH, with_token_url
@@ -45,11 +45,11 @@ def twin(
 
     shown = token or secrets.token_urlsafe(18)
     if not is_header_text(shown) or len(shown) < _SHORTEST:
-        raise typer.BadParameter(f"the token is to be printable ASCII of at least {_SHORTEST} characters")
+        raise typer.BadParameter(f"the token must be printable ASCII of at least {_SHORTEST} characters")
     try:
         bound = listen("127.0.0.1", port)
     except OSError as error:
-        raise _given_up(f"port {port} cannot be had: {error.strerror}") from None
+        raise _failure(f"cannot listen on port {port}: {error.strerror}") from None
     with bound:
         url = f"http://{address(bound)}"
         try:
@@ -61,10 +61,10 @@ def twin(
             made = Twin(imported.apis, shown, seed)
             for path, fields in _read_items(items).items():
                 if not made.preset(path, fields):
-                    raise _given_up(f"no operation of the document is about an item at {path}")
+                    raise _failure(f"no operation of the document is for an item at {path}")
         except (Unreadable, InvalidDocument, IndexError) as error:
-            why = getattr(error, "detail", "") or str(error) or "it holds no document"
-            raise _given_up(f"{document}: {why}") from None
+            why = getattr(error, "detail", "") or str(error) or "it contains no document"
+            raise _failure(f"{document}: {why}") from None
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
@@ -94,9 +94,9 @@ def _read_items(file: Path | None) -> dict[str, dict[str, JsonValue]]:
     try:
         return {} if file is None else _ITEMS.validate_json(file.read_bytes())
     except (OSError, ValidationError) as error:
-        raise _given_up(f"{file} is no JSON object of items by path: {type(error).__name__}") from None
+        raise _failure(f"{file} is not a JSON object of items by path: {type(error).__name__}") from None
 
 
-def _given_up(why: str) -> typer.Exit:
+def _failure(why: str) -> typer.Exit:
     typer.echo(visible(why), err=True)
     return typer.Exit(EXIT_PROBLEM)

@@ -146,7 +146,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--model", choices=sorted(CONSTRAINTS), help="plan with the language model, on the CPU (llm) or a GPU (gpu)"
     )
-    parser.add_argument("--pin-images", action="store_true", help="images of others by digest: those of images.env")
+    parser.add_argument("--pin-images", action="store_true", help="pin third-party images to the digests in images.env")
     arguments = parser.parse_args(argv)
     try:
         env, added = complete_env(arguments.env_file, arguments.model, pin_images=arguments.pin_images)

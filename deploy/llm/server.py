@@ -22,7 +22,7 @@ _SPINS = "1000"
 other processes use the same cores, it then occupies the core that the thread it waits for needs."""
 _BATCH = 512
 _CONNECTIONS = 32
-_SILENCE_S = 60
+_HTTP_TIMEOUT_S = 60
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     signals = _signals()
     if options.while_stdin:
-        threading.Thread(target=_leave_with_input, daemon=True).start()
+        threading.Thread(target=_exit_when_stdin_closes, daemon=True).start()
     try:
         serve(settings_from_environment(), signals)
     except LlmError as error:
@@ -50,7 +50,7 @@ def _signals() -> int:
     return readable
 
 
-def _leave() -> NoReturn:
+def _exit_now() -> NoReturn:
     """End the process at once, even while it computes.
 
     llama.cpp's own shutdown waits for the computation, and hangs if its server has only just started.
@@ -58,10 +58,10 @@ def _leave() -> NoReturn:
     os._exit(0)
 
 
-def _leave_with_input() -> None:
+def _exit_when_stdin_closes() -> None:
     while os.read(sys.stdin.fileno(), 4_096):
         pass
-    _leave()
+    _exit_now()
 
 
 def serve(settings: LlmSettings, signals: int) -> NoReturn:
@@ -91,7 +91,7 @@ def serve(settings: LlmSettings, signals: int) -> NoReturn:
         ) from None
     print(f"{settings.name} ({settings.model}) is served on {server.listening_address}", flush=True)
     os.read(signals, 1)
-    _leave()
+    _exit_now()
 
 
 def _parameters(xllamacpp: Any, settings: LlmSettings) -> Any:
@@ -109,7 +109,7 @@ def _parameters(xllamacpp: Any, settings: LlmSettings) -> Any:
     given.n_batch = given.n_ubatch = min(_BATCH, settings.context)
     # A slot keeps its last prompt, so a shared prefix is computed once. The additional prompt cache would take 8 GB.
     given.cache_prompt, given.cache_ram_mib = True, 0
-    given.n_threads_http, given.timeout_read, given.timeout_write = _CONNECTIONS, _SILENCE_S, _SILENCE_S
+    given.n_threads_http, given.timeout_read, given.timeout_write = _CONNECTIONS, _HTTP_TIMEOUT_S, _HTTP_TIMEOUT_S
     given.ui = given.endpoint_slots = given.endpoint_props = given.endpoint_metrics = False
     given.cors_origins = f"http://{settings.host}"  # no web page may use it
     given.verbosity = 0

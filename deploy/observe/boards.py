@@ -164,7 +164,7 @@ BOARDS: Final = (
 )
 
 
-def written(board: Board) -> str:
+def board_json(board: Board) -> str:
     """The board as Grafana reads it."""
     panels: list[JsonValue] = [_panel(number, panel) for number, panel in enumerate(board.panels)]
     page: dict[str, JsonValue] = {

@@ -37,7 +37,7 @@ from tests.compose.stack import (
 )
 
 INTERNAL = ("retriever_svc", "demo_svc", "planner_svc", "executor_svc")
-SERVICES = ("gateway", *INTERNAL, "sandbox", "sandbox_door")
+SERVICES = ("gateway", *INTERNAL, "sandbox", "sandbox_proxy")
 IMAGES = tuple(f"nestor-{name}:{TAG}" for name in ("service", "sandbox", "llm"))
 VICTIM = "planner_svc"
 NESTED = "Which public holidays does Portugal have in 2027?"
@@ -107,7 +107,7 @@ def check_apart(stack: Stack) -> None:
     expect(not from_planner.strip(), "the planner must reach no database", from_planner)
     there = stack.compose("exec", "-T", "gateway", "python", "-c", REACHED, *addresses[1:-1], capture=True)
     expect(there.split() == addresses[1:-1], "the gateway must reach the services and its database", there)
-    for place, services in (("gateway", INTERNAL), ("sandbox_door", ("executor_svc",))):
+    for place, services in (("gateway", INTERNAL), ("sandbox_proxy", ("executor_svc",))):
         codes = stack.compose("exec", "-T", place, "python", "-c", WITHOUT_TOKEN, *services, capture=True).split()
         expect(codes == ["401"] * len(services), f"without a token {place} must be refused", codes)
 

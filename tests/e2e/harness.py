@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deploy.onebox import world
+from deploy.onebox import running_stack
 from services.clients import GatewayClient, open_http
 from services.contracts.run import Run
 from services.contracts.solve import SolveRequest
@@ -96,7 +96,7 @@ def main() -> None:
     arguments = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
     configure_logging(level="ERROR", json=False)
     asked = questions(arguments[0] if arguments else "dev")
-    with tempfile.TemporaryDirectory() as folder, world(Path(folder)) as found_world:
+    with tempfile.TemporaryDirectory() as folder, running_stack(Path(folder)) as found_world:
         results = asyncio.run(ask_all(found_world.gateway_url, asked))
     print(report(results, verbose="-v" in sys.argv))
 

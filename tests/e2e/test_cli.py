@@ -8,19 +8,19 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.cli import app
-from deploy.onebox import World, world
+from deploy.onebox import RunningStack, running_stack
 
 runner = CliRunner()
 
 
 @pytest.fixture(scope="module")
-def nestor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world(tmp_path_factory.mktemp("nestor")) as found:
+def nestor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStack]:
+    with running_stack(tmp_path_factory.mktemp("nestor")) as found:
         yield found
 
 
 @pytest.fixture
-def nestor_url(nestor: World, monkeypatch: pytest.MonkeyPatch) -> str:
+def nestor_url(nestor: RunningStack, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("NESTOR_URL", nestor.gateway_url)
     monkeypatch.setenv("COLUMNS", "200")
     return nestor.gateway_url
@@ -95,7 +95,7 @@ def test_apis_are_searched_shown_imported_and_removed(nestor_url: str, tmp_path:
     assert "Not found" in run("apis", "remove", "tiny", exit_code=1)
 
 
-def test_apis_are_imported_from_a_url(nestor: World, nestor_url: str) -> None:
+def test_apis_are_imported_from_a_url(nestor: RunningStack, nestor_url: str) -> None:
     assert "66 unchanged" in run("apis", "import", nestor.sandbox_url + "/openapi.json", "--provider", "sandbox")
 
 
@@ -110,7 +110,7 @@ def test_demos_are_listed_imported_and_deleted(nestor_url: str, tmp_path: Path) 
     demo = listed["demos"][0]
     file = tmp_path / "demos.jsonl"
     file.write_text(json.dumps(demo) + "\n")
-    assert "1 already there" in run("demos", "import", str(file))
+    assert "1 already present" in run("demos", "import", str(file))
     run("demos", "delete", demo["id"])
     assert "1 added" in run("demos", "import", str(file))
     file.write_text("{}\n")
@@ -155,7 +155,7 @@ def test_tenants_rules_and_approvals_as_the_page_on_them_says(tmp_path: Path, mo
     monkeypatch.setenv("NESTOR_GATEWAY_PRINCIPALS", json.dumps(principals))
     monkeypatch.setenv("NESTOR_GATEWAY_POLICY_RULES", json.dumps(rules))
     remind = 'Remind me to "water the plants" at 2027-03-01T09:00:00Z'
-    with world(tmp_path) as found:
+    with running_stack(tmp_path) as found:
         monkeypatch.setenv("NESTOR_URL", found.gateway_url)
         assert "Not authorised" in run("runs", "list", exit_code=1)
         monkeypatch.setenv("NESTOR_TOKEN", "desk-token")

@@ -33,7 +33,7 @@ def test_what_failed_is_mended_and_the_change_is_not_made_twice(directory: Direc
     directory.agendas["per_7"] = "Monday"
     dry = run("runs", "rerun", "--from", "var3", "--dry-run", failed)
     assert "again   var3 directory.getAgenda, reads, before: failed" in dry
-    assert f"stands  var2 directory.addNote, a change of {failed}" in dry
+    assert f"reused  var2 directory.addNote, a change of {failed}" in dry
     before = directory.calls.copy()
     done = asked("runs", "rerun", "--json", "--from", "var3", failed)
     assert (done["status"], done["rerun_of"]) == ("succeeded", failed)
@@ -57,7 +57,7 @@ def test_an_edited_change_is_shown_and_approved_anew(directory: Directory, faile
     asked("runs", "approve", "--json", "--digest", waiting["digest"], waiting["id"])
     assert directory.notes == [("per_7", "likes ships"), ("per_7", "likes trains")]
     told = run("runs", "compare", failed, waiting["id"], exit_code=1)
-    assert "They part in step var2, in the plan: arguments.text.value" in told
+    assert "The runs differ in step var2, in the plan: arguments.text.value" in told
     assert '"likes trains"' in told
     assert "do not differ" in run("runs", "compare", failed, failed)
 

@@ -273,7 +273,7 @@ def test_a_large_value_is_named_and_printed_in_full(house: House) -> None:
     solved = asked("solve", "--json", 'Get the report "sales".')
     stored = solved["steps"][0]["outcome"]["stored"]
     shown = run("runs", "show", solved["id"])
-    assert f"kept as {stored['id']}" in shown
+    assert f"stored as {stored['id']}" in shown
     assert REPORT not in shown
     assert asked("runs", "value", solved["id"], stored["id"]) == {"name": "sales", "text": REPORT}
     assert "Not found" in runner.invoke(app, ["runs", "value", solved["id"], "0" * 64]).stderr
@@ -289,7 +289,7 @@ def test_watching_goes_on_where_a_connection_broke(
     assert result.exit_code == 0, result.output
     events = [json.loads(line) for line in result.stdout.splitlines()]
     assert [event["event"]["kind"] for event in events] == ["planned", "step_started", "step_finished", "finished"]
-    assert "Trying again" in result.stderr
+    assert "Retrying" in result.stderr
     asked_for = [line for line in proxy.requests if "/events" in line]
     assert len(asked_for) >= 2
     assert f"after={events[0]['id']}" in asked_for[1]
@@ -299,7 +299,7 @@ def test_a_gateway_that_stays_away_is_given_up(house: House, monkeypatch: pytest
     monkeypatch.setattr("deploy.cli.gateway._PAUSES_S", (0.01, 0.01))
     monkeypatch.setenv("NESTOR_URL", "http://127.0.0.1:9")
     result = runner.invoke(app, ["runs", "watch", "some-run"])
-    assert (result.exit_code, result.stderr.count("Trying again")) == (3, 2)
+    assert (result.exit_code, result.stderr.count("Retrying")) == (3, 2)
     assert "nestor runs watch some-run" in result.stderr
 
 

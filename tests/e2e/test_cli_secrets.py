@@ -129,7 +129,7 @@ def test_a_plan_needs_no_key_and_a_run_says_what_to_do(imported: str, bank: Auth
 def test_a_key_is_set_listed_and_tried(imported: str, bank: AuthorizationServer, data: Path) -> None:
     assert "unavailable" in run("secrets", "test", "bank.apiKey", exit_code=1)
     shown = run("secrets", "set", "bank.apiKey", answers=f"{KEY}\n")
-    assert f"for {bank.host} alone" in shown
+    assert f"only for {bank.host}." in shown
     file = data / "secrets" / "executor.json"
     assert json.loads(file.read_text())["bank.apiKey"] == {
         "hosts": [bank.host], "value": KEY, "in": "header", "name": "X-Key", "scheme": "api_key",
@@ -164,7 +164,7 @@ def test_a_login(imported: str, bank: AuthorizationServer, data: Path, monkeypat
     assert "Are these the right hosts" in run("login", "bank", "--client-id", CLIENT, answers="n\n", exit_code=1)
     assert opened == []
     shown = run("login", "bank", "--client-id", CLIENT, answers="y\n")
-    assert f"bank.login is set in {data / 'secrets' / 'executor.json'}, for {bank.host} alone." in shown
+    assert f"bank.login is set in {data / 'secrets' / 'executor.json'}, only for {bank.host}." in shown
     opened[0].join()
     assert "accepted" in run("secrets", "test", "bank.login")
     bank.valid.clear()  # the executor refreshes the token and keeps the rotated one
@@ -189,7 +189,7 @@ def test_a_secret_goes_to_no_unknown_token_endpoint_unasked(imported: str, bank:
     ("arguments", "answers", "words"),
     [
         (("set", "nodot"), KEY, "PROVIDER.SCHEME"),
-        (("set", "nobody.key"), KEY, "say --host"),
+        (("set", "nobody.key"), KEY, "use --host"),
         (("set", "bank.apiKey"), "", "shorter than 6 characters"),
         (("set", "bank.apiKey", "--host", "https://evil.example/"), KEY, "hosts.0"),
         (("remove", "nobody.key"), None, "is not in"),
@@ -204,7 +204,7 @@ def test_a_later_document_does_not_move_a_secret(imported: str, bank: Authorizat
     file = tmp_path / "bank.json"
     file.write_text(json.dumps(document(bank) | {"servers": [{"url": "https://evil.example"}]}))
     run("import", str(file), "--provider", "bank", "--accept-changes")
-    assert f"for {bank.host} alone" in run("secrets", "set", "bank.apiKey", answers=f"{KEY}\n")
+    assert f"only for {bank.host}." in run("secrets", "set", "bank.apiKey", answers=f"{KEY}\n")
     assert "not bound to evil.example" in run("secrets", "test", "bank.apiKey", exit_code=1)
     file.write_text(json.dumps(document(bank)))
     run("import", str(file), "--provider", "bank", "--accept-changes")
@@ -238,8 +238,8 @@ def test_a_client_where_the_document_names_no_token_endpoint(
     assert ("--token-url" in shown, "nestor login" in shown) == (True, False)
     assert "nestor secrets set office.sso" in run("login", "office", exit_code=2)
     client = ("secrets", "set", "office.sso", "--client-id", CLIENT)
-    assert "say --token-url" in run(*client, exit_code=2, answers=SECRET)
-    assert "no http or https URL" in run(*client, "--token-url", "bank/token", exit_code=2, answers=SECRET)
+    assert "use --token-url" in run(*client, exit_code=2, answers=SECRET)
+    assert "not an http or https URL" in run(*client, "--token-url", "bank/token", exit_code=2, answers=SECRET)
     run(*client, "--token-url", f"{bank.origin}/token", answers=SECRET)
     assert "accepted" in run("secrets", "test", "office.sso")
     run(*client, answers=SECRET)  # only the secret is new
@@ -261,7 +261,7 @@ def test_a_key_that_is_the_whole_authorization_header(bank: AuthorizationServer,
 
 def test_a_password_alone_is_not_taken_for_the_user_name(bank: AuthorizationServer, tmp_path: Path) -> None:
     described(bank, {"door": {"type": "http", "scheme": "basic"}}, tmp_path, "gate")
-    assert "say --username" in run("secrets", "set", "gate.door", exit_code=2, answers="pass-w0rd\n")
+    assert "use --username" in run("secrets", "set", "gate.door", exit_code=2, answers="pass-w0rd\n")
     assert "is set in" in run("secrets", "set", "gate.door", "--username", "ada", answers="pass-w0rd\n")
     assert "is set in" in run("secrets", "set", "gate.door", answers="ada\npass-w0rd\n")
 
@@ -286,7 +286,7 @@ def test_a_credential_that_the_document_does_not_declare(bank: AuthorizationServ
     assert "with --auth" in run(*ask, exit_code=1)
     assert "with --auth" in run("secrets", "set", "inn.bearer", exit_code=2, answers=KEY)
     assert "with --auth" in run("apis", "doctor", "inn")
-    assert "say one of" in run(*command, "--auth", "token", exit_code=2)
+    assert "must be one of" in run(*command, "--auth", "token", exit_code=2)
     assert "nestor secrets set inn.bearer" in run(*command, "--auth", "bearer", "--accept-changes")
     run("secrets", "set", "inn.bearer", answers=bank.issue("access"))
     assert "accepted" in run("secrets", "test", "inn.bearer")

@@ -25,7 +25,7 @@ def refused(tmp_path: Path, *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS", CANARY, "NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS: it is to be JSON"),
+        ("NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS", CANARY, "NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS: it must be JSON"),
         ("NESTOR_EXECUTOR_KEEP_DAYS", CANARY, "NESTOR_EXECUTOR_KEEP_DAYS: Input should be a valid number"),
         ("NESTOR_GATEWAY_TOKEN", "short", "NESTOR_GATEWAY_TOKEN: "),
         ("NESTOR_EXECUTOR_SECRETS", CANARY, "the secrets setting is not a JSON object"),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from deploy.cli import app
-from deploy.onebox import shipped_demos, world
+from deploy.onebox import running_stack, shipped_demos
 from evals.data import read_dataset
 from retriever_svc.engine.texts import embedding_text
 from services.contracts.api import Api
@@ -16,7 +16,7 @@ OTHERS = ("Convert 3 miles to kilometers.", "Convert 4 miles to kilometers.")
 
 
 def test_a_catalogue_and_its_confirmed_runs_become_a_folder_to_train_on(tmp_path: Path) -> None:
-    with world(tmp_path / "nestor") as nestor:
+    with running_stack(tmp_path / "nestor") as nestor:
         cli = CliRunner(env={"NESTOR_URL": nestor.gateway_url, "COLUMNS": "200"})
 
         def run(*arguments: str, exit_code: int = 0) -> str:

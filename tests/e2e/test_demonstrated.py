@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from deploy.onebox import shipped_demos, world
+from deploy.onebox import running_stack, shipped_demos
 from services.clients import GatewayClient, open_http
 from services.contracts.plan import LiteralValue, Plan
 from services.contracts.run import Run
@@ -31,7 +31,7 @@ def test_a_demonstrated_request_is_solved_as_demonstrated(tmp_path: Path) -> Non
         (f"{MILES} and 3 feet into inches", {"dry_run": True}),
         (MILES, {"backend": "compact", "dry_run": True}),
     ]
-    with world(tmp_path) as found:
+    with running_stack(tmp_path) as found:
         same, other, change, another, alone = asyncio.run(_solved(found.gateway_url, *asked))
     assert (same.plan, same.backend, same.confidence) == (plans[MILES], "demonstrated", 1.0)
     assert _literals(other) == {"value": 3, "from_unit": "foot", "to_unit": "inch"}

@@ -278,7 +278,7 @@ def test_the_command_line_draws_every_attempt(world: tuple[str, Directory]) -> N
     run = CliRunner().invoke(app, ["solve", AGENDA])
     assert run.exit_code == 0, run.output
     first = run.output.index('(name="Grace Hopper") empty')
-    again = run.output.index("so it was planned anew:")
+    again = run.output.index("planned again:")
     assert first < again < run.output.index("Monday at nine")
     off = CliRunner().invoke(app, ["solve", "--no-evidence", "--json", AGENDA])
     assert off.exit_code == 1

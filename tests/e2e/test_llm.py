@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.cli import app
-from deploy.llm.keeper import planning_model
 from deploy.llm.settings import MERGED_NAME
-from deploy.onebox import World, world
+from deploy.llm.supervisor import planning_model
+from deploy.onebox import RunningStack, running_stack
 from services.clients import GatewayClient, open_http
 from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveRequest
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not MODEL.is_file(), reason="the language model 
 
 
 @pytest.fixture(scope="module")
-def nestor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def nestor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStack]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "environ", os.environ.copy())
         patch.setitem(os.environ, "NESTOR_LLM_MODEL", str(MODEL))
@@ -32,11 +32,11 @@ def nestor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         for name in ("TIMEOUT_S", "FIRST_TOKEN_S", "BETWEEN_TOKENS_S"):
             patch.setitem(os.environ, f"NESTOR_PLANNER_SERVED_{name}", "120")
         patch.setitem(os.environ, "NESTOR_PLANNER_BACKEND_TIMEOUT_S", "120")
-        with planning_model(), world(tmp_path_factory.mktemp("nestor")) as found:
+        with planning_model(), running_stack(tmp_path_factory.mktemp("nestor")) as found:
             yield found
 
 
-def test_the_model_answers_nestor_solve(nestor: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_answers_nestor_solve(nestor: RunningStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NESTOR_URL", nestor.gateway_url)
     result = CliRunner().invoke(app, ["solve", QUESTION, "--backend", "served", "--json", "--deadline", "120"])
     assert result.exit_code == 0, result.output
@@ -49,7 +49,7 @@ def test_the_model_answers_nestor_solve(nestor: World, monkeypatch: pytest.Monke
     assert (trace.attempts[0].completion_tokens or 0) > 10
 
 
-def test_eight_at_once_are_all_answered(nestor: World) -> None:
+def test_eight_at_once_are_all_answered(nestor: RunningStack) -> None:
     async def ask() -> list[Run]:
         gateway = GatewayClient(open_http(nestor.gateway_url))
         request = {"query": QUESTION, "options": {"deadline_ms": 240_000, "backend": "served"}}

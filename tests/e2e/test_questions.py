@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.onebox import world
+from deploy.onebox import running_stack
 from tests.e2e.harness import ask_all, questions, report
 
 REACH = 0.70
@@ -16,7 +16,7 @@ REACH = 0.70
 def test_at_least_seventy_percent_are_solved(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     asked = questions("all")
     assert len(asked) >= 60
-    with world(tmp_path) as found:
+    with running_stack(tmp_path) as found:
         results = asyncio.run(ask_all(found.gateway_url, asked))
     record_property("summary", report(results))
     assert sum(not result.failure for result in results) >= REACH * len(results)

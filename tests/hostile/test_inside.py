@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from demo_svc.main import create_app as create_demo_svc
 from demo_svc.settings import DemoSettings
 from deploy.serve import main
-from deploy.sockets import OpenToAnybody, refuse_to_be_open, serving
+from deploy.sockets import UnprotectedService, refuse_unprotected, serving
 from executor_svc.main import create_app as create_executor_svc
 from executor_svc.settings import ExecutorSettings
 from gateway.peers import open_peers
@@ -251,11 +251,11 @@ def internal_apps(folder: Path, token: str | None, **settings: Any) -> dict[str,
 
 def test_without_a_token_no_service_listens_to_other_machines(tmp_path: Path) -> None:
     for name, app in internal_apps(tmp_path, None).items():
-        refuse_to_be_open(app, "127.0.0.1")
-        with pytest.raises(OpenToAnybody, match=f"NESTOR_{name}_SERVICE_TOKEN"):
-            refuse_to_be_open(app, "0.0.0.0")
+        refuse_unprotected(app, "127.0.0.1")
+        with pytest.raises(UnprotectedService, match=f"NESTOR_{name}_SERVICE_TOKEN"):
+            refuse_unprotected(app, "0.0.0.0")
     for app in (*internal_apps(tmp_path, TOKEN).values(), *internal_apps(tmp_path, None, allow_anybody=True).values()):
-        refuse_to_be_open(app, "0.0.0.0")
+        refuse_unprotected(app, "0.0.0.0")
 
 
 def test_a_service_that_would_be_open_does_not_start(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from deploy.cli.llm import told
+from deploy.cli.llm import exit_on_llm_error
 from deploy.cli.training.llm import FOR_LLM, TO_SERVE
-from deploy.cli.training.needs import beside, require
+from deploy.cli.training.needs import require, work_folder
 
 if TYPE_CHECKING:
     from training.llm.recipe import DataRecipe
@@ -26,24 +26,26 @@ _NO_END = 1e6
 def ablate_llm(
     base: Annotated[Path, typer.Option(help="The model to start from, a GGUF file.", dir_okay=False)],
     folder: Annotated[
-        list[Path], typer.Option(help="Folder with tools.jsonl and instances.jsonl; repeat.", file_okay=False)
+        list[Path], typer.Option(help="Folder with tools.jsonl and instances.jsonl; can be repeated.", file_okay=False)
     ],
     out: Annotated[Path, typer.Option(help="Folder for data sets, adapters and figures.", file_okay=False)],
-    steps: Annotated[int, typer.Option(min=1, help="Of training, the same for all.")] = 40,
-    limit: Annotated[int, typer.Option(min=1, help="Requests of each held-out folder that are measured.")] = 30,
+    steps: Annotated[int, typer.Option(min=1, help="Number of training steps, the same for all.")] = 40,
+    limit: Annotated[int, typer.Option(min=1, help="Number of requests to measure per held-out folder.")] = 30,
     data_recipe: Annotated[
-        str | None, typer.Option(help="As `nestor train data --recipe`; each property of it is taken away once.")
+        str | None, typer.Option(help="As in `nestor train data --recipe`; each variant leaves out one property of it.")
     ] = None,
-    recipe: Annotated[Path | None, typer.Option(help="As `nestor train llm --recipe`.", exists=True)] = None,
+    recipe: Annotated[Path | None, typer.Option(help="As in `nestor train llm --recipe`.", exists=True)] = None,
     exclude: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder to be measured by: nothing near its requests is learnt. Repeat.", file_okay=False),
+        typer.Option(
+            help="Evaluation folder: do not train on anything near its requests; can be repeated.", file_okay=False
+        ),
     ] = None,
 ) -> None:
     """Finetune with all properties of the data, then without each one, for the same number of steps; measure all.
 
-    All are measured on what the first data set holds out; no other is trained on it. Prints a table in Markdown. If the
-    command is killed, run it again to resume.
+    All are measured on the requests that the first data set holds out; none is trained on them. Prints a table in
+    Markdown. If the command is killed, run it again to resume.
     """
     require(FOR_LLM + TO_SERVE)
     from evals.data import DataError
@@ -69,7 +71,7 @@ def ablate_llm(
     except (DataError, LeakError) as error:
         Console(stderr=True).print(str(error), markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
-    typer.echo(table(("learnt from", "measured on", *_COLUMNS), rows))
+    typer.echo(table(("trained on", "measured on", *_COLUMNS), rows))
 
 
 def _place(out: Path, name: str) -> Path:
@@ -95,10 +97,10 @@ def _measured(
     with progress_on(Console(stderr=True)) as progress:
         build(folders, data, excluded, place / _DATA, progress)
     adapter = place / "adapter"
-    work = beside(adapter)
+    work = work_folder(adapter)
     if train_llm(base, place / _DATA, adapter, work, tuning, "auto") is None:
         raise typer.Exit(1)
-    with told():
+    with exit_on_llm_error():
         export(adapter, base, work)
         found = measured(work / MERGED_NAME, sorted(one for one in held_out.iterdir() if one.is_dir()), work, limit)
     shutil.rmtree(work)  # keeping a merged model of each variant would fill the disk

@@ -8,20 +8,27 @@ import typer
 
 from deploy.cli.training.needs import require
 
-corpus = typer.Typer(no_args_is_help=True, help="The corpus: requests written one by one, with their plans.")
+corpus = typer.Typer(no_args_is_help=True, help="The corpus of hand-written requests with their plans.")
 
 _Documents = Annotated[
-    Path, typer.Option(help="Folder of the vendors' documents, which are not kept here.", file_okay=False, exists=True)
+    Path,
+    typer.Option(
+        help="Folder of the vendors' documents, which are not in this repository.", file_okay=False, exists=True
+    ),
 ]
 
 
 @corpus.command("check")
 def check_corpus(
     documents: _Documents,
-    vendor: Annotated[list[str] | None, typer.Option(help="Whose requests; repeat. [all]")] = None,
+    vendor: Annotated[
+        list[str] | None, typer.Option(help="Only this vendor's requests; can be repeated. [all]")
+    ] = None,
     against: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder to be measured by: nothing near its requests may be here. Repeat.", file_okay=False),
+        typer.Option(
+            help="Evaluation folder: nothing near its requests may be in the corpus; can be repeated.", file_okay=False
+        ),
     ] = None,
 ) -> None:
     """Check that every plan compiles and that no two requests are nearly equal; print statistics of the corpus."""
@@ -32,7 +39,9 @@ def check_corpus(
 
 
 @corpus.command("list")
-def list_apis(documents: _Documents, vendor: Annotated[str, typer.Argument(help="A name of vendors.json.")]) -> None:
+def list_apis(
+    documents: _Documents, vendor: Annotated[str, typer.Argument(help="A vendor's name in vendors.json.")]
+) -> None:
     """Print a vendor's APIs, one per line, for people who write requests."""
     require(())
     from training.corpus.command import list_apis as listed
@@ -52,7 +61,7 @@ class Part(StrEnum):
 def export_corpus(
     documents: _Documents,
     out: Annotated[Path, typer.Option(help="Folder to write tools.jsonl and instances.jsonl to.", file_okay=False)],
-    part: Annotated[Part, typer.Option(help="Whose vendors.")] = Part.TRAIN,
+    part: Annotated[Part, typer.Option(help="Part of the corpus to write.")] = Part.TRAIN,
 ) -> None:
     """Write a part as a folder that `nestor train data` and `nestor eval plan` read."""
     require(())

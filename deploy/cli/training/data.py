@@ -25,34 +25,38 @@ def record_own(
 def write_data(
     out: Annotated[Path, typer.Option(help="Folder to write the data set to.", file_okay=False)],
     folder: Annotated[
-        list[Path] | None, typer.Option(help="Folder with tools.jsonl and instances.jsonl; repeat.", file_okay=False)
+        list[Path] | None,
+        typer.Option(help="Folder with tools.jsonl and instances.jsonl; can be repeated.", file_okay=False),
     ] = None,
     runs: Annotated[
-        bool, typer.Option("--runs", help="Take what `nestor train record` writes, to OUT/recorded.")
+        bool, typer.Option("--runs", help="Also use the output of `nestor train record`, written to OUT/recorded.")
     ] = False,
     made: Annotated[
         int | None,
-        typer.Option(min=0, help="Requests made up over each catalogue that the recipe does not name. [300]"),
+        typer.Option(min=0, help="Number of requests to generate per catalogue that the recipe does not name. [300]"),
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option(help="JSON of what differs from the defaults, or `general`: docs/finetuning.md.")
+        str | None,
+        typer.Option(help="JSON of settings that differ from the defaults, or `general`: docs/finetuning.md."),
     ] = None,
     root: Annotated[
-        Path | None, typer.Option(help="Where the folders are that the recipe names.", file_okay=False)
+        Path | None, typer.Option(help="Parent of the folders that the recipe names.", file_okay=False)
     ] = None,
     hold_out_apis: Annotated[
-        float | None, typer.Option(min=0, max=0.9, help="Share of APIs that are never shown, for measuring.")
+        float | None, typer.Option(min=0, max=0.9, help="Share of APIs to hold out for evaluation.")
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Of what is drawn: another makes other conversations of the same data."),
+        typer.Option(min=0, help="Random seed: another one makes other conversations from the same data."),
     ] = None,
     exclude: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder to be measured by: nothing near its requests is learnt. Repeat.", file_okay=False),
+        typer.Option(
+            help="Evaluation folder: do not train on anything near its requests; can be repeated.", file_okay=False
+        ),
     ] = None,
 ) -> None:
-    """Make the conversations that a language model is finetuned on, and print what they hold.
+    """Build the conversations that a language model is finetuned on, and print what they contain.
 
     A fifth of the requests is held out, in OUT/held-out, for `nestor eval plan`. It is an error if a held-out request,
     or one nearly equal to it, is in the training set.

@@ -16,10 +16,10 @@ def make_requests(
     model: Annotated[
         str, typer.Option(help="Base URL of any OpenAI-compatible server, e.g. http://localhost:8080/v1.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder to write to, and to go on in.", file_okay=False)],
+    out: Annotated[Path, typer.Option(help="Folder to write to, or to resume in.", file_okay=False)],
     name: Annotated[str, typer.Option(help="The model's name at that server.")] = "default",
     key_env: Annotated[
-        str | None, typer.Option(help="The environment variable that holds the server's API key, if it wants one.")
+        str | None, typer.Option(help="The environment variable that holds the server's API key, if it needs one.")
     ] = None,
     catalogue: Annotated[
         Path | None,
@@ -28,20 +28,23 @@ def make_requests(
             file_okay=False,
         ),
     ] = None,
-    fields: Annotated[int, typer.Option(min=1, max=1_000, help="Fields.")] = 20,
-    subfields: Annotated[int, typer.Option(min=1, max=100, help="Of each field.")] = 5,
-    tools: Annotated[int, typer.Option(min=1, max=100, help="Of each subfield.")] = 4,
-    single: Annotated[int, typer.Option(min=0, help="Requests that one call solves.")] = 400,
-    multiple: Annotated[int, typer.Option(min=0, help="Requests that take several tools.")] = 300,
-    nested: Annotated[int, typer.Option(min=0, help="Requests where a call takes what another one answers.")] = 300,
-    concurrency: Annotated[int, typer.Option(min=1, max=64, help="Questions at a time.")] = 4,
-    max_tokens: Annotated[int, typer.Option(min=64, max=65_536, help="Longest answer.")] = 2_048,
+    fields: Annotated[int, typer.Option(min=1, max=1_000, help="Number of fields.")] = 20,
+    subfields: Annotated[int, typer.Option(min=1, max=100, help="Number of subfields per field.")] = 5,
+    tools: Annotated[int, typer.Option(min=1, max=100, help="Number of tools per subfield.")] = 4,
+    single: Annotated[int, typer.Option(min=0, help="Number of requests that one call solves.")] = 400,
+    multiple: Annotated[int, typer.Option(min=0, help="Number of requests that need several tools.")] = 300,
+    nested: Annotated[
+        int, typer.Option(min=0, help="Number of requests where a call uses another one's output.")
+    ] = 300,
+    concurrency: Annotated[int, typer.Option(min=1, max=64, help="Concurrent questions to the model.")] = 4,
+    max_tokens: Annotated[int, typer.Option(min=64, max=65_536, help="Maximum tokens of an answer.")] = 2_048,
     max_tokens_total: Annotated[
-        int | None, typer.Option(min=1, help="Of all questions and answers, of all sittings. [no bound]")
+        int | None,
+        typer.Option(min=1, help="Maximum tokens of all questions and answers over all sessions. [no limit]"),
     ] = None,
-    timeout: Annotated[float, typer.Option(min=1, max=3_600, help="Seconds an answer may take.")] = 300.0,
-    temperature: Annotated[float, typer.Option(min=0, max=2, help="0: the likeliest answer, each time.")] = 0.8,
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 7,
+    timeout: Annotated[float, typer.Option(min=1, max=3_600, help="Time limit of an answer, in seconds.")] = 300.0,
+    temperature: Annotated[float, typer.Option(min=0, max=2, help="0: always the likeliest answer.")] = 0.8,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 7,
 ) -> None:
     """Let a language model generate tools, and requests with their calls (self-instruct, as Seal-Tools' section 3).
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from deploy.cli.llm import told
-from deploy.cli.training.needs import beside, require
+from deploy.cli.llm import exit_on_llm_error
+from deploy.cli.training.needs import require, work_folder
 from services.registry import Entry, RegistryError
 
 FOR_LLM = ("torch", "transformers", "peft", "trl", "datasets", "accelerate")
@@ -29,26 +29,27 @@ def train_llm(
     data: Annotated[Path, typer.Option(help="Folder that `nestor train data` wrote.", file_okay=False)],
     out: Annotated[Path, typer.Option(help="Folder to write the model to.", file_okay=False)],
     method: Annotated[
-        Method, typer.Option(help="`lora`; `qlora`, over weights in 4 bits, on a GPU; `full`, all weights.")
+        Method, typer.Option(help="`lora`; `qlora`: on 4-bit weights, on a GPU; `full`: all weights.")
     ] = Method.LORA,
-    minutes: Annotated[float | None, typer.Option(min=0.01, help="Of training, over all sittings. [75]")] = None,
-    epochs: Annotated[float | None, typer.Option(min=0.01, help="Passes over the data, at most. [3]")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="Minutes of training over all sessions. [75]")] = None,
+    epochs: Annotated[float | None, typer.Option(min=0.01, help="Maximum passes over the data. [3]")] = None,
     recipe: Annotated[
-        Path | None, typer.Option(help="JSON of what differs from the defaults: docs/finetuning.md.", exists=True)
+        Path | None,
+        typer.Option(help="JSON of settings that differ from the defaults: docs/finetuning.md.", exists=True),
     ] = None,
     start: Annotated[
         Path | None,
-        typer.Option(help="Adapter to go on from, such as the one that ships: services/models.", file_okay=False),
+        typer.Option(help="Adapter to continue from, such as the shipped one in services/models.", file_okay=False),
     ] = None,
     work: Annotated[Path | None, typer.Option(help="Folder of checkpoints. [OUT.work]", file_okay=False)] = None,
-    device: Annotated[str, typer.Option(help="`cpu`, `cuda`, or `auto`: a GPU where there is one.")] = "auto",
+    device: Annotated[str, typer.Option(help="`cpu`, `cuda`, or `auto`: a GPU if there is one.")] = "auto",
     gguf: Annotated[
-        Path | None, typer.Option(help="BASE as a GGUF file, where it is a folder: to export and measure.")
+        Path | None, typer.Option(help="BASE as a GGUF file, if it is a folder: to export and measure.")
     ] = None,
     registry: Annotated[
         Path, typer.Option(help="Folder of registry.json; the model is promoted there if it is better.")
     ] = _REGISTRY,
-    limit: Annotated[int, typer.Option(min=1, help="Requests of each held-out folder that are measured.")] = 30,
+    limit: Annotated[int, typer.Option(min=1, help="Number of requests to measure per held-out folder.")] = 30,
     gate: Annotated[bool, typer.Option("--gate/--no-gate", help="Measure, and promote if better.")] = True,
 ) -> None:
     """Finetune a language model to plan, export it, measure it, and promote it if it is better.
@@ -64,13 +65,13 @@ def train_llm(
     from training.llm.command import read_tuning  # loads torch
     from training.llm.command import train_llm as train
 
-    place = work or beside(out)
+    place = work or work_folder(out)
     report = train(base, data, out, place, read_tuning(recipe, method.value, minutes, epochs), device, start)
     if report is None:
         raise typer.Exit(1)
     typer.echo(f"{out}: loss {report.training.losses[-1]['loss']:.3f} after {report.training.minutes:g} minutes")
     if served is not None and method is not Method.FULL:
-        with told():
+        with exit_on_llm_error():
             from deploy.llm.gate import export
 
             export(out, served, place)
@@ -84,7 +85,7 @@ def gate_llm(
     gguf: Annotated[Path, typer.Option(help="The base it was trained on, as a GGUF file.", dir_okay=False)],
     data: Annotated[Path, typer.Option(help="Folder that `nestor train data` wrote.", file_okay=False)],
     registry: Annotated[Path, typer.Option(help="Folder of registry.json.")] = _REGISTRY,
-    limit: Annotated[int, typer.Option(min=1, help="Requests of each held-out folder that are measured.")] = 30,
+    limit: Annotated[int, typer.Option(min=1, help="Number of requests to measure per held-out folder.")] = 30,
 ) -> None:
     """Compare a finetuned model with the current one, and promote it if it is better."""
     require(TO_SERVE)
@@ -92,12 +93,12 @@ def gate_llm(
 
     report = read_report(candidate)
     if report is None:
-        raise typer.BadParameter(f"{candidate} holds no report.json: `nestor train llm` writes it")
-    with told():
+        raise typer.BadParameter(f"{candidate} contains no report.json: `nestor train llm` writes it")
+    with exit_on_llm_error():
         from deploy.llm.gate import export
 
-        export(candidate, gguf, beside(candidate))
-    _gate(report.entry(candidate.name), candidate, gguf, data, registry, beside(candidate), limit)
+        export(candidate, gguf, work_folder(candidate))
+    _gate(report.entry(candidate.name), candidate, gguf, data, registry, work_folder(candidate), limit)
 
 
 def _gate(entry: Entry, candidate: Path, base: Path, data: Path, registry: Path, work: Path, limit: int) -> None:
@@ -107,9 +108,9 @@ def _gate(entry: Entry, candidate: Path, base: Path, data: Path, registry: Path,
 
     folders = sorted(place for place in (data / "held-out").glob("*") if place.is_dir())
     if not folders:
-        raise typer.BadParameter(f"{data / 'held-out'} holds no folder to measure by", param_hint="--data")
+        raise typer.BadParameter(f"{data / 'held-out'} contains no folder to measure on", param_hint="--data")
     try:
-        with told():
+        with exit_on_llm_error():
             verdict = judge(candidate, entry, base, folders, registry, work, limit)
     except (RegistryError, DataError) as error:
         Console(stderr=True).print(str(error), markup=False, soft_wrap=True)

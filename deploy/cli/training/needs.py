@@ -16,8 +16,8 @@ def require(names: Sequence[str]) -> None:
     """Exit with instructions if Nestor's own packages for training, or the named libraries, are not installed."""
     if missing := [name for name in _OWN if find_spec(name) is None]:
         Console(stderr=True).print(
-            f"This installation of Nestor only serves: it lacks the packages {', '.join(missing)}, as images do. "
-            "Train where its sources are installed: pip install -e .",
+            f"This installation of Nestor cannot train: it lacks the packages {', '.join(missing)}, as images do. "
+            "Install Nestor from its sources: pip install -e .",
             soft_wrap=True,
         )
         raise typer.Exit(1)
@@ -30,6 +30,6 @@ def require(names: Sequence[str]) -> None:
         raise typer.Exit(1)
 
 
-def beside(out: Path) -> Path:
+def work_folder(out: Path) -> Path:
     """The folder for checkpoints and caches of a model that is written to ``out``."""
     return out.with_name(f"{out.name}.work")

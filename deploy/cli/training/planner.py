@@ -5,25 +5,26 @@ from typing import Annotated
 
 import typer
 
-from deploy.cli.training.needs import TO_TRAIN, beside, require
+from deploy.cli.training.needs import TO_TRAIN, require, work_folder
 
 
 def train_planner(
     data: Annotated[
         list[Path],
         typer.Option(
-            help="Folder with tools.jsonl and instances.jsonl (recorded calls, if any); repeat.", file_okay=False
+            help="Folder with tools.jsonl and instances.jsonl (recorded calls, if any); can be repeated.",
+            file_okay=False,
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder to write the model to.", file_okay=False)],
     recipe: Annotated[
         Path | None,
-        typer.Option(help="JSON of what differs from the default recipe: docs/training.md.", exists=True),
+        typer.Option(help="JSON of settings that differ from the default recipe: docs/training.md.", exists=True),
     ] = None,
     work: Annotated[
         Path | None, typer.Option(help="Folder of checkpoints, examples and vectors. [OUT.work]", file_okay=False)
     ] = None,
-    device: Annotated[str, typer.Option(help="`cpu`, `cuda`, or `auto`: a GPU where there is one.")] = "auto",
+    device: Annotated[str, typer.Option(help="`cpu`, `cuda`, or `auto`: a GPU if there is one.")] = "auto",
 ) -> None:
     """Train the compact planner on your own catalogues: on their recorded requests, and on generated ones.
 
@@ -32,14 +33,16 @@ def train_planner(
     require(TO_TRAIN)
     from training.planner.command import train_planner as train  # loads torch
 
-    raise typer.Exit(train(data, out, work or beside(out), recipe, device))
+    raise typer.Exit(train(data, out, work or work_folder(out), recipe, device))
 
 
 def train_confidence(
     model: Annotated[Path, typer.Argument(help="Folder that `nestor train planner` wrote.", file_okay=False)],
     predictions: Annotated[
         list[Path],
-        typer.Option(help="File of `nestor eval plan --planner compact --predictions`, with this model; repeat."),
+        typer.Option(
+            help="File of `nestor eval plan --planner compact --predictions`, with this model; can be repeated."
+        ),
     ],
 ) -> None:
     """Calibrate a planner's confidence on the outcomes of whole requests that nothing was trained on, in place."""
@@ -63,7 +66,9 @@ def train_judge(
     model: Annotated[Path, typer.Argument(help="Folder that `nestor train planner` wrote.", file_okay=False)],
     predictions: Annotated[
         list[Path],
-        typer.Option(help="File of `nestor eval plan --planner compact --predictions`, with this model; repeat."),
+        typer.Option(
+            help="File of `nestor eval plan --planner compact --predictions`, with this model; can be repeated."
+        ),
     ],
 ) -> None:
     """Fit the judge of the planner's plans to the outcomes of whole requests that nothing was trained on, in MODEL.

@@ -8,9 +8,9 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from deploy.onebox import World, world
+from deploy.onebox import RunningStack, running_stack
 from deploy.serve import main
-from deploy.sockets import OpenToAnybody, refuse_to_be_open, serving
+from deploy.sockets import UnprotectedService, refuse_unprotected, serving
 from gateway.console.pages import ConsoleRoute
 from gateway.main import create_app
 from gateway.routing import ProtectedRoute
@@ -71,10 +71,10 @@ def _routes(app: FastAPI) -> list[tuple[str, bool]]:
 def test_nobody_listens_to_other_machines_without_a_token(settings: dict[str, Any], host: str, refused: bool) -> None:
     app = create_app(GatewaySettings.model_validate(settings))
     if refused:
-        with pytest.raises(OpenToAnybody, match="NESTOR_GATEWAY_TOKEN"):
-            refuse_to_be_open(app, host)
+        with pytest.raises(UnprotectedService, match="NESTOR_GATEWAY_TOKEN"):
+            refuse_unprotected(app, host)
     else:
-        refuse_to_be_open(app, host)
+        refuse_unprotected(app, host)
 
 
 def test_serving_to_other_machines_needs_a_token(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,12 +87,12 @@ def test_serving_to_other_machines_needs_a_token(capsys: pytest.CaptureFixture[s
 def test_a_world_is_ready_once_it_knows_the_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before: list[httpx2.Response] = []
 
-    async def teach(found: World) -> None:
+    async def import_sandbox(found: RunningStack) -> None:
         async with httpx2.AsyncClient(base_url=found.gateway_url) as http:
             before.append(await http.get("/readyz"))
 
-    monkeypatch.setattr("deploy.onebox.teach_sandbox", teach)
-    with world(tmp_path) as found:
+    monkeypatch.setattr("deploy.onebox.import_sandbox", import_sandbox)
+    with running_stack(tmp_path) as found:
         after = httpx2.get(f"{found.gateway_url}/readyz")
     assert (before[0].status_code, before[0].json()["checks"]["sandbox"]) == (503, "its APIs are being imported")
     assert (after.status_code, after.json()["checks"]["sandbox"]) == (200, "ok")

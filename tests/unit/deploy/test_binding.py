@@ -86,7 +86,7 @@ def test_the_list_warns_of_what_is_open(file: Path) -> None:
     write(file)
     shown = run("secrets", "list")
     assert "warning: may be used by every tenant: crm.apiKey" in shown
-    assert "warning: may stand wherever a document says in a header or cookie: crm.apiKey" in shown
+    assert "warning: may be sent in any header or cookie that a document names: crm.apiKey" in shown
     write(file, tenants=["red"], scheme="api_key", name="X-Key", **{"in": "header"})
     shown = run("secrets", "list")
     assert "warning" not in shown
@@ -109,8 +109,8 @@ def test_set_keeps_the_place_of_the_operations_and_no_document_moves_it(capsys: 
     with pytest.raises(typer.BadParameter) as refused:
         chosen_place("crm.apiKey", {}, there, needed("query", "text"))
     assert str(refused.value) == (
-        "crm.apiKey is set for the header 'X-Key', and the imported document wants it for the query parameter 'text'. "
-        "If the document is right: nestor secrets bind crm.apiKey --query text"
+        "crm.apiKey is set for the header 'X-Key', but the imported document declares the query parameter 'text'. "
+        "If the document is right, run: nestor secrets bind crm.apiKey --query text"
     )
     given: dict[str, Any] = {"in": "query", "name": "text", "scheme": "api_key"}
     assert chosen_place("crm.apiKey", given, there, needed("query", "text")) == given

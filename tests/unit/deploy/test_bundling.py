@@ -114,7 +114,7 @@ def test_links_and_paths_out_of_an_archive_are_left_out(tmp_path: Path) -> None:
         link = zipfile.ZipInfo("link.json")
         link.external_attr = (stat.S_IFLNK | 0o777) << 16
         archive.writestr(link, "/etc/passwd")
-    with pytest.raises(typer.BadParameter, match=r"holds no \.json"):
+    with pytest.raises(typer.BadParameter, match=r"contains no \.json"):
         find_sources([str(tmp_path / "zoo.zip")], None)
 
 

@@ -29,12 +29,12 @@ def ways_out(compose: dict[str, Any], service: str) -> set[str]:
 
 
 def test_the_sandbox_reaches_nobody_but_its_door(compose: dict[str, Any]) -> None:
-    assert reached(compose, "sandbox") == {"sandbox_door"}
+    assert reached(compose, "sandbox") == {"sandbox_proxy"}
     assert not ways_out(compose, "sandbox")
-    door = compose["services"]["sandbox_door"]
-    assert door["networks"]["upstream"]["aliases"] == ["sandbox"]  # the name under which its credentials may be sent
+    proxy = compose["services"]["sandbox_proxy"]
+    assert proxy["networks"]["upstream"]["aliases"] == ["sandbox"]  # the name under which its credentials may be sent
     inside = compose["services"]["sandbox"]["networks"]["estate"]["aliases"]
-    assert door["command"][1] in {f"{name}:8000" for name in inside}
+    assert proxy["command"][1] in {f"{name}:8000" for name in inside}
 
 
 def test_only_the_gateway_and_the_boards_are_published(compose: dict[str, Any]) -> None:

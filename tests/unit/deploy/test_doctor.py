@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from deploy.cli.doctor import told_constants
+from deploy.cli.doctor import constant_lines
 from services.contracts.api import Api, ImportedDocument, Location, Parameter
 
 
@@ -22,11 +22,11 @@ def test_what_is_set_and_what_most_operations_ask_for() -> None:
         current=True,
         constants={"v": "2"},
     )
-    assert told_constants("zoo", apis, document) == [
+    assert constant_lines("zoo", apis, document) == [
         "v=2 is set, 6 operations send it",
         "nestor apis set zoo account=VALUE  # if it is always the same; 4 operations need it",
     ]
-    assert told_constants("zoo", apis[3:], None) == []
+    assert constant_lines("zoo", apis[3:], None) == []
 
 
 def test_what_tells_the_very_thing_is_no_constant() -> None:
@@ -37,6 +37,6 @@ def test_what_tells_the_very_thing_is_no_constant() -> None:
         Api(id=f"zoo.op{n}", provider="zoo", name=f"op{n}", path="/farms/{farm}/cows/{cow}", parameters=(farm, cow))
         for n in range(4)
     ]
-    assert told_constants("zoo", apis, None) == [
+    assert constant_lines("zoo", apis, None) == [
         "nestor apis set zoo farm=VALUE  # if it is always the same; 4 operations need it"
     ]

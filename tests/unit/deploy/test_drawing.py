@@ -80,16 +80,16 @@ def written(console: Console) -> str:
         (Succeeded(value=1), {"pages": 3}, "✓ 12 ms  1  (3 pages)"),
         (Succeeded(value=1), {"pages": 3, "more": True}, "✓ 12 ms  1  (3 pages, and there are more)"),
         (Succeeded(value=1), {"more": True}, "✓ 12 ms  1  (there are more pages)"),
-        (Succeeded(value=1), {"violations": ("a", "b")}, "✓ 12 ms  1  (2 against the schema)"),
+        (Succeeded(value=1), {"violations": ("a", "b")}, "✓ 12 ms  1  (2 schema violations)"),
         (Succeeded(value=1), {"recovered": True, "attempts": 2},
-         "✓ 12 ms  1  (2 attempts; read from the ledger after a crash)"),
+         "✓ 12 ms  1  (2 attempts; recovered from the ledger after a crash)"),
         (Failed(reason="timeout", message="too slow"), {"attempts": 3}, "✗ too slow  (3 attempts)"),
         (Failed(reason="upstream_error", message="it answered 404", status=404, detail={"why": "\x1b[31mgone"}), {},
          '✗ it answered 404: {"why": "\\u001b[31mgone"}'),
         (Skipped(because="var1"), {"attempts": 0}, "- skipped: var1"),
         (InDoubt(message="no answer"), {}, "? in doubt: no answer"),
         (Succeeded(value="xxx", stored=STORED), {},
-         f'✓ 12 ms  "xxx"  the beginning of 1,234,567 bytes, kept as {STORED.id}'),
+         f'✓ 12 ms  "xxx"  the beginning of 1,234,567 bytes, stored as {STORED.id}'),
     ],
 )  # fmt: skip
 def test_an_outcome_is_a_line_with_what_is_worth_knowing(outcome: StepOutcome, more: Any, line: str) -> None:
@@ -116,7 +116,7 @@ def test_items_that_did_not_succeed_are_listed() -> None:
 def test_a_credential_that_is_refused_is_named_by_its_provider() -> None:
     refused = Failed(reason="upstream_error", message="it answered 401", status=401)
     presented = record("var1", refused).model_copy(update={"secrets": ("t.key",)})
-    assert "t did not take t.key; set the right value with nestor secrets set" in drawn(
+    assert "t rejected t.key; set the right value with nestor secrets set" in drawn(
         a_run(RunStatus.FAILED, steps=(presented,))
     )
     assert "with --auth" in drawn(a_run(RunStatus.FAILED, steps=(record("var1", refused),)))
@@ -180,8 +180,8 @@ def test_a_run_that_waits_shows_its_requests() -> None:
     )
     shown = drawn(a_run(RunStatus.NEEDS_APPROVAL, previews=previews))
     assert "var2  t.save for each item of {var1.items}\n  POST http://h/{item.id}\n  X-Key: ***\n" in shown
-    assert '  {"note": "hi"}\n  What stands in braces is known only' in shown
-    assert shown.count("What stands in braces") == 1
+    assert '  {"note": "hi"}\n  Values in braces are known only' in shown
+    assert shown.count("Values in braces") == 1
     assert "cannot be sent: it has no server" in shown
     assert "nestor runs approve run_1" in shown
 

@@ -44,11 +44,11 @@ def test_everything_that_led_to_the_plan_is_shown() -> None:
         "compact: planned, 3 ms, confidence 0.61, judged 0.40",
         "looked up: list rooms -> a.rooms",
         "looked up: fly -> nothing new",
-        "some-model, prompt version 7, asked for the 2. time",
+        "some-model, prompt version 7, request 2",
         "find(name)",
         "Hm.",
-        "answer, 5 ms, 10 tokens read, constraint none",
-        "answer, 4 ms, 3 tokens written, constraint gbnf",
+        "answer, 5 ms, 10 tokens in, constraint none",
+        "answer, 4 ms, 3 tokens out, constraint gbnf",
         "✗ the answer breaks off",
         '{"calls":[]}',
     ):
@@ -62,4 +62,4 @@ def test_texts_of_models_do_not_steer_the_terminal() -> None:
 
 
 def test_where_no_model_was_asked_it_says_so() -> None:
-    assert "No language model was asked." in drawn(RUN)
+    assert "No language model was used." in drawn(RUN)

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from yarl import URL
 
 from deploy import logins
-from deploy.logins import Asked, Endpoints, LoginFailed, find_endpoints, log_in_elsewhere, log_in_here
+from deploy.logins import Endpoints, LoginFailed, LoginRequest, find_endpoints, log_in_with_browser, log_in_with_code
 from executor_svc.adapters.http.tokens import Issued
 from executor_svc.adapters.http.transport import Transport, open_transport
 from executor_svc.secret_store import Client
@@ -33,9 +33,9 @@ async def transport() -> AsyncIterator[Transport]:
         yield opened
 
 
-def asked(server: AuthorizationServer, secret: str | None = None, *scopes: str) -> Asked:
+def login_request(server: AuthorizationServer, secret: str | None = None, *scopes: str) -> LoginRequest:
     held = None if secret is None else SecretStr(secret)
-    return Asked(Client(client_id=CLIENT, client_secret=held, hosts=(server.host,)), scopes)
+    return LoginRequest(Client(client_id=CLIENT, client_secret=held, hosts=(server.host,)), scopes)
 
 
 async def endpoints(transport: Transport, server: AuthorizationServer) -> Endpoints:
@@ -64,13 +64,17 @@ class Browser:
         return [(await task).text for task in self._tasks]
 
 
-async def log_in(transport: Transport, server: AuthorizationServer, ask: Asked | None = None) -> tuple[Issued, Browser]:
+async def log_in(
+    transport: Transport, server: AuthorizationServer, ask: LoginRequest | None = None
+) -> tuple[Issued, Browser]:
     browser = Browser()
-    return await log_in_here(transport, await endpoints(transport, server), ask or asked(server), browser), browser
+    return await log_in_with_browser(
+        transport, await endpoints(transport, server), ask or login_request(server), browser
+    ), browser
 
 
 async def test_a_login_in_the_browser(transport: Transport, server: AuthorizationServer) -> None:
-    issued, browser = await log_in(transport, server, asked(server, None, "read", "offline_access"))
+    issued, browser = await log_in(transport, server, login_request(server, None, "read", "offline_access"))
     assert issued.access_token in server.valid
     assert issued.refresh_token in server.refreshes
     assert issued.lifetime_s == 3600
@@ -95,7 +99,7 @@ async def test_a_confidential_client_shows_its_secret(transport: Transport, serv
     server.public = False
     with pytest.raises(LoginFailed, match="answered 401 \\(invalid_client\\)"):
         await log_in(transport, server)
-    assert (await log_in(transport, server, asked(server, SECRET)))[0].access_token in server.valid
+    assert (await log_in(transport, server, login_request(server, SECRET)))[0].access_token in server.valid
 
 
 @pytest.mark.parametrize(
@@ -104,7 +108,7 @@ async def test_a_confidential_client_shows_its_secret(transport: Transport, serv
         ({"state": "another"}, "another state"),
         ({"state": ""}, "another state"),
         ({"iss": "https://evil.example"}, "another authorization server"),
-        ({"code": ""}, "holds no code"),
+        ({"code": ""}, "contains no code"),
         ({"code": "code-of-somebody-else"}, "invalid_grant"),
         ({"error": "access_denied\x1b[2J"}, "the login was refused: access_denied2J"),
     ],
@@ -171,13 +175,13 @@ async def test_nobody_logs_in(
 ) -> None:
     monkeypatch.setattr(logins, "PERSON_S", 0.1)
     with pytest.raises(LoginFailed, match="nobody logged in"):
-        await log_in_here(transport, await endpoints(transport, server), asked(server), lambda _: None)
+        await log_in_with_browser(transport, await endpoints(transport, server), login_request(server), lambda _: None)
 
 
 async def test_a_port_that_is_taken(transport: Transport, server: AuthorizationServer) -> None:
     where = await endpoints(transport, server)
-    with pytest.raises(LoginFailed, match="nothing can listen on port"):
-        await log_in_here(transport, where, asked(server), lambda _: None, URL(server.origin).port or 0)
+    with pytest.raises(LoginFailed, match="cannot listen on port"):
+        await log_in_with_browser(transport, where, login_request(server), lambda _: None, URL(server.origin).port or 0)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +195,7 @@ async def test_a_login_on_another_device(
     settle(server)
     shown = list[tuple[str, str]]()
     where = await endpoints(transport, server)
-    work = log_in_elsewhere(transport, where, asked(server), lambda *what: shown.append(what))
+    work = log_in_with_code(transport, where, login_request(server), lambda *what: shown.append(what))
     if words:
         with pytest.raises(LoginFailed, match=words):
             await work
@@ -212,7 +216,7 @@ async def test_an_endpoint_for_devices_that_gives_no_code(
 ) -> None:
     server.upstream.replies("/device", given)
     with pytest.raises(LoginFailed, match="gave no code"):
-        await log_in_elsewhere(transport, await endpoints(transport, server), asked(server), lambda *_: None)
+        await log_in_with_code(transport, await endpoints(transport, server), login_request(server), lambda *_: None)
 
 
 async def test_where_to_log_in(transport: Transport, server: AuthorizationServer) -> None:
@@ -225,5 +229,5 @@ async def test_where_to_log_in(transport: Transport, server: AuthorizationServer
     plain = need.model_copy(update={"token_url": "/t", "authorization_url": "https://a.example/x"})
     found = await find_endpoints(transport, plain, URL(server.origin))
     assert (str(found.token), str(found.authorization)) == (f"{server.origin}/t", "https://a.example/x")
-    with pytest.raises(LoginFailed, match="no endpoint for devices"):
-        await log_in_elsewhere(transport, found, asked(server), lambda *_: None)
+    with pytest.raises(LoginFailed, match="no device authorization endpoint"):
+        await log_in_with_code(transport, found, login_request(server), lambda *_: None)

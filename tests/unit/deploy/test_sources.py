@@ -74,9 +74,9 @@ def test_several_urls_are_called_after_host_and_path() -> None:
     ("sources", "provider", "why"),
     [
         (["nowhere.json"], None, "not a file"),
-        (["{tmp}"], None, "holds no"),
-        (["{tmp}/*.json"], None, "holds no"),
-        (["-", "https://zoo.example/a.json"], None, "by itself"),
+        (["{tmp}"], None, "contains no"),
+        (["{tmp}/*.json"], None, "contains no"),
+        (["-", "https://zoo.example/a.json"], None, "cannot be combined"),
         (["https://zoo.example/b.json", "https://zoo.example/a.json"], "zoo", "single document"),
     ],
 )
@@ -88,7 +88,7 @@ def test_what_cannot_be_meant(tmp_path: Path, sources: list[str], provider: str 
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.json").write_bytes(b'{"title": "\xe9"}')
     (tmp_path / "large.json").write_bytes(b"x" * 25_000_001)
-    for name, why in (("latin.json", "UTF-8"), ("large.json", "bytes"), ("gone.json", "No such file")):
+    for name, why in (("latin.json", "UTF-8"), ("large.json", "bytes"), ("gone.json", "no such file")):
         with pytest.raises(Unreadable, match=why):
             Source(str(tmp_path / name), (name,)).read()
     with pytest.raises(Unreadable):

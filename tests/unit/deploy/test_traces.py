@@ -107,7 +107,7 @@ def test_a_collector_that_hangs_costs_spans_and_no_more(collector: Collector, mo
         collector.going.wait()
 
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600")
-    monkeypatch.setattr(otlp, "_LAST_S", 0.1)
+    monkeypatch.setattr(otlp, "_SHUTDOWN_S", 0.1)
     collector.answer = hanging
     before = counted("dropped")
     with sending_traces():

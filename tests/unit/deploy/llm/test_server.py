@@ -20,9 +20,9 @@ from pydantic import SecretStr
 from deploy.llm.adapter import read_adapter
 from deploy.llm.errors import ModelServerError
 from deploy.llm.gguf_files import write_lora, write_merged
-from deploy.llm.keeper import ServerKeeper, planning_model
 from deploy.llm.probe import gives_token
 from deploy.llm.settings import LlmSettings
+from deploy.llm.supervisor import ServerSupervisor, planning_model
 from deploy.sockets import free_port, refusing
 from tests.support.llama import VOCABULARY, TinyLlama, tiny_factors, tiny_llama, write_peft
 
@@ -40,13 +40,13 @@ def of(model: Path, **given: Any) -> LlmSettings:
 
 
 @contextmanager
-def kept(settings: LlmSettings, **given: Any) -> Iterator[ServerKeeper]:
-    keeper = ServerKeeper(settings, **given)
+def supervised(settings: LlmSettings, **given: Any) -> Iterator[ServerSupervisor]:
+    supervisor = ServerSupervisor(settings, **given)
     try:
-        keeper.wait_for_token(60)
-        yield keeper
+        supervisor.wait_for_token(60)
+        yield supervisor
     finally:
-        keeper.close()
+        supervisor.close()
 
 
 def ask(url: str, path: str, body: object, key: str | None = None) -> tuple[int, Any]:
@@ -62,8 +62,8 @@ def ask(url: str, path: str, body: object, key: str | None = None) -> tuple[int,
 
 def log_probabilities(settings: LlmSettings) -> np.ndarray:
     asked = {"prompt": PROMPT, "n_predict": 1, "n_probs": VOCABULARY, "temperature": 0}
-    with kept(settings) as keeper:
-        _, answer = ask(keeper.url, "/completion", asked)
+    with supervised(settings) as supervisor:
+        _, answer = ask(supervisor.url, "/completion", asked)
     found = {entry["id"]: entry["logprob"] for entry in answer["completion_probabilities"][0]["top_logprobs"]}
     return np.array([found[token] for token in range(VOCABULARY)])
 
@@ -121,36 +121,36 @@ def test_a_schema_is_obeyed_and_a_key_is_wanted(base: Path) -> None:
         "model": "nestor-planner", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 60, "temperature": 0,
         "response_format": {"type": "json_schema", "json_schema": {"name": "plan", "schema": schema}},
     }  # fmt: skip
-    with kept(of(base, api_key=KEY)) as keeper:
-        status, answer = ask(keeper.url, "/v1/chat/completions", body, KEY)
+    with supervised(of(base, api_key=KEY)) as supervisor:
+        status, answer = ask(supervisor.url, "/v1/chat/completions", body, KEY)
         assert (status, json.loads(answer["choices"][0]["message"]["content"])["a"] in ("x", "y")) == (200, True)
         for wrong in (None, "another"):
-            assert ask(keeper.url, "/v1/chat/completions", body, wrong)[0] == 401
-        assert gives_token(keeper.url, "nestor-planner", KEY) is None
-        assert gives_token(keeper.url, "nestor-planner") == "it answered with status 401"
+            assert ask(supervisor.url, "/v1/chat/completions", body, wrong)[0] == 401
+        assert gives_token(supervisor.url, "nestor-planner", KEY) is None
+        assert gives_token(supervisor.url, "nestor-planner") == "it answered with status 401"
 
 
 def test_a_server_that_dies_is_started_again_and_then_given_up(base: Path) -> None:
-    with kept(of(base), restarts=2, pause_s=0.05) as keeper:
-        seen = [keeper.pid]
+    with supervised(of(base), restarts=2, pause_s=0.05) as supervisor:
+        seen = [supervisor.pid]
         for _ in range(2):
             os.kill(seen[-1], signal.SIGKILL)
-            wait_until(lambda: keeper.pid != seen[-1])
-            seen.append(keeper.pid)
-            wait_until(lambda: gives_token(keeper.url, "nestor-planner") is None)
+            wait_until(lambda: supervisor.pid != seen[-1])
+            seen.append(supervisor.pid)
+            wait_until(lambda: gives_token(supervisor.url, "nestor-planner") is None)
         os.kill(seen[-1], signal.SIGKILL)
         time.sleep(1)
-        assert keeper.pid == seen[-1], "two restarts are all there are"
-        assert (gives_token(keeper.url, "nestor-planner") or "").startswith("no answer")
+        assert supervisor.pid == seen[-1], "two restarts are all there are"
+        assert (gives_token(supervisor.url, "nestor-planner") or "").startswith("no answer")
     assert len(set(seen)) == 3
     assert all(gone(pid) for pid in seen)
 
 
 def test_the_server_ends_with_who_started_it(base: Path, tmp_path: Path) -> None:
     code = (
-        "import os\nfrom deploy.llm.keeper import ServerKeeper\nfrom deploy.llm.settings import LlmSettings\n"
-        "keeper = ServerKeeper(LlmSettings(port=0))\nkeeper.wait_for_token(60)\n"
-        "print(keeper.pid, flush=True)\nos.kill(os.getpid(), 9)\n"
+        "import os\nfrom deploy.llm.supervisor import ServerSupervisor\nfrom deploy.llm.settings import LlmSettings\n"
+        "supervisor = ServerSupervisor(LlmSettings(port=0))\nsupervisor.wait_for_token(60)\n"
+        "print(supervisor.pid, flush=True)\nos.kill(os.getpid(), 9)\n"
     )
     environment = os.environ | {"NESTOR_LLM_MODEL": str(base), "NESTOR_LLM_THREADS": "1", "NESTOR_LLM_CONTEXT": "512"}
     done = subprocess.run(
@@ -206,10 +206,10 @@ def test_a_server_that_cannot_start_says_why(base: Path, tmp_path: Path, given: 
 
 
 def test_a_server_that_does_not_start_is_not_waited_for(tmp_path: Path) -> None:
-    keeper = ServerKeeper(of(tmp_path / "nowhere.gguf"))
+    supervisor = ServerSupervisor(of(tmp_path / "nowhere.gguf"))
     with pytest.raises(ModelServerError, match="ended with status 1"):
-        keeper.wait_for_token(60)
-    keeper.close()
+        supervisor.wait_for_token(60)
+    supervisor.close()
 
 
 def test_the_planner_is_told_where_its_model_is(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,11 @@
-"""The door between two networks, with servers on real sockets on both sides of it."""
+"""The proxy between two networks, with servers on real sockets on both sides of it."""
 
 import asyncio
 
 import httpx2
 import pytest
 
-from deploy.door import door
+from deploy.proxy import proxy
 from deploy.sockets import listen
 from tests.support.upstream import serve_raw, serve_upstream
 
@@ -13,7 +13,7 @@ from tests.support.upstream import serve_raw, serve_upstream
 async def test_requests_and_answers_pass() -> None:
     async with serve_upstream() as upstream:
         host, _, port = upstream.host.partition(":")
-        async with door("127.0.0.1", 0, host, int(port)) as own, httpx2.AsyncClient() as http:
+        async with proxy("127.0.0.1", 0, host, int(port)) as own, httpx2.AsyncClient() as http:
             body = b"x" * 300_000
             answers = [await http.post(f"http://127.0.0.1:{own}/there", content=body) for _ in range(2)]
             assert [answer.json()["path"] for answer in answers] == ["/there", "/there"]
@@ -28,7 +28,7 @@ async def test_the_end_of_one_direction_leaves_the_other_open() -> None:
 
     async with serve_raw(last_word) as there:
         host, _, port = there.partition(":")
-        async with door("127.0.0.1", 0, host, int(port)) as own:
+        async with proxy("127.0.0.1", 0, host, int(port)) as own:
             reader, writer = await asyncio.open_connection("127.0.0.1", own)
             writer.write(b"all of it")
             writer.write_eof()
@@ -52,7 +52,7 @@ async def test_a_side_that_breaks_off_ends_both(drop: str) -> None:
 
     async with serve_raw(talk) as there:
         host, _, port = there.partition(":")
-        async with door("127.0.0.1", 0, host, int(port)) as own:
+        async with proxy("127.0.0.1", 0, host, int(port)) as own:
             reader, writer = await asyncio.open_connection("127.0.0.1", own)
             writer.write(b"hi")
             if drop == "server":
@@ -66,7 +66,7 @@ async def test_a_side_that_breaks_off_ends_both(drop: str) -> None:
 
 async def test_where_nobody_answers_the_connection_is_closed() -> None:
     with listen("127.0.0.1", 0) as silent:  # bound, and not listening: connections are refused
-        async with door("127.0.0.1", 0, "127.0.0.1", silent.getsockname()[1]) as own:
+        async with proxy("127.0.0.1", 0, "127.0.0.1", silent.getsockname()[1]) as own:
             reader, writer = await asyncio.open_connection("127.0.0.1", own)
             assert await reader.read() == b""
             writer.close()

@@ -15,14 +15,14 @@ from executor_svc.secret_file import SecretsUnreadable, change_file, load_file
 from executor_svc.secret_store import Secret, parse
 from services.contracts.api import NeededSecret
 
-Name = Annotated[str, typer.Argument(help="PROVIDER.SCHEME, as `nestor secrets list PROVIDER` shows it.")]
+Name = Annotated[str, typer.Argument(help="PROVIDER.SCHEME, as shown by `nestor secrets list PROVIDER`.")]
 File = Annotated[
     Path,
     typer.Option("--file", envvar="NESTOR_EXECUTOR_SECRETS_FILE", help="The executor's secrets file.", dir_okay=False),
 ]
 Hosts = Annotated[
     list[str] | None,
-    typer.Option("--host", help="Where it may be sent: `host` (HTTPS) or `host:port`; default: the API's. Repeat."),
+    typer.Option("--host", help="`host` (HTTPS) or `host:port` to send it to; can be repeated. Default: the API's."),
 ]
 
 
@@ -44,7 +44,7 @@ def hosts_of(name: str, given: Sequence[str] | None, file: Path, needed: NeededS
     hosts = list(given or ()) or ([str(h) for h in before] if isinstance(before, list) else [])
     hosts = hosts or list(needed.hosts if needed is not None else ())
     if not hosts:
-        raise typer.BadParameter("nobody knows where it may be sent: say --host")
+        raise typer.BadParameter("the hosts that it may be sent to are not known: use --host")
     return hosts
 
 
@@ -57,13 +57,13 @@ def host_of(url: URL) -> str:
 def ask_value(name: str, hosts: Sequence[str], what: str) -> str:
     """Read the value from a prompt that does not show it, or from standard input."""
     if not sys.stdin.isatty():
-        typer.echo(visible(f"{name} will be sent to {', '.join(hosts)} alone."), err=True)
+        typer.echo(visible(f"{name} will be sent only to {', '.join(hosts)}."), err=True)
         return sys.stdin.read().strip("\r\n")
-    question = f"The {what} of {name}, to be sent to {', '.join(hosts)} alone"
+    question = f"The {what} of {name}, sent only to {', '.join(hosts)}"
     return str(typer.prompt(visible(question), hide_input=True))
 
 
-def checked(name: str, entry: JsonValue) -> Secret:
+def parse_entry(name: str, entry: JsonValue) -> Secret:
     """The secret of an entry. Exits if the entry is invalid."""
     try:
         return parse({name: entry}, "the entry")[name]
@@ -71,13 +71,13 @@ def checked(name: str, entry: JsonValue) -> Secret:
         raise typer.BadParameter(visible(str(error))) from None
 
 
-def keep(name: str, entry: dict[str, JsonValue], file: Path, action: Changed) -> None:
+def save_entry(name: str, entry: dict[str, JsonValue], file: Path, action: Changed) -> None:
     """Write an entry to the file, record who did it in the history file, and print it. Exits if that fails."""
-    checked(name, entry)
+    parse_entry(name, entry)
     try:
         tell_change(file, action, name, entry)
         change_file(file, {name: entry})
     except (OSError, SecretsUnreadable) as error:
         raise typer.BadParameter(visible(f"{file} cannot be written: {error}")) from None
     hosts = entry["hosts"] if isinstance(entry["hosts"], list) else []
-    typer.echo(visible(f"{name} is set in {file}, for {', '.join(map(str, hosts))} alone."))
+    typer.echo(visible(f"{name} is set in {file}, only for {', '.join(map(str, hosts))}."))

@@ -41,7 +41,7 @@ PROFILE: Final = Path(__file__).with_name("planner.env")
 _log = get_logger(__name__)
 
 
-class ServerKeeper:
+class ServerSupervisor:
     """Runs ``python -m deploy.llm.server`` and restarts it if it dies.
 
     Args:
@@ -157,15 +157,15 @@ def planning_model() -> Iterator[str]:
     if "port" not in settings.model_fields_set:
         settings = settings.model_copy(update={"port": 0})
     key = settings.api_key or SecretStr(secrets.token_urlsafe(24))
-    keeper = ServerKeeper(settings.model_copy(update={"api_key": key}))
+    supervisor = ServerSupervisor(settings.model_copy(update={"api_key": key}))
     try:
-        keeper.wait_for_token()
+        supervisor.wait_for_token()
         os.environ |= {
             **{name: os.environ.get(name, value) for name, value in _profile().items()},
-            "NESTOR_PLANNER_SERVED_URL": f"{keeper.url}/v1",
+            "NESTOR_PLANNER_SERVED_URL": f"{supervisor.url}/v1",
             "NESTOR_PLANNER_SERVED_MODEL": settings.name,
             "NESTOR_PLANNER_SERVED_API_KEY": key.get_secret_value(),
         }
-        yield keeper.url
+        yield supervisor.url
     finally:
-        keeper.close()
+        supervisor.close()

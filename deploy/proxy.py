@@ -1,7 +1,7 @@
 """A one-way TCP proxy between two container networks: it forwards each connection to one fixed address.
 
 Two containers on one network can open connections in both directions. Through this proxy only one side can open a
-connection. Example: ``python -m deploy.door 0.0.0.0:8000 sandbox_inside:8000``.
+connection. Example: ``python -m deploy.proxy 0.0.0.0:8000 sandbox_inside:8000``.
 """
 
 import argparse
@@ -12,11 +12,11 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator
 from typing import Final
 
-_BITE: Final = 65_536
+_CHUNK_BYTES: Final = 65_536
 
 
 @contextlib.asynccontextmanager
-async def door(host: str, port: int, to_host: str, to_port: int) -> AsyncIterator[int]:
+async def proxy(host: str, port: int, to_host: str, to_port: int) -> AsyncIterator[int]:
     """Forward connections until the context ends. Yields the port it listens on; port 0 takes a free one.
 
     A connection is closed at once if the target address does not answer.
@@ -25,22 +25,22 @@ async def door(host: str, port: int, to_host: str, to_port: int) -> AsyncIterato
         OSError: the port is taken.
     """
 
-    async def through(reader: StreamReader, writer: StreamWriter) -> None:
+    async def handle(reader: StreamReader, writer: StreamWriter) -> None:
         with contextlib.closing(writer), contextlib.suppress(OSError):
             to_reader, to_writer = await asyncio.open_connection(to_host, to_port)
             with contextlib.closing(to_writer), contextlib.suppress(ExceptionGroup):  # if one side fails, both end
                 async with asyncio.TaskGroup() as both:
-                    both.create_task(_pass_on(reader, to_writer))
-                    both.create_task(_pass_on(to_reader, writer))
+                    both.create_task(_forward(reader, to_writer))
+                    both.create_task(_forward(to_reader, writer))
 
-    server = await asyncio.start_server(through, host, port)
+    server = await asyncio.start_server(handle, host, port)
     async with server:
         yield server.sockets[0].getsockname()[1]
 
 
-async def _pass_on(reader: StreamReader, writer: StreamWriter) -> None:
+async def _forward(reader: StreamReader, writer: StreamWriter) -> None:
     """Forward one direction and its end of stream. The other direction may still be sending."""
-    while data := await reader.read(_BITE):
+    while data := await reader.read(_CHUNK_BYTES):
         writer.write(data)
         await writer.drain()
     writer.write_eof()
@@ -52,15 +52,17 @@ async def _serve(listen: str, to: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     (host, _, port), (to_host, _, to_port) = listen.rpartition(":"), to.rpartition(":")
-    async with door(host, int(port), to_host, int(to_port)):
+    async with proxy(host, int(port), to_host, int(to_port)):
         await stop.wait()
 
 
 def main(argv: list[str] | None = None) -> None:
     """Parse the command line and forward connections until a signal arrives."""
-    parser = argparse.ArgumentParser(prog="python -m deploy.door", description="Pass connections on to one address.")
-    parser.add_argument("listen", metavar="HOST:PORT", help="where to listen")
-    parser.add_argument("to", metavar="HOST:PORT", help="whom to pass on to")
+    parser = argparse.ArgumentParser(
+        prog="python -m deploy.proxy", description="Forward connections to one fixed address."
+    )
+    parser.add_argument("listen", metavar="HOST:PORT", help="address to listen on")
+    parser.add_argument("to", metavar="HOST:PORT", help="address to forward to")
     options = parser.parse_args(argv)
     asyncio.run(_serve(options.listen, options.to))
 
