@@ -16,9 +16,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from evals.data import DataError, explain
+from evals.planning.answer_coverage import CoverageShares
 from evals.planning.evaluate import PlanReport
 from evals.planning.summary import Ratio
-from evals.planning.telling import Telling
 from evals.results_text import COUNTED, INTRO, MEANING, NESTFUL, NOTE, REPEAT, SEAL_TOOLS, Row
 
 FOLDER = "docs/planning-results"
@@ -259,14 +259,14 @@ def _behaviour(reports: Sequence[PlanReport]) -> Iterator[str]:
         figures = [*shares, one.format_acc, one.calibration_error, one.confident_half]
         latency = f"{one.latency_ms['p50']:.0f} / {one.latency_ms['p95']:.0f}"
         said = "-" if one.wrong_and_sure is None else f"{one.wrong_and_sure:.1f}"
-        tells = "-" if one.telling is None else _told(one.telling)
-        shown = [*(f"{figure:.1f}" for figure in figures), said, tells, latency, f"{one.late:.1f}"]
+        coverage = "-" if one.telling is None else _coverage(one.telling)
+        shown = [*(f"{figure:.1f}" for figure in figures), said, coverage, latency, f"{one.late:.1f}"]
         yield _row([f"{one.data} {_name(one)}", *shown])
     yield ""
 
 
-def _told(telling: Telling) -> str:
-    return f"{telling.all:.1f} / {telling.only:.1f} / {telling.just:.1f} of {telling.n}"
+def _coverage(shares: CoverageShares) -> str:
+    return f"{shares.all:.1f} / {shares.only:.1f} / {shares.just:.1f} of {shares.n}"
 
 
 def _name(report: PlanReport) -> str:

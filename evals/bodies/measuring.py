@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, JsonValue
 from rich.progress import Progress
 
-from evals.bodies.wording import Told, Unsayable, request_of, told_of
+from evals.bodies.wording import NotExpressible, StatedValue, request_of, stated_values
 from evals.data import Call, DataError, Instance
 from evals.planning.asking import Answer, open_planner
 from evals.planning.offers import Offer, Offers, Source
@@ -33,16 +33,16 @@ _SERVER = "https://api.example.com"
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class BodyRequest:
     """An operation to ask for: the request, the argument values it states, and the operations offered with it."""
 
     api: Api
     siblings: tuple[Api, ...]
     query: str
-    told: tuple[Told, ...]
+    values: tuple[StatedValue, ...]
 
 
-class Tried(BaseModel):
+class BodyResult(BaseModel):
     """The outcome of a request. ``reason`` is the class of failure; empty if the body is right."""
 
     api: str
@@ -66,7 +66,7 @@ class BodyReport(BaseModel):
     built: int
     reasons: dict[str, int]
     unsayable: dict[str, int]
-    tried: list[Tried]
+    tried: list[BodyResult]
 
 
 def read_folder(folder: Path) -> dict[str, tuple[Api, ...]]:
@@ -87,7 +87,9 @@ def read_folder(folder: Path) -> dict[str, tuple[Api, ...]]:
     return found
 
 
-def drawn(documents: Mapping[str, Sequence[Api]], sample: int, seed: int) -> tuple[list[Drawn], Counter[str]]:
+def sample_requests(
+    documents: Mapping[str, Sequence[Api]], sample: int, seed: int
+) -> tuple[list[BodyRequest], Counter[str]]:
     """Sample up to ``sample`` operations that change something and have a body. A seed always gives the same sample.
 
     Returns:
@@ -96,17 +98,17 @@ def drawn(documents: Mapping[str, Sequence[Api]], sample: int, seed: int) -> tup
     chance = random.Random(seed)  # noqa: S311 - a repeatable sample, not a secret
     every = [(name, api) for name, apis in documents.items() for api in apis if _writes(api)]
     chance.shuffle(every)
-    found: list[Drawn] = []
+    found: list[BodyRequest] = []
     unsayable: Counter[str] = Counter()
     for name, api in every:
         if len(found) == sample:
             break
         try:
-            told = told_of(api, chance)
-        except Unsayable as error:
+            values = stated_values(api, chance)
+        except NotExpressible as error:
             unsayable[str(error)] += 1
             continue
-        found.append(Drawn(api, _siblings(api, documents[name]), request_of(api, told), told))
+        found.append(BodyRequest(api, _siblings(api, documents[name]), request_of(api, values), values))
     return found, unsayable
 
 
@@ -129,7 +131,9 @@ def _siblings(api: Api, apis: Sequence[Api]) -> tuple[Api, ...]:
     return tuple(sorted((one for one in apis if one.id != api.id), key=apart)[:SIBLINGS])
 
 
-async def ask_all(found: Sequence[Drawn], encoder: Encoder, planner: str | None, progress: Progress) -> list[Tried]:
+async def ask_all(
+    requests: Sequence[BodyRequest], encoder: Encoder, planner: str | None, progress: Progress
+) -> list[BodyResult]:
     """Ask for each operation among its siblings.
 
     Raises:
@@ -139,15 +143,15 @@ async def ask_all(found: Sequence[Drawn], encoder: Encoder, planner: str | None,
     options = shipped_options(settings, encoder.name)
     tried = []
     async with open_planner(planner) as asked:
-        for one in progress.track(found, description="asking"):
+        for one in progress.track(requests, description="asking"):
             offer = await asyncio.to_thread(_offer, one, encoder, options)
             answer = await asked.ask(one.query, offer, ())
-            reason, detail = judged(one, answer)
-            tried.append(Tried(api=one.api.id, query=one.query, reason=reason, detail=detail))
+            reason, detail = failure_of(one, answer)
+            tried.append(BodyResult(api=one.api.id, query=one.query, reason=reason, detail=detail))
     return tried
 
 
-def _offer(one: Drawn, encoder: Encoder, options: RankingOptions) -> Offer:
+def _offer(one: BodyRequest, encoder: Encoder, options: RankingOptions) -> Offer:
     apis = {api.id: api for api in (one.api, *one.siblings)}
     with Progress(disable=True) as silent:
         snapshot = build_snapshot(list(apis.values()), encoder, silent)
@@ -155,7 +159,7 @@ def _offer(one: Drawn, encoder: Encoder, options: RankingOptions) -> Offer:
     return offers.offer(Instance(id=one.api.id, query=one.query, calls=(Call(api=one.api.id),), tools=tuple(apis)))
 
 
-def judged(one: Drawn, answer: Answer) -> tuple[str, str]:
+def failure_of(one: BodyRequest, answer: Answer) -> tuple[str, str]:
     """The class of failure of a plan and its details; two empty strings if its body is right."""
     if answer.compiled is None:
         return answer.status.replace("_", " "), answer.reason
@@ -165,12 +169,12 @@ def judged(one: Drawn, answer: Answer) -> tuple[str, str]:
     if len(steps) > 1 or len(answer.compiled.plan.steps) > 1:
         return "more calls", ", ".join(step.api for step in answer.compiled.plan.steps)
     body = {parameter.name for parameter in one.api.parameters if parameter.location is Location.BODY}
-    said = [told for told in one.told if told.path[0] in body]
-    wrong = [(told, held) for told in said if (held := _held(steps[0], told.path)) != told.value]
+    said = [stated for stated in one.values if stated.path[0] in body]
+    wrong = [(stated, held) for stated in said if (held := _held(steps[0], stated.path)) != stated.value]
     if not wrong:
         return "", ""
     absent = all(held is None for _, held in wrong)
-    detail = "; ".join(f"{place_of(told.path)}: {told.value!r} is {held!r}" for told, held in wrong)
+    detail = "; ".join(f"{place_of(stated.path)}: {stated.value!r} is {held!r}" for stated, held in wrong)
     return "a value is left out" if absent else "a value is wrong", detail
 
 
@@ -201,8 +205,8 @@ def measure_bodies(folder: Path, sample: int, seed: int, planner: str | None, pr
         EncoderError: the encoder cannot be loaded.
     """
     encoder = load_encoder(RetrieverSettings().encoder, 1)
-    found, unsayable = drawn(read_folder(folder), sample, seed)
-    tried = asyncio.run(ask_all(found, encoder, planner, progress))
+    requests, unsayable = sample_requests(read_folder(folder), sample, seed)
+    tried = asyncio.run(ask_all(requests, encoder, planner, progress))
     reasons = Counter(one.reason for one in tried if one.reason)
     return BodyReport(
         asked=len(tried),

@@ -18,7 +18,7 @@ from services.contracts.base import JsonPath
 from services.media_types import is_json
 from twin.values import example_of
 
-MAX_SAID: Final = 20
+MAX_VALUES: Final = 20
 """The most values that a request states. Operations that need more are counted separately."""
 _MAX_DEPTH: Final = 6
 _FEW: Final = 3
@@ -28,12 +28,12 @@ _DATES: Final = {"date": "2024-05-17", "date-time": "2024-05-17T10:30:00Z"}
 _NUMBERS: Final = (12.5, 7, 40, 3, 250, 1, 2, 10, 60, 100, 0, 1_000, 10_000, 100_000)
 
 
-class Unsayable(Exception):
+class NotExpressible(Exception):
     """A sentence cannot state the operation's body. The message names the class of reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StatedValue:
     """A value that a request states, and its place: the parameter, then the path inside it."""
 
     path: JsonPath
@@ -56,28 +56,28 @@ def _written(value: JsonValue) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def told_of(api: Api, chance: random.Random) -> tuple[Told, ...]:
+def stated_values(api: Api, chance: random.Random) -> tuple[StatedValue, ...]:
     """Every required value of the operation, those of its body last. If the body requires none, a few optional ones.
 
     A required object contributes its own required members, a list of objects one item, and alternatives the first
     one.
 
     Raises:
-        Unsayable: a sentence cannot state the body.
+        NotExpressible: a sentence cannot state the body.
     """
     maker = _Maker(api, chance)
     elsewhere = [one for one in api.parameters if one.location is not Location.BODY and one.required]
-    found = (*(told for one in elsewhere for told in maker.told(one)), *maker.body())
-    if len(found) > MAX_SAID:
-        raise Unsayable(f"needs more than {MAX_SAID} values")
+    found = (*(value for one in elsewhere for value in maker.values(one)), *maker.body())
+    if len(found) > MAX_VALUES:
+        raise NotExpressible(f"needs more than {MAX_VALUES} values")
     maker.check(found)
     return found
 
 
-def arguments_of(told: Sequence[Told]) -> dict[str, JsonValue]:
+def arguments_of(values: Sequence[StatedValue]) -> dict[str, JsonValue]:
     """The arguments that hold exactly these values."""
     tree: dict[str, JsonValue] = {}
-    for one in told:
+    for one in values:
         place: Any = tree
         for part, following in pairwise([*one.path, None]):
             if isinstance(part, int):
@@ -94,10 +94,10 @@ def arguments_of(told: Sequence[Told]) -> dict[str, JsonValue]:
     return tree
 
 
-def request_of(api: Api, told: Sequence[Told]) -> str:
+def request_of(api: Api, values: Sequence[StatedValue]) -> str:
     """The operation's summary or name, followed by the values."""
     does = (api.summary or " ".join(split_name(api.name))).strip().rstrip(".")[:150]
-    return f"{does}: {', '.join(one.text for one in told)}."
+    return f"{does}: {', '.join(one.text for one in values)}."
 
 
 class _Maker:
@@ -106,45 +106,45 @@ class _Maker:
         self._texts = chance.sample(_TEXTS, len(_TEXTS))
         self._whole = api.body is not None and api.body.whole  # such a body states some fields even if none is required
 
-    def told(self, parameter: Parameter) -> list[Told]:
+    def values(self, parameter: Parameter) -> list[StatedValue]:
         node = Node(parameter.json_schema, self._api.definitions)
         return list(self._required((parameter.name,), node))
 
-    def check(self, found: Sequence[Told]) -> None:
-        """Raise Unsayable if the schemas reject these values as a whole."""
+    def check(self, found: Sequence[StatedValue]) -> None:
+        """Raise NotExpressible if the schemas reject these values as a whole."""
         made = arguments_of(found)
         for parameter in self._api.parameters:
             node = Node(parameter.json_schema, self._api.definitions)
             if parameter.name in made and self._schemas.problem(node, made[parameter.name]) is not None:
-                raise Unsayable("is not valid with what it needs alone")
+                raise NotExpressible("is not valid with what it needs alone")
 
-    def body(self) -> list[Told]:
+    def body(self) -> list[StatedValue]:
         api = self._api
         body = [one for one in api.parameters if one.location is Location.BODY]
         if api.body is not None and api.body.whole and not is_json(api.body.media_type):
-            raise Unsayable("is a file or text as a whole")
+            raise NotExpressible("is a file or text as a whole")
         needed = [one for one in body if one.required]
-        found = [told for one in needed for told in self.told(one)]
+        found = [value for one in needed for value in self.values(one)]
         if found:
             return found
         for parameter in body:
-            for told in self._some((parameter.name,), Node(parameter.json_schema, api.definitions)):
-                found.append(told)
+            for value in self._some((parameter.name,), Node(parameter.json_schema, api.definitions)):
+                found.append(value)
                 if len(found) == _FEW:
                     return found
         if not found:
-            raise Unsayable("declares no fields")
+            raise NotExpressible("declares no fields")
         return found
 
-    def _required(self, path: JsonPath, node: Node) -> Iterator[Told]:
+    def _required(self, path: JsonPath, node: Node) -> Iterator[StatedValue]:
         """The required values at this place; the value itself if it is neither an object nor a list of objects."""
         holder = self._holder(path, node)
         if holder is None:
-            yield Told(path, self._value(path, node))
+            yield StatedValue(path, self._value(path, node))
             return
         inside, item = holder
         if len(inside) > _MAX_DEPTH:
-            raise Unsayable("is nested too deeply")
+            raise NotExpressible("is nested too deeply")
         needed = self._needed(item)
         members = [(name, child) for name, child in self._schemas.properties(item).items() if name in needed]
         for name, child in members:
@@ -159,13 +159,13 @@ class _Maker:
         listed = (schema.get("required") for schema in (branches[0] if branches else ()))
         return frozenset(name for names in listed if isinstance(names, list) for name in names if isinstance(name, str))
 
-    def _some(self, path: JsonPath, node: Node) -> Iterator[Told]:
+    def _some(self, path: JsonPath, node: Node) -> Iterator[StatedValue]:
         """Values that could be stated here; scalars at most two objects deep."""
         holder = self._holder(path, node)
         if holder is None:
             try:
-                yield Told(path, self._value(path, node))
-            except Unsayable:
+                yield StatedValue(path, self._value(path, node))
+            except NotExpressible:
                 return
             return
         inside, item = holder
@@ -184,26 +184,26 @@ class _Maker:
         if kinds != {"object"}:
             return None
         if not self._schemas.properties(node):
-            raise Unsayable("has an object of which nothing is declared")
+            raise NotExpressible("has an object of which nothing is declared")
         return path, node
 
     def _value(self, path: JsonPath, node: Node) -> JsonValue:
         """A value that the schema accepts and that a sentence can state."""
         schemas, kinds = self._schemas, self._schemas.kinds(node) - {"null"}
         if schemas.is_anything(node):
-            raise Unsayable("has a field of which nothing is declared")
+            raise NotExpressible("has a field of which nothing is declared")
         listed = kinds == {"array"}
         item = schemas.child(node, 0, strict=False) if listed else node
         if not isinstance(item, Node):
-            raise Unsayable("has a list of which nothing is declared")
+            raise NotExpressible("has a list of which nothing is declared")
         inside = schemas.kinds(item) - {"null"}
         if not inside & {"string", "integer", "number", "boolean"} or len(inside) > 4 or schemas.is_anything(item):
-            raise Unsayable("has lists in lists, or a list of which nothing is declared")
+            raise NotExpressible("has lists in lists, or a list of which nothing is declared")
         for value in self._offered(path, item, inside):
             made = [value] if listed else value
             if not isinstance(value, list | dict | None) and schemas.problem(node, made) is None:
                 return made
-        raise Unsayable("has a value that could not be made")
+        raise NotExpressible("has a value that could not be made")
 
     def _offered(self, path: JsonPath, node: Node, kinds: frozenset[str]) -> Iterator[JsonValue]:
         schemas = self._schemas

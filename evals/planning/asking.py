@@ -49,7 +49,7 @@ NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
 LookUp = Callable[[str, Offer, Sequence[str]], Awaitable[tuple[Offer, tuple[str, ...]]]]
 """Finds missing operations for a request and its offer. Returns the larger offer and the ids that are new in it."""
 
-PATIENCE_S = 600.0
+BACKEND_TIMEOUT_S = 600.0
 """Time limit for a draft. Longer than the service's limit, so that a busy machine does not change the results."""
 
 SERVED = "served"
@@ -97,7 +97,7 @@ class Answer:
         return self.attempts[0].readable if self.attempts else self.status != "failed"
 
 
-class Listening:
+class RecordingBackend:
     """A backend that records the drafts of another one. ``draft`` is the last draft of a request."""
 
     def __init__(self, backend: PlannerBackend) -> None:
@@ -116,20 +116,20 @@ class Listening:
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """Return the wrapped backend's draft and record it."""
         self.draft = None
-        return self._heard(await self._backend.plan(request))
+        return self._record(await self._backend.plan(request))
 
-    def _heard(self, draft: PlanDraft) -> PlanDraft:
+    def _record(self, draft: PlanDraft) -> PlanDraft:
         self.draft, revise = draft, draft.revise
         if revise is None:
             return draft
 
         async def revised(diagnostics: Sequence[Diagnostic]) -> PlanDraft:
-            return self._heard(await revise(diagnostics))
+            return self._record(await revise(diagnostics))
 
         return dataclasses.replace(draft, revise=revised)
 
 
-class Afresh:
+class FreshBackend:
     """A backend that is created anew for each request, so that it keeps no state about its server between requests.
 
     Answers from files have no server: an error in one answer must not make the backend skip the next.
@@ -151,7 +151,7 @@ class Afresh:
         return await self._make().plan(request)
 
 
-class Hearing:
+class RecordingJudge:
     """A judge that records its input features.
 
     Args:
@@ -176,13 +176,13 @@ class Planner:
 
     Args:
         service: the planner's service.
-        listening: the backend.
-        hearing: the judge of its drafts.
+        backend: writes the drafts.
+        judge: judges them.
     """
 
-    def __init__(self, service: PlannerService, listening: Listening, hearing: Hearing) -> None:
-        self.name = listening.name
-        self._service, self._listening, self._hearing = service, listening, hearing
+    def __init__(self, service: PlannerService, backend: RecordingBackend, judge: RecordingJudge) -> None:
+        self.name = backend.name
+        self._service, self._backend, self._judge = service, backend, judge
 
     async def read(self, apis: Sequence[Api]) -> None:
         """Let the planner read APIs, as an import does."""
@@ -211,8 +211,8 @@ class Planner:
         lookups = SolveOptions().lookups if look_up is not None else 0
         while True:
             response = await self._asked(query, context, offer, demos, looked_up)
-            told = self._listening.draft if isinstance(response, ServiceError) else response
-            traces += (told.trace,) if told is not None and told.trace is not None else ()
+            traced = self._backend.draft if isinstance(response, ServiceError) else response
+            traces += (traced.trace,) if traced is not None and traced.trace is not None else ()
             if isinstance(response, ServiceError):
                 reason = f"{response.title}: {response.detail}"
                 return Answer("failed", reason=reason, traces=traces, looked_up=looked_up)
@@ -249,7 +249,7 @@ class Planner:
 
     def _answer(self, response: PlanResponse) -> Answer:
         plan, reason = response.plan, response.reason
-        draft = self._listening.draft
+        draft = self._backend.draft
         if response.status == "needs_input" and plan is None and draft is not None:
             plan = asked_about(draft, response.questions)
             reason = "; ".join(question.text for question in response.questions)
@@ -263,7 +263,7 @@ class Planner:
             sure=response.asked[0].confidence,
             reason=reason,
             diagnostics=response.diagnostics,
-            signs=self._hearing.signs,
+            signs=self._judge.signs,
         )
 
 
@@ -303,7 +303,7 @@ async def open_planner(
         available = dict(backends or {})
         if chat is not None:
             make = partial(ServedBackend, chat, settings.served, pool, metrics)
-            available[SERVED] = Afresh(SERVED, make)
+            available[SERVED] = FreshBackend(SERVED, make)
         if not available:
             served = open_served(settings.served, pool, metrics)
             available = load_backends(pool, settings.model) | ({SERVED: served} if served else {})
@@ -311,18 +311,18 @@ async def open_planner(
         if chosen not in available:
             hint = f"; {SERVED!r} is there where NESTOR_PLANNER_SERVED_URL is set" if chosen == SERVED else ""
             raise DataError(f"there is no planner {chosen!r}; there is {', '.join(sorted(available))}{hint}")
-        listening = Listening(available[chosen])
-        hearing = Hearing(AnswerJudge.load(model_directory(settings.model)))
+        backend = RecordingBackend(available[chosen])
+        judge = RecordingJudge(AnswerJudge.load(model_directory(settings.model)))
         service = PlannerService(
-            {chosen: listening},
+            {chosen: backend},
             chosen,
             pool,
-            backend_timeout_s=PATIENCE_S,
+            backend_timeout_s=BACKEND_TIMEOUT_S,
             max_alternatives=settings.max_alternatives,
             metrics=metrics,
-            weigh=hearing.weigh,
+            weigh=judge.weigh,
         )
-        yield Planner(service, listening, hearing)
+        yield Planner(service, backend, judge)
     finally:
         if served is not None:
             await served.aclose()

@@ -4,10 +4,11 @@ The files have the format of OpenAI's Batch API, which other servers accept as w
 per line, in any order. A request is identified by its content (``custom_id`` is a hash of the conversation). So an
 answer is used for exactly the prompt that it was given to.
 
-Two language models replace the one behind a server. :class:`Recording` records its prompts. :class:`Replaying` answers
-from files and passes on the prompts that these do not answer. A conversation may go on after the first answer: one turn
-to repair a plan, or missing operations. It stops where there is no answer yet, and the next file of prompts holds its
-next turn. So each round reads the answers of the round before and writes the prompts of the next one.
+Two language models replace the one behind a server. :class:`RecordingModel` records its prompts.
+:class:`ReplayingModel` answers from files and passes on the prompts that these do not answer. A conversation may go on
+after the first answer: one turn to repair a plan, or missing operations. It stops where there is no answer yet, and the
+next file of prompts holds its next turn. So each round reads the answers of the round before and writes the prompts of
+the next one.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from services.clients.chat import MAX_BYTES, ChatError, ChatModel, Message
 
 _URL = "/v1/chat/completions"
 _CHUNK = 1 << 20
-_MOST_TOLD = 5
+_MOST_SHOWN = 5
 
 
 class NotAnswered(Exception):
     """The conversation cannot continue until its next prompt is answered. The prompt is recorded."""
 
 
-class Recording:
+class RecordingModel:
     """A language model that records its prompts and answers none.
 
     Args:
@@ -96,7 +97,7 @@ class Recording:
             raise DataError(f"{file} cannot be written: {error.strerror}") from None
 
 
-class Replaying:
+class ReplayingModel:
     """A language model that answers from files.
 
     Args:
@@ -162,7 +163,7 @@ class Answers:
     unreadable: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
 
-    def told(self) -> Iterator[str]:
+    def summary(self) -> Iterator[str]:
         """Sentences that summarise the answers. Call it when all requests have been asked."""
         completions = {key for key, one in self.found.items() if isinstance(one, Completion)}
         yield f"{len(completions & self.used)} of {len(self.used)} prompts are answered."
@@ -175,8 +176,8 @@ class Answers:
             yield f"{unknown} answers belong to no prompt of this measurement."
         if self.again:
             yield f"{self.again} lines answer what was answered before; the first answer counts."
-        yield from (f"Not read: {line}" for line in self.unreadable[:_MOST_TOLD])
-        if (more := len(self.unreadable) - _MOST_TOLD) > 0:
+        yield from (f"Not read: {line}" for line in self.unreadable[:_MOST_SHOWN])
+        if (more := len(self.unreadable) - _MOST_SHOWN) > 0:
             yield f"Nor were {more} further lines."
 
 
@@ -192,7 +193,7 @@ class Batch:
 
     chat: ChatModel
     answers: Answers | None = None
-    recording: tuple[Recording, Path] | None = None
+    recording: tuple[RecordingModel, Path] | None = None
 
     def close(self) -> list[str]:
         """Write the recorded prompts and return notes about the measurement.
@@ -200,7 +201,7 @@ class Batch:
         Raises:
             DataError: the file cannot be written.
         """
-        notes = list(self.answers.told()) if self.answers is not None else []
+        notes = list(self.answers.summary()) if self.answers is not None else []
         if self.recording is not None:
             recording, file = self.recording
             recording.write(file)
@@ -215,14 +216,14 @@ async def open_batch(requests_out: Path | None, responses_in: Sequence[Path], se
         DataError: a file of answers is not valid, or the file for prompts cannot be written.
     """
     if requests_out is not None:
-        Recording(settings.model).write(requests_out)  # fail early if the file cannot be written
-    recording = Recording(settings.model, settings.temperature) if requests_out is not None else None
+        RecordingModel(settings.model).write(requests_out)  # fail early if the file cannot be written
+    recording = RecordingModel(settings.model, settings.temperature) if requests_out is not None else None
     record = (recording, requests_out) if recording is not None and requests_out is not None else None
     if not responses_in:
         assert recording is not None  # at least one of the two options is set
         return Batch(recording, recording=record)
     answers = await read_answers(responses_in)
-    return Batch(Replaying(answers, settings.model, recording), answers, record)
+    return Batch(ReplayingModel(answers, settings.model, recording), answers, record)
 
 
 def prompt_id(messages: Sequence[Message]) -> str:

@@ -21,11 +21,11 @@ from demo_svc.settings import DemoSettings
 from evals.data import DataError, Dataset, read_dataset
 from evals.planning.asking import SERVED, open_planner
 from evals.planning.batches import NotAnswered, open_batch
-from evals.planning.demonstrations import Solved, open_book, read_demos, read_shots
-from evals.planning.evaluate import Asked, Conditions, Examiner, PlanReport, report, write_line
+from evals.planning.demonstrations import Solved, open_demo_selector, read_demos, read_shots
+from evals.planning.evaluate import Conditions, EvaluatedRequest, Evaluator, PlanReport, report, write_line
 from evals.planning.offers import Offers, Source, check_lists
 from evals.planning.printing import print_report
-from evals.planning.running import open_world
+from evals.planning.running import open_plan_runner
 from evals.retrieve import build_snapshot
 from planner_svc.backends.compact.confidence import CalibrationError
 from planner_svc.backends.compact.second_stage import JudgeError
@@ -149,18 +149,18 @@ async def _measure(
         name = SERVED if wanted.offline else wanted.planner
         planner = await stack.enter_async_context(open_planner(name, chat=chat))
         offers = _offers(wanted, dataset, progress)  # takes minutes, so it comes after the check of the planner's name
-        book = None
+        selector = None
         if solved is not None:
             encoder = load_encoder(demo_settings.encoder, demo_settings.encoder_threads)
-            book = await stack.enter_async_context(open_book(solved, encoder, folder, wanted.shots))
-        world = await stack.enter_async_context(open_world(dataset.apis, folder))
+            selector = await stack.enter_async_context(open_demo_selector(solved, encoder, folder, wanted.shots))
+        runner = await stack.enter_async_context(open_plan_runner(dataset.apis, folder))
         for start in progress.track(range(0, len(dataset.apis), _AT_ONCE), description="reading APIs"):
             await planner.read(dataset.apis[start : start + _AT_ONCE])
-        examiner = Examiner(dataset, offers, planner, world, book)
-        asked: list[Asked] = []
+        evaluator = Evaluator(dataset, offers, planner, runner, selector)
+        asked: list[EvaluatedRequest] = []
         for instance in progress.track(dataset.instances, description="planning"):
             try:
-                asked.append(await examiner.ask(instance))
+                asked.append(await evaluator.ask(instance))
             except NotAnswered:
                 continue
             if out is not None:

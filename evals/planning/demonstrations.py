@@ -91,7 +91,7 @@ def plan_of(instance: Instance) -> Plan | None:
         return None
 
 
-class DemoBook:
+class DemoSelector:
     """The demos of one measurement.
 
     Args:
@@ -123,9 +123,9 @@ class DemoBook:
 
 
 @asynccontextmanager
-async def open_book(
+async def open_demo_selector(
     solved: Sequence[Solved], encoder: Encoder, folder: Path, shots: int | None = None
-) -> AsyncIterator[DemoBook]:
+) -> AsyncIterator[DemoSelector]:
     """Open a store of these demos, with its database in a folder. It shows at most ``shots`` demos per request.
 
     Raises:
@@ -138,7 +138,7 @@ async def open_book(
         await migrate(engine, "demo_svc")
         service = DemoService(DemoStorage(engine), encoder, pool, settings.similarity_threshold)
         await _fill(service, [one.demo for one in solved])
-        yield DemoBook(service, solved, shots)
+        yield DemoSelector(service, solved, shots)
     finally:
         await pool.close()
         await engine.dispose()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from evals.data import Dataset, Instance
+from evals.planning.answer_coverage import AnswerCoverage, CoverageShares, answer_coverage, coverage_shares
 from evals.planning.asking import Answer, Planner
 from evals.planning.calls import (
     CallGraph,
@@ -20,9 +21,9 @@ from evals.planning.calls import (
     links_of_answer,
     links_of_outputs,
 )
-from evals.planning.demonstrations import DemoBook
+from evals.planning.demonstrations import DemoSelector
 from evals.planning.offers import Offer, Offers
-from evals.planning.running import World
+from evals.planning.running import PlanRunner
 from evals.planning.scoring import score
 from evals.planning.summary import (
     Judged,
@@ -37,7 +38,6 @@ from evals.planning.summary import (
     summed,
     wrong_and_sure,
 )
-from evals.planning.telling import Telling, Told, telling, told
 from planner_svc.judging.signs import SIGNS
 from planner_svc.settings import PlannerSettings
 from services.codecs.nestful import encode
@@ -85,7 +85,7 @@ class PlanReport(Metrics):
     calibration_error: float
     confident_half: float
     wrong_and_sure: float | None = None
-    telling: Telling | None = None
+    telling: CoverageShares | None = None
     latency_ms: dict[str, float]
     answers: dict[str, float]
     late: float = 0.0
@@ -109,7 +109,7 @@ class PlanReport(Metrics):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EvaluatedRequest:
     """One request, answered and judged."""
 
     instance: Instance
@@ -120,7 +120,7 @@ class Asked:
     judged: Judged
     seconds: float
     run_problem: str
-    told: Told | None = None
+    coverage: AnswerCoverage | None = None
     """Whether the answer of a right plan holds the requested outputs, if that is known."""
 
     @property
@@ -134,29 +134,31 @@ class Asked:
             yield "nested"
 
 
-class Examiner:
+class Evaluator:
     """Asks and judges one request at a time.
 
     Args:
         dataset: the catalogue whose response fields number the slots.
         offers: makes the candidates.
         planner: plans the requests.
-        world: runs the plans.
-        book: chooses demos, if any are shown.
+        runner: runs the plans.
+        selector: chooses demos, if any are shown.
     """
 
-    def __init__(self, dataset: Dataset, offers: Offers, planner: Planner, world: World, book: DemoBook | None) -> None:
+    def __init__(
+        self, dataset: Dataset, offers: Offers, planner: Planner, runner: PlanRunner, selector: DemoSelector | None
+    ) -> None:
         self._outputs = {api.id: response_fields(api) for api in dataset.apis}
-        self._offers, self._planner, self._world, self._book = offers, planner, world, book
+        self._offers, self._planner, self._runner, self._selector = offers, planner, runner, selector
 
-    async def ask(self, instance: Instance) -> Asked:
+    async def ask(self, instance: Instance) -> EvaluatedRequest:
         """Ask and judge. Only the asking is timed."""
         start = time.perf_counter()
         offer = self._offers.offer(instance)
-        demos = await self._book.select(instance, offer.candidates) if self._book is not None else ()
+        demos = await self._selector.select(instance, offer.candidates) if self._selector is not None else ()
         answer = await self._planner.ask(instance.query, offer, demos, self._offers.look_up, instance.now)
         seconds = time.perf_counter() - start
-        problem = await self._world.run(answer.compiled) if answer.compiled is not None else "no proved plan"
+        problem = await self._runner.run(answer.compiled) if answer.compiled is not None else "no proved plan"
         gold, predicted = graph_of_calls(instance.calls), graph_of_plan(answer.plan)
         judged = Judged(
             score=score(gold, predicted, self._outputs),
@@ -167,8 +169,8 @@ class Examiner:
         )
         asked = links_of_answer(instance.answer or (), instance.calls)
         shown = links_of_outputs(answer.plan) if answer.plan is not None else []
-        tells = told(gold, asked, predicted, shown) if judged.score.any_order else None
-        return Asked(instance, gold, offer, demos, answer, judged, seconds, problem, tells)
+        coverage = answer_coverage(gold, asked, predicted, shown) if judged.score.any_order else None
+        return EvaluatedRequest(instance, gold, offer, demos, answer, judged, seconds, problem, coverage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ class Conditions:
     shots: int | None = None
 
 
-def report(asked: Sequence[Asked], dataset: Dataset, under: Conditions) -> PlanReport:
+def report(asked: Sequence[EvaluatedRequest], dataset: Dataset, under: Conditions) -> PlanReport:
     """Aggregate the results.
 
     Args:
@@ -210,7 +212,7 @@ def report(asked: Sequence[Asked], dataset: Dataset, under: Conditions) -> PlanR
         calibration_error=calibration_error(judged),
         confident_half=confident_half(judged),
         wrong_and_sure=wrong_and_sure(judged, settings.unsure_below),
-        telling=telling([one.told for one in asked]),
+        telling=coverage_shares([one.coverage for one in asked]),
         latency_ms=percentiles([one.seconds for one in asked]),
         answers={
             name: round(100 * statuses[name] / len(asked), 2) if asked else 0.0
@@ -237,12 +239,12 @@ def report(asked: Sequence[Asked], dataset: Dataset, under: Conditions) -> PlanR
     )
 
 
-def write_line(file: TextIO, asked: Asked) -> None:
+def write_line(file: TextIO, asked: EvaluatedRequest) -> None:
     """Write a line about one request: the reference, the plan, and where they differ."""
     file.write(json.dumps(line_of(asked), ensure_ascii=False) + "\n")
 
 
-def line_of(asked: Asked) -> dict[str, Any]:
+def line_of(asked: EvaluatedRequest) -> dict[str, Any]:
     """One request for error analysis, with calls in NESTFUL's notation."""
     score = asked.judged.score
     return {
@@ -250,7 +252,7 @@ def line_of(asked: Asked) -> dict[str, Any]:
         "query": asked.instance.query,
         "subsets": list(asked.subsets),
         "gold": [{"name": call.api, "arguments": call.args, "label": call.label} for call in asked.instance.calls],
-        "predicted": _told(asked.answer.plan),
+        "predicted": _plan_json(asked.answer.plan),
         "status": asked.answer.status,
         "confidence": asked.answer.confidence,
         "sure": asked.answer.sure,
@@ -261,7 +263,7 @@ def line_of(asked: Asked) -> dict[str, Any]:
         "full_match": score.full,
         "full_match_any_order": score.any_order,
         "partial_match": round(score.partial, 4),
-        "told": asked.told.model_dump() if asked.told is not None else None,
+        "told": asked.coverage.model_dump() if asked.coverage is not None else None,
         **{
             name: [counts.right, counts.predicted, counts.gold]
             for name, counts in (("tool", score.tool), ("param", score.param), ("reference", score.reference))
@@ -280,7 +282,7 @@ def line_of(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _vendor(asked: Asked) -> str:
+def _vendor(asked: EvaluatedRequest) -> str:
     """The vendor that the request addresses: that of the solution's first call, else of the best candidate."""
     apis = [call.api for call in asked.instance.calls] or [one.api.id for one in asked.offer.candidates]
     known = {one.api.id: one.api.provider for one in asked.offer.candidates}
@@ -292,7 +294,7 @@ def _outputs(answer: Answer) -> list[dict[str, str]]:
     return [{"output": one.output, "problem": one.problem} for one in answer.attempts]
 
 
-def _told(plan: Plan | None) -> Any:
+def _plan_json(plan: Plan | None) -> Any:
     if plan is None:
         return []
     try:

@@ -30,10 +30,10 @@ def print_report(report: PlanReport, console: Console) -> None:
         f"{report.confident_half:.1f} % match in full; wrong, and not said to be unsure: "
         f"{_share(report.wrong_and_sure)} % of the requests"
     )
-    if (tells := report.telling) is not None:
+    if (shares := report.telling) is not None:
         console.print(
-            f"of {tells.n} right plans {tells.all:.1f} % tell all that is asked, {tells.only:.1f} % nothing beside it, "
-            f"{tells.just:.1f} % just that"
+            f"of {shares.n} right plans {shares.all:.1f} % tell all that is asked, "
+            f"{shares.only:.1f} % nothing beside it, {shares.just:.1f} % just that"
         )
     times = f"p50 {report.latency_ms['p50']:.0f} ms, p95 {report.latency_ms['p95']:.0f} ms"
     console.print(f"candidates and plan: {times}; later than the service would wait: {report.late:.1f} %")

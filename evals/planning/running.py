@@ -30,7 +30,7 @@ ANYTHING = Policy(mutating=Decision.ALLOW)
 _DEADLINE_MS = 20_000
 
 
-class World:
+class PlanRunner:
     """Runs plans.
 
     Args:
@@ -66,7 +66,7 @@ class World:
 
 
 @asynccontextmanager
-async def open_world(apis: Sequence[Api], folder: Path) -> AsyncIterator[World]:
+async def open_plan_runner(apis: Sequence[Api], folder: Path) -> AsyncIterator[PlanRunner]:
     """Start the service and an executor that may call it, with the executor's ledger in a folder."""
     async with serving(apis) as url:
         settings = ExecutorSettings().model_copy(
@@ -76,7 +76,7 @@ async def open_world(apis: Sequence[Api], folder: Path) -> AsyncIterator[World]:
             }
         )
         async with open_executor(settings, CollectorRegistry()) as (executor, _):
-            yield World(executor, apis, url)
+            yield PlanRunner(executor, apis, url)
 
 
 def _reason(finished: ExecutionFinished) -> str:

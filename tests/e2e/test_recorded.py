@@ -6,7 +6,7 @@ from evals.data import read_all
 from tests.e2e.questions import read_questions
 from tests.e2e.recorded import main
 from training.planner.align import Aligner
-from training.planner.examples import Ref, Unsaid, check, labels
+from training.planner.examples import Ref, Unstated, check, labels
 
 
 def test_the_folder_holds_the_demos_and_the_questions_that_are_developed_on(tmp_path: Path) -> None:
@@ -26,4 +26,4 @@ def test_the_folder_holds_the_demos_and_the_questions_that_are_developed_on(tmp_
         assert not any(value.startswith("{") for value in said)
         items += [item for _, _, item in labels(example)]
     assert sum(isinstance(item, Ref) for item in items) > 80
-    assert sum(isinstance(item, Unsaid) for item in items) < 0.05 * len(items)
+    assert sum(isinstance(item, Unstated) for item in items) < 0.05 * len(items)

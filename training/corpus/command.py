@@ -17,7 +17,7 @@ from training.corpus.catalogue import Corpus, Vendor, shipped, told
 from training.corpus.export import export
 from training.corpus.requests import Kind, Request, check_requests, read_requests
 from training.shared.cards import table
-from training.shared.leaks import Nearness
+from training.shared.leaks import NearDuplicates
 
 _PARTS: Final = ("train", "dev", "test")
 
@@ -44,7 +44,7 @@ def check_corpus(documents: Path, vendors: Sequence[str], against: Sequence[Path
     corpus = Corpus(folder or shipped(), documents)
     err, parts, wrong = Console(stderr=True), {name: _Part() for name in _PARTS}, 0
     try:
-        apart = [(place.name, Nearness(one.query for one in read_all(place).instances)) for place in against]
+        apart = [(place.name, NearDuplicates(one.query for one in read_all(place).instances)) for place in against]
         chosen = _chosen(corpus, vendors)
     except DataError as error:
         err.print(str(error), markup=False, soft_wrap=True)

@@ -20,7 +20,7 @@ from services.codecs.text import CodecError
 from services.contracts.api import Api
 from services.contracts.plan import Plan, Step, dependencies
 from services.contracts.planning import Decision, DiagnosticCode, Policy
-from training.shared.leaks import Nearness
+from training.shared.leaks import NearDuplicates
 
 Kind = Literal["single", "parallel", "chain", "each", "refused", "asks"]
 _WORDS: Final = (3, 120)
@@ -108,7 +108,7 @@ def decode_plan(request: Request, names: Mapping[str, str]) -> Plan:
 def check_requests(requests: Iterable[Request], apis: tuple[Api, ...], vendor: str) -> Iterator[Problem]:
     """Problems of a vendor's requests: invalid ids, invalid plans, near duplicates."""
     names = {name: api for api, name in call_names(apis).items()}
-    seen, ids = Nearness(), Counter[str]()
+    seen, ids = NearDuplicates(), Counter[str]()
     for request in requests:
         ids[request.id] += 1
         if request.id.rpartition("-")[0] != vendor or ids[request.id] > 1:

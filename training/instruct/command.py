@@ -14,7 +14,7 @@ from evals.recording import tool_row
 from services.clients.chat import ChatClient, ChatError
 from services.contracts.api import Api
 from training.instruct.asking import Asker, Terms
-from training.instruct.export import told, write
+from training.instruct.export import summary, write
 from training.instruct.journal import Head, Journal
 from training.instruct.making import Maker, Wanted, made_apis
 from training.shared.runs import progress_on
@@ -56,7 +56,7 @@ def instruct(chat: ChatClient, out: Path, wanted: Wanted, terms: Terms, catalogu
         return 1
     if asker.spent:
         err.print("stopped: another answer could take more tokens than --max-tokens-total allows", soft_wrap=True)
-    print(told(stats, out))
+    print(summary(stats, out))
     return status
 
 

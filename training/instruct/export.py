@@ -18,7 +18,7 @@ from training.instruct.journal import Journal
 from training.instruct.making import STAGES, Wanted
 from training.instruct.refusals import Reason
 from training.instruct.requests import KINDS, Kind
-from training.instruct.shelf import Part, part_of
+from training.instruct.tool_sampler import Part, part_of
 from training.shared.cards import table
 
 STATS: Final = "stats.json"
@@ -100,7 +100,7 @@ def write(
     return stats
 
 
-def told(stats: Stats, out: Path) -> str:
+def summary(stats: Stats, out: Path) -> str:
     """The counts in Markdown, and the output folder."""
     stages = table(
         ("stage", "wanted", "asked", "accepted", "dropped"),

@@ -15,10 +15,10 @@ from services.contracts.api import Api
 from training.instruct.asking import Asker, Task
 from training.instruct.journal import Journal
 from training.instruct.requests import KINDS, Kind
-from training.instruct.shelf import Shelf
 from training.instruct.tasks import Fields, Request, Subfields, Tools
+from training.instruct.tool_sampler import ToolSampler
 from training.instruct.tools import Names, api_of
-from training.shared.leaks import Nearness
+from training.shared.leaks import NearDuplicates
 
 STAGES: Final = ("fields", "subfields", "tools", *KINDS)
 
@@ -84,10 +84,12 @@ class Maker:
             await self._stage("fields", self._fields())
             await self._stage("subfields", self._subfields())
             await self._stage("tools", self._tools())
-        shelf = Shelf(made_apis(self._journal) if self._catalogue is None else self._catalogue, self._wanted.seed)
-        asked = Nearness(query for kind in KINDS for query in self._queries(kind).values())
+        sampler = ToolSampler(
+            made_apis(self._journal) if self._catalogue is None else self._catalogue, self._wanted.seed
+        )
+        asked = NearDuplicates(query for kind in KINDS for query in self._queries(kind).values())
         for kind in KINDS:
-            await self._stage(kind, self._requests(kind, shelf, asked))
+            await self._stage(kind, self._requests(kind, sampler, asked))
 
     async def _stage(self, stage: str, tasks: Iterable[Task]) -> None:
         if not self._asker.spent:
@@ -109,8 +111,8 @@ class Maker:
         for field, subfield in _subfields(self._journal):
             yield Tools(self._wanted.tools, field, subfield, names)
 
-    def _requests(self, kind: Kind, shelf: Shelf, asked: Nearness) -> Iterator[Task]:
-        draw = {"single": shelf.single, "multiple": shelf.multiple, "nested": shelf.nested}[kind]
+    def _requests(self, kind: Kind, sampler: ToolSampler, asked: NearDuplicates) -> Iterator[Task]:
+        draw = {"single": sampler.single, "multiple": sampler.multiple, "nested": sampler.nested}[kind]
         there, like = self._queries(kind), defaultdict[tuple[str, ...], list[str]](list)
         for number in range(getattr(self._wanted, kind)):
             offer = draw(number)

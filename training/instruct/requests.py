@@ -26,8 +26,8 @@ from services.contracts.plan import (
 )
 from services.contracts.planning import Decision, DiagnosticCode, Policy
 from training.instruct.refusals import Reason, Refusal
-from training.instruct.shelf import Offer
-from training.shared.leaks import Nearness
+from training.instruct.tool_sampler import Offer
+from training.shared.leaks import NearDuplicates
 
 Kind = Literal["single", "multiple", "nested"]
 KINDS: Final[tuple[Kind, ...]] = ("single", "multiple", "nested")
@@ -69,7 +69,7 @@ def read_request(values: Sequence[JsonValue]) -> list[JsonValue]:
     return [next((value for value in reversed(found) if "query" in value), found[-1])]
 
 
-def check_request(value: JsonValue, kind: Kind, offer: Offer, asked: Nearness) -> dict[str, JsonValue]:
+def check_request(value: JsonValue, kind: Kind, offer: Offer, asked: NearDuplicates) -> dict[str, JsonValue]:
     """Check a request. Returns ``{"query", "calls"}``, with calls in the format that :mod:`evals.data` reads.
 
     Args:

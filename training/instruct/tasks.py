@@ -12,9 +12,9 @@ from pydantic import JsonValue
 from services.clients.chat import Message
 from training.instruct import prompts
 from training.instruct.requests import Kind, check_request, read_request
-from training.instruct.shelf import Offer
+from training.instruct.tool_sampler import Offer
 from training.instruct.tools import Names, check_field, check_tool, read_names, read_tools
-from training.shared.leaks import Nearness
+from training.shared.leaks import NearDuplicates
 
 _KNOWN: Final = 100
 """How many existing names the prompt lists: the last ones."""
@@ -114,7 +114,7 @@ class Request:
     kind: Kind
     number: int
     offer: Offer
-    asked: Nearness
+    asked: NearDuplicates
     like: list[str] = field(default_factory=list)
     want: int = 1
 

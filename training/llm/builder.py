@@ -28,7 +28,7 @@ from training.llm.statistics import Counts, count
 from training.llm.turns import Turn, made_turns, recorded_turns
 from training.planner.data import CLOCKS, is_held_out
 from training.planner.synthesis import MADE, synthesise
-from training.shared.leaks import Nearness
+from training.shared.leaks import NearDuplicates
 
 TRAIN: Final = "train.jsonl"
 STATS: Final = "stats.json"
@@ -98,7 +98,7 @@ def build(
     kept_out: dict[str, list[str]] = {}
     for path in excluded:
         kept_out.setdefault(path.name, []).extend(_measured(path, ordered))
-    apart = Nearness(query for queries in kept_out.values() for query in queries)
+    apart = NearDuplicates(query for queries in kept_out.values() for query in queries)
     rng = random.Random(recipe.seed)  # noqa: S311 - repeatable on purpose
     task = progress.add_task("reading", total=len(ordered))
     taken = []
@@ -110,7 +110,7 @@ def build(
     if not rows:
         raise DataError("there is nothing to learn: no request has calls, and none was made up over the catalogues")
     rng.shuffle(rows)
-    learnt = Nearness(_queries(rows))
+    learnt = NearDuplicates(_queries(rows))
     out.mkdir(parents=True, exist_ok=True)
     written = [place for folder in taken for place in _write_held_out(folder, learnt, out)]
     part = out / f"{TRAIN}.part"
@@ -141,7 +141,7 @@ def check_leaks(train: Path, held_out: Iterable[Path], excluded: dict[str, list[
         LeakError: a conversation holds one of these requests or a near duplicate.
     """
     with train.open(encoding="utf-8") as lines:
-        learnt = Nearness(_queries(json.loads(line) for line in lines))
+        learnt = NearDuplicates(_queries(json.loads(line) for line in lines))
     measured = {folder.name: [one.query for one in read_all(folder).instances] for folder in held_out}
     found = [
         f"{name}: {query!r} is learnt as {near!r}"
@@ -181,7 +181,7 @@ def _measured(path: Path, learnt: Sequence[Path]) -> list[str]:
     return [one.query for one in instances if (one.split or "") not in splits]
 
 
-def _take(path: Path, recipe: DataRecipe, apart: Nearness, rng: random.Random) -> _Taken:
+def _take(path: Path, recipe: DataRecipe, apart: NearDuplicates, rng: random.Random) -> _Taken:
     whole = read_all(path)
     wanted = recipe.of(path.name)
     hidden = {api.id for api in whole.apis if _is_hidden(api.id, recipe.hold_out_apis)}
@@ -206,7 +206,7 @@ def _recorded(
     hidden: set[str],
     recipe: DataRecipe,
     wanted: FolderRecipe,
-    apart: Nearness,
+    apart: NearDuplicates,
     rng: random.Random,
 ) -> list[Turn]:
     splits = training_splits({one.split or "" for one in instances})
@@ -236,7 +236,7 @@ def _recorded(
 
 
 def _made(
-    taken: _Taken, shown: tuple[Api, ...], recipe: DataRecipe, wanted: FolderRecipe, apart: Nearness
+    taken: _Taken, shown: tuple[Api, ...], recipe: DataRecipe, wanted: FolderRecipe, apart: NearDuplicates
 ) -> list[Turn]:
     source = f"{taken.name}{MADE}"
     examples = synthesise(shown, recipe.made_seed, wanted.made, source=source)
@@ -261,7 +261,7 @@ def _queries(rows: Iterable[Conversation]) -> list[str]:
     return [bare(message["content"]) for row in rows for message in row["messages"] if message["role"] == "user"]
 
 
-def _write_held_out(folder: _Taken, learnt: Nearness, out: Path) -> list[Path]:
+def _write_held_out(folder: _Taken, learnt: NearDuplicates, out: Path) -> list[Path]:
     """Write the held-out requests without near duplicates of training requests; return the written folders."""
     written = []
     for kind, instances in ((HELD_OUT, folder.held_out), (HELD_OUT_APIS, folder.held_out_apis)):

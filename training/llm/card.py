@@ -36,7 +36,7 @@ class StartReport(BaseModel):
 
 
 class TrainingReport(BaseModel):
-    """The results of the run; see :class:`training.llm.trainer.Course`."""
+    """The results of the run; see :class:`training.llm.trainer.FinetuningResult`."""
 
     conversations: int
     too_long: int

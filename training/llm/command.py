@@ -17,7 +17,7 @@ from training.llm.base import ADAPTER, Base, Start, find_base, find_start, load_
 from training.llm.builder import TRAIN, Stats, read_stats
 from training.llm.card import BaseReport, Report, StartReport, TrainingReport, read_report, versions, write_card
 from training.llm.settings import Method, Tuning
-from training.llm.trainer import Course, finetune
+from training.llm.trainer import FinetuningResult, finetune
 from training.shared.base import BaseError
 from training.shared.checkpoints import CheckpointError
 from training.shared.devices import DeviceError, choose_device
@@ -85,15 +85,15 @@ def _train(
     console.print(
         f"{base.name}: {size / 1e6:.1f} million parameters; {len(conversations):,} conversations", markup=False
     )
-    course = finetune(model, tokenizer, conversations, work, tuning, start.path if start is not None else None)
-    learnt = sum(one.numel() for one in course.model.parameters() if one.requires_grad)
-    write_model(course.model, tokenizer, base, tuning, out)
+    result = finetune(model, tokenizer, conversations, work, tuning, start.path if start is not None else None)
+    learnt = sum(one.numel() for one in result.model.parameters() if one.requires_grad)
+    write_model(result.model, tokenizer, base, tuning, out)
     report = Report(
         prompt_version=PROMPT_VERSION,
         base=BaseReport(name=base.name, sha256=base.sha256, parameters=size),
         start=begun,
         tuning=tuning,
-        training=_course(course, learnt, device),
+        training=_training_report(result, learnt, device),
         data=stats,
         versions=versions(),
     )
@@ -155,17 +155,17 @@ def _claim(work: Path, key: dict[str, str]) -> None:
     file.write_text(json.dumps(key), encoding="utf-8")
 
 
-def _course(course: Course, learnt: int, device: str) -> TrainingReport:
+def _training_report(result: FinetuningResult, learnt: int, device: str) -> TrainingReport:
     name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
     return TrainingReport(
-        conversations=course.conversations,
-        too_long=course.too_long,
-        tokens=course.tokens,
-        learnt_tokens=course.learnt,
-        steps=course.steps,
-        epochs=course.epochs,
-        minutes=course.minutes,
+        conversations=result.conversations,
+        too_long=result.too_long,
+        tokens=result.tokens,
+        learnt_tokens=result.learnt,
+        steps=result.steps,
+        epochs=result.epochs,
+        minutes=result.minutes,
         device=name,
         learnt_parameters=learnt,
-        losses=list(course.losses),
+        losses=list(result.losses),
     )

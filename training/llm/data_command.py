@@ -49,7 +49,7 @@ def build_data(
     except (DataError, LeakError) as error:
         err.print(str(error), markup=False, soft_wrap=True)
         return 1
-    print(_told(stats, out))
+    print(_summary(stats, out))
     return 0
 
 
@@ -76,7 +76,7 @@ def _paths(folders: Sequence[Path], recipe: DataRecipe, root: Path | None) -> li
     return list(given.values())
 
 
-def _told(stats: Stats, out: Path) -> str:
+def _summary(stats: Stats, out: Path) -> str:
     folders = table(
         ("folder", "APIs", "recorded", "made up", "held out", "held out by API", "left out as near"),
         [

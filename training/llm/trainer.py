@@ -51,7 +51,7 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class FinetuningResult:
     """The results of a run.
 
     Attributes:
@@ -142,7 +142,7 @@ def _batched(encoded: Sequence[Encoded], tokens: int) -> Iterator[list[Encoded]]
         yield batch
 
 
-def sight(branches: torch.Tensor, kind: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+def attention_mask(branches: torch.Tensor, kind: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """The mask to add to the attention scores, and the position of each token.
 
     Args:
@@ -199,7 +199,7 @@ class _Trainer(SFTTrainer):
         self, model: Any, inputs: dict[str, torch.Tensor], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
-        mask, positions = sight(inputs["branches"], base.dtype)
+        mask, positions = attention_mask(inputs["branches"], base.dtype)
         targets = inputs["labels"][:, 1:]
         learnt = targets != IGNORED
         kind = mask.device.type
@@ -234,7 +234,7 @@ def finetune(
     work: Path,
     tuning: Tuning,
     start: Path | None = None,
-) -> Course:
+) -> FinetuningResult:
     """Train. Checkpoints are kept in ``work``, and a run that was killed continues from the last one.
 
     Args:
@@ -270,7 +270,7 @@ def finetune(
     )
     trainer.train(resume_from_checkpoint=get_last_checkpoint(str(work)) if work.exists() else None)
     losses = ({"step": one["step"], "loss": one["loss"]} for one in trainer.state.log_history if "loss" in one)
-    return Course(
+    return FinetuningResult(
         model=model,
         conversations=len(encoded),
         tokens=sum(len(one.ids) for one in encoded),

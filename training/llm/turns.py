@@ -15,7 +15,7 @@ from planner_svc.backends.served.signatures import answer_fields
 from services.codecs.text import format_path
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
-from training.planner.examples import Example, Label, Many, Ref
+from training.planner.examples import Example, Label, ListLabel, Ref
 
 _REFERENCE: Final = re.compile(r"\$var_?(\d+)(.*)\$", re.DOTALL)
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
@@ -83,7 +83,7 @@ def made_turns(examples: Iterable[Example], source: str) -> Iterator[Turn]:
 
 
 def _labelled(label: Label) -> JsonValue:
-    if isinstance(label, Many):
+    if isinstance(label, ListLabel):
         return [_labelled(item) for item in label.items]
     if isinstance(label, Ref):
         return f"$var{label.call + 1}{format_path(label.path)}$"

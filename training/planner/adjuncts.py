@@ -8,9 +8,9 @@ import re
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.text import word_set
 from training.planner.banks import WEEKDAYS
+from training.planner.meanings import Meaning, Sense, meaning_of
 from training.planner.pieces import Text, fill
-from training.planner.samples import Said
-from training.planner.senses import About, Sense, about
+from training.planner.samples import SampledValue
 
 Forms = tuple[str, ...]
 
@@ -38,16 +38,16 @@ _SIMPLE: dict[Sense, Forms] = {
 }
 
 
-def adjunct(slot: Slot, said: Said, value: Text, rng: random.Random) -> Text | None:
+def adjunct(slot: Slot, said: SampledValue, value: Text, rng: random.Random) -> Text | None:
     """A phrase that states the value with a preposition; None if it needs the parameter's name."""
-    meant = about(slot)
+    meant = meaning_of(slot)
     found = _forms(slot, meant, said)
     if not found or (len(meant.words) > 2 and rng.random() < 0.4):
         return None
     return fill(rng.choice(found), value=value, noun=meant.noun or meant.label, label=meant.label)
 
 
-def _forms(slot: Slot, meant: About, said: Said) -> Forms:
+def _forms(slot: Slot, meant: Meaning, said: SampledValue) -> Forms:
     match meant.sense:
         case "place":
             return _placed(slot, meant)
@@ -65,7 +65,7 @@ def _forms(slot: Slot, meant: About, said: Said) -> Forms:
     return _SIMPLE.get(meant.sense, ())
 
 
-def _placed(slot: Slot, meant: About) -> Forms:
+def _placed(slot: Slot, meant: Meaning) -> Forms:
     last = meant.words[-1]
     if slot.role == "from" or {"origin", "source"} & set(meant.words):
         return ("from {value}",)
@@ -85,7 +85,7 @@ def _directed(slot: Slot) -> Forms:
     return ("from {value}",) if slot.role == "from" else ("to {value}", "into {value}")
 
 
-def _identified(meant: About) -> Forms:
+def _identified(meant: Meaning) -> Forms:
     words = set(meant.words)
     if meant.sense != "person":
         known = ("for {noun} {value}", "for the {noun} with ID {value}", "of {noun} {value}")
@@ -97,7 +97,7 @@ def _identified(meant: About) -> Forms:
     return ("for {value}", "for {noun} {value}", "with {value}") if meant.noun or len(words) == 1 else ()
 
 
-def _timed(slot: Slot, meant: About, said: Said) -> Forms:
+def _timed(slot: Slot, meant: Meaning, said: SampledValue) -> Forms:
     words = meant.words
     if len(words) == 2 and words[-1] in ("at", "on", "by"):
         return ("{label} {value}",) if words[0] != "due" else ("due {value}", "for {value}")
@@ -116,7 +116,7 @@ def _timed(slot: Slot, meant: About, said: Said) -> Forms:
     return ("{value}", "for {value}") if relative else ("on {value}", "for {value}", "on {value}")
 
 
-def _counted(meant: About, said: Said) -> Forms:
+def _counted(meant: Meaning, said: SampledValue) -> Forms:
     words = meant.words
     if meant.sense == "limit":
         if "page" in words and not {"size", "per"} & set(words):

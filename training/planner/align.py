@@ -16,6 +16,7 @@ from planner_svc.reading.readings import same
 from planner_svc.reading.text import STOP
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
+from training.planner.boolean_spans import boolean_span
 from training.planner.clauses import Clause, clause_of_each, split
 from training.planner.examples import (
     Default,
@@ -23,16 +24,15 @@ from training.planner.examples import (
     Item,
     Label,
     LabelledCall,
-    Many,
+    ListLabel,
     Option,
     Output,
     Ref,
     Span,
-    Unsaid,
+    Unstated,
     has_output,
 )
 from training.planner.occurrences import LOOSE, Occurrence, Request
-from training.planner.truths import truth
 
 _REFERENCE = re.compile(r"\$?var_?(?P<n>\d+)\.?(?P<path>[\w.\[\]-]*)\$?")
 _SURE = 3.0
@@ -215,18 +215,18 @@ class _Reading:
                 items = tuple(
                     self._label(index, slot, item, part, _at(needed, item, part)) for item, part in enumerate(value)
                 )
-                yield slot.name, Many(items) if value else Unsaid(value)
+                yield slot.name, ListLabel(items) if value else Unstated(value)
             else:
                 yield slot.name, self._label(index, slot, None, value, needed)
 
     def _label(self, index: int, slot: Slot, item: int | None, value: JsonValue, needed: JsonValue) -> Item:
         if _is_reference(value):
-            return self._reference(index, str(value)) or Unsaid(value)
+            return self._reference(index, str(value)) or Unstated(value)
         place = self._chosen.get((index, slot.name, item))
         default = slot.parameter.json_schema.get("default")
         if slot.kinds == {"boolean"}:
             title = self._profiles[index].title
-            told = truth(slot, self._request.words, _is_true(needed), self._clauses[index], title)
+            told = boolean_span(slot, self._request.words, _is_true(needed), self._clauses[index], title)
             if told is None and default is not None and same(default, needed):
                 return Default(needed)
             return Option(_is_true(needed), *(told or (None, None)))
@@ -235,7 +235,7 @@ class _Reading:
             return Default(default)
         if chosen is not None:
             return Option(chosen, *((place.start, place.end) if place is not None else (None, None)))
-        return Unsaid(needed) if place is None else Span(place.start, place.end, needed)
+        return Unstated(needed) if place is None else Span(place.start, place.end, needed)
 
     def _reference(self, index: int, text: str) -> Ref | None:
         """The reference, if its target exists."""

@@ -23,9 +23,9 @@ from planner_svc.backends.compact.reader import Reader
 from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.task import Task
 from services.contracts.base import JsonPath
-from training.planner.examples import Example, Label, Many, Ref, Unsaid, items, labels
-from training.planner.judges import Fitted, fit_judges, names_of
-from training.planner.shelf import Shelf
+from training.planner.api_encodings import ApiEncodings
+from training.planner.examples import Example, Label, ListLabel, Ref, Unstated, items, labels
+from training.planner.judges import FittedJudges, fit_judges, names_of
 
 _FEW: Final = 6
 _NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -37,7 +37,7 @@ def fit_stages(
     directory: Path,
     held_out: Mapping[str, Sequence[Example]],
     aside: Mapping[str, Sequence[Example]],
-    shelf: Shelf,
+    encodings: ApiEncodings,
     progress: Progress,
 ) -> Mapping[str, Mapping[str, float]]:
     """Fit the second stage and the calibration to the network in a folder, and write both there.
@@ -49,28 +49,28 @@ def fit_stages(
         held_out: examples by data set, with the retriever's candidates.
         aside: data sets whose held-out examples the second stage is not trained on, with examples that the network was
             trained on. The network judges links on these well enough to serve as training data for links.
-        shelf: encodings of their APIs.
+        encodings: encodings of their APIs.
         progress: shows a bar per data set.
 
     Returns:
-        How often the second stage is right, by data set; see :class:`~training.planner.judges.Fitted`.
+        How often the second stage is right, by data set; see :class:`~training.planner.judges.FittedJudges`.
     """
     reader = Reader(directory)
 
     def read(examples: Mapping[str, Sequence[Example]]) -> dict[str, list[tuple[Example, Task]]]:
         return {
-            name: [(one, task_of(reader, shelf, one)) for one in progress.track(of, description=f"reading {name}")]
+            name: [(one, task_of(reader, encodings, one)) for one in progress.track(of, description=f"reading {name}")]
             for name, of in examples.items()
         }
 
     tasks = read(held_out)
-    unspoken = {name for name, examples in held_out.items() if not _is_sayable(examples)}
+    unstated = {name for name, examples in held_out.items() if not _states_values(examples)}
     fresh = {name: of for name, of in tasks.items() if name not in aside}
     few = {name: [with_few(one) for one in of] for name, of in held_out.items() if name not in aside}
-    fitted = fit_judges(fresh, unspoken, read(aside), progress, read(few))
+    fitted = fit_judges(fresh, unstated, read(aside), progress, read(few))
     fitted.whole.save(directory)
-    sayable = {name: read for name, read in tasks.items() if name not in unspoken}
-    _calibration(sayable, fitted, progress).save(directory)
+    stated = {name: read for name, read in tasks.items() if name not in unstated}
+    _calibration(stated, fitted, progress).save(directory)
     return fitted.shares
 
 
@@ -89,7 +89,7 @@ def with_few(example: Example) -> Example:
 
 
 def _calibration(
-    tasks: Mapping[str, Sequence[tuple[Example, Task]]], fitted: Fitted, progress: Progress
+    tasks: Mapping[str, Sequence[tuple[Example, Task]]], fitted: FittedJudges, progress: Progress
 ) -> Calibration:
     """Fit to drafts by judges that had not seen the request. All data sets have the same weight."""
     rows: list[tuple[float, ...]] = []
@@ -108,14 +108,14 @@ def _calibration(
     return Calibration(tuple(map(float, model.coef_[0])), float(model.intercept_[0]))
 
 
-def _is_sayable(examples: Sequence[Example]) -> bool:
-    unsaid = sum(any(isinstance(item, Unsaid) for *_, item in labels(example)) for example in examples)
+def _states_values(examples: Sequence[Example]) -> bool:
+    unsaid = sum(any(isinstance(item, Unstated) for *_, item in labels(example)) for example in examples)
     return unsaid < len(examples) / 2
 
 
-def task_of(reader: Reader, shelf: Shelf, example: Example) -> Task:
+def task_of(reader: Reader, encodings: ApiEncodings, example: Example) -> Task:
     """Read an example with the network."""
-    apis = [shelf.of(api) for api in example.candidates[:MAX_CANDIDATES]]
+    apis = [encodings.of(api) for api in example.candidates[:MAX_CANDIDATES]]
     told = example.scores or ((0.0,) * FEATURES,) * len(apis)
     reading = reader.read(example.query, apis, told[: len(apis)])
     return Task(example.query, apis, reading, example.now or _NOW, {})
@@ -143,7 +143,7 @@ def _wanted(example: Example, label: Label) -> str:
         first = next(part for part in parts if isinstance(part, Ref))
         return _reference(example.calls[first.call].api, first.path)
     values = [part.value for part in parts if not isinstance(part, Ref)]
-    return str(values if isinstance(label, Many) else values[0])
+    return str(values if isinstance(label, ListLabel) else values[0])
 
 
 def _made(example: Example, call: DraftCall) -> Arguments:

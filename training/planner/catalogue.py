@@ -12,8 +12,8 @@ from planner_svc.reading.leaves import flat
 from planner_svc.reading.profile import Profile, Slot, read_profile
 from planner_svc.reading.text import split_name, stem
 from services.contracts.api import Api
-from training.planner.wiring import Wiring
-from training.planner.wording import Speech, read_speech, sayable
+from training.planner.api_links import ApiLinks
+from training.planner.wording import Wording, read_wordings, requestable_slots
 
 SIZE = 40
 """Maximum number of APIs in a neighbourhood."""
@@ -31,14 +31,14 @@ class Entry:
     api: Api
     profile: Profile
     slots: tuple[Slot, ...]
-    speeches: tuple[Speech, ...]
+    wordings: tuple[Wording, ...]
 
     @property
-    def speakable(self) -> bool:
+    def can_be_requested(self) -> bool:
         """Whether a request can ask for it with everything it requires."""
         said = {slot.name for slot in self.slots}
         objects = [s for s in self.profile.slots if s.required and s.name not in said and s.children]
-        return bool(self.speeches) and not objects and len(self.api.parameters) <= _MAX_PARAMETERS
+        return bool(self.wordings) and not objects and len(self.api.parameters) <= _MAX_PARAMETERS
 
 
 class Neighbourhood:
@@ -53,9 +53,11 @@ class Neighbourhood:
         return [_entry(api) for api in self.apis]
 
     @cached_property
-    def wiring(self) -> Wiring:
+    def links(self) -> ApiLinks:
         """Which APIs can feed which."""
-        return Wiring([e.profile for e in self.entries], [e.speeches[0] if e.speeches else None for e in self.entries])
+        return ApiLinks(
+            [e.profile for e in self.entries], [e.wordings[0] if e.wordings else None for e in self.entries]
+        )
 
 
 class Catalogue:
@@ -136,5 +138,5 @@ def _places(apis: Sequence[Api]) -> Iterator[list[Api]]:
 
 def _entry(api: Api) -> Entry:
     profile = flat(read_profile(api))
-    slots = sayable(profile)
-    return Entry(api, profile, slots, tuple(read_speech(profile, slots)))
+    slots = requestable_slots(profile)
+    return Entry(api, profile, slots, tuple(read_wordings(profile, slots)))

@@ -19,6 +19,7 @@ from transformers import AutoModel
 
 from evals.data import DataError
 from services.encoder import DEFAULT_MODEL, EncoderError, load_encoder, model_directory
+from training.planner.api_encodings import ApiEncodings
 from training.planner.calibration import fit_stages
 from training.planner.card import Data, write_card
 from training.planner.data import (
@@ -34,7 +35,6 @@ from training.planner.export import NETWORK, start_from_export, write_lower, wri
 from training.planner.feeding import Feed
 from training.planner.network import Lower, Network, Sizes
 from training.planner.recipe import Recipe
-from training.planner.shelf import Shelf
 from training.planner.synthesis import MADE
 from training.planner.trainer import Step, Trainer
 from training.shared.base import BaseError, default_source
@@ -62,7 +62,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Lessons:
+class TrainingData:
     """All training data, and the held-out examples by folder."""
 
     recorded: list[Example]
@@ -101,49 +101,49 @@ def train_planner(folders: Sequence[Path], out: Path, work: Path, recipe_file: P
 
 def _run(paths: Sequence[Path], out: Path, run: Run, device: torch.device) -> str:
     folders = [read_folder(path, run.recipe) for path in paths]
-    lessons = _lessons(folders, paths, run)
-    if not lessons.recorded and not lessons.made:
+    dataset = _training_data(folders, paths, run)
+    if not dataset.recorded and not dataset.made:
         raise DataError("there is nothing to learn: no request has calls, and none can be made up over the catalogues")
-    told = f"{len(lessons.recorded)} recorded requests, {len(lessons.made)} made up"
+    told = f"{len(dataset.recorded)} recorded requests, {len(dataset.made)} made up"
     run.console.print(told, markup=False)
     tokenizer = Tokenizer.from_file(str(model_directory(DEFAULT_MODEL) / "tokenizer.json"))
     network, lower = _network(run.recipe)
     write_lower(lower, tokenizer, out)
-    shelf = Shelf(load_encoder(str(out)), run.work / "apis.npz")
-    apis = list({id(api): api for one in lessons.examples() for api in one.candidates}.values())
-    shelf.fill(run.progress.track(apis, description="reading APIs"))
+    encodings = ApiEncodings(load_encoder(str(out)), run.work / "apis.npz")
+    apis = list({id(api): api for one in dataset.examples() for api in one.candidates}.values())
+    encodings.fill(run.progress.track(apis, description="reading APIs"))
 
-    feed = Feed(lessons.recorded, lessons.made, shelf, tokenizer, run.recipe)
-    key = _key(lessons, folders)
+    feed = Feed(dataset.recorded, dataset.made, encodings, tokenizer, run.recipe)
+    key = _key(dataset, folders)
     trainer = Trainer(network, lower, run.recipe, feed.batches, run.work, key, device)
-    measured = _train(trainer, feed, lessons, run)
-    write_network(trainer.network, shelf.dimension, out)
-    aside = {name: [one for one in lessons.recorded if one.source == name] for name in run.recipe.aside}
-    judged = fit_stages(out, lessons.held_out, aside, shelf, run.progress)
-    data = [Data(one.name, one.licence, *_sizes(one, lessons)) for one in folders]
+    measured = _train(trainer, feed, dataset, run)
+    write_network(trainer.network, encodings.dimension, out)
+    aside = {name: [one for one in dataset.recorded if one.source == name] for name in run.recipe.aside}
+    judged = fit_stages(out, dataset.held_out, aside, encodings, run.progress)
+    data = [Data(one.name, one.licence, *_sizes(one, dataset)) for one in folders]
     return write_card(out, run.recipe, data, measured, judged)
 
 
-def _lessons(folders: Sequence[PlannerFolder], paths: Sequence[Path], run: Run) -> Lessons:
-    lessons = Lessons([], [], {})
+def _training_data(folders: Sequence[PlannerFolder], paths: Sequence[Path], run: Run) -> TrainingData:
+    dataset = TrainingData([], [], {})
     for folder, path in zip(folders, paths, strict=True):
         write_held_out(folder, path, run.work / "held-out" / folder.name)
         where = (run.vectors, run.work, run.progress)
-        lessons.recorded.extend(recorded_examples(folder, *where))
-        lessons.made.extend(made_examples(folder, run.recipe, *where))
+        dataset.recorded.extend(recorded_examples(folder, *where))
+        dataset.made.extend(made_examples(folder, run.recipe, *where))
         held = held_out_examples(folder, *where)
         if held:
-            lessons.held_out[folder.name] = held
-    return lessons
+            dataset.held_out[folder.name] = held
+    return dataset
 
 
-def _train(trainer: Trainer, feed: Feed, lessons: Lessons, run: Run) -> dict[str, dict[str, float]]:
+def _train(trainer: Trainer, feed: Feed, dataset: TrainingData, run: Run) -> dict[str, dict[str, float]]:
     """Train to the end; return how often the heads are right on the held-out requests, by folder."""
     task = run.progress.add_task("training", total=run.recipe.steps, completed=trainer.done)
     history = (run.work / "history.jsonl").open("a", encoding="utf-8")
 
     def look() -> dict[str, dict[str, float]]:
-        return {name: trainer.measure(feed.all(held)) for name, held in lessons.held_out.items()}
+        return {name: trainer.measure(feed.all(held)) for name, held in dataset.held_out.items()}
 
     def note(step: Step) -> None:
         run.progress.update(task, completed=step.number)
@@ -180,16 +180,16 @@ def _network(recipe: Recipe) -> tuple[Network, Lower]:
     return network, Lower(encoder, recipe.lower)
 
 
-def _key(lessons: Lessons, folders: Sequence[PlannerFolder]) -> str:
+def _key(dataset: TrainingData, folders: Sequence[PlannerFolder]) -> str:
     """A key of the data: other data makes another run."""
     digest = hashlib.sha256()
-    for one in (*lessons.recorded, *lessons.made):
+    for one in (*dataset.recorded, *dataset.made):
         digest.update(f"{one.id}\0{one.query}\0".encode("utf-8", "replace"))
     return f"{[folder.name for folder in folders]} {digest.hexdigest()[:16]}"
 
 
-def _sizes(folder: PlannerFolder, lessons: Lessons) -> tuple[int, int, int, int]:
+def _sizes(folder: PlannerFolder, dataset: TrainingData) -> tuple[int, int, int, int]:
     """The numbers of APIs, recorded training requests, generated requests and held-out requests."""
-    recorded = sum(one.source == folder.name for one in lessons.recorded)
-    made = sum(one.source == f"{folder.name}{MADE}" for one in lessons.made)
-    return len(folder.apis), recorded, made, len(lessons.held_out.get(folder.name, ()))
+    recorded = sum(one.source == folder.name for one in dataset.recorded)
+    made = sum(one.source == f"{folder.name}{MADE}" for one in dataset.made)
+    return len(folder.apis), recorded, made, len(dataset.held_out.get(folder.name, ()))

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from planner_svc.reading.profile import Field, Slot
 from planner_svc.reading.text import word_set
+from training.planner.api_links import Link
 from training.planner.catalogue import Entry, Neighbourhood
-from training.planner.samples import Said, Sampler
-from training.planner.senses import about
-from training.planner.wiring import Link
+from training.planner.meanings import meaning_of
+from training.planner.samples import SampledValue, Sampler
 
 MAX_OPTIONAL = 3
 _OPTIONAL = 0.28
@@ -24,7 +24,7 @@ Calls = tuple[int, ...]
 
 
 @dataclass(slots=True)
-class Fed:
+class FedParameter:
     """A parameter that another call feeds.
 
     Attributes:
@@ -54,10 +54,10 @@ class Use:
 
     calls: Calls
     entry: Entry
-    said: dict[str, list[tuple[Said, Calls]]] = field(default_factory=dict)
+    said: dict[str, list[tuple[SampledValue, Calls]]] = field(default_factory=dict)
     flags: dict[str, bool] = field(default_factory=dict)
-    fed: dict[str, Fed] = field(default_factory=dict)
-    shared: dict[str, Said] = field(default_factory=dict)
+    fed: dict[str, FedParameter] = field(default_factory=dict)
+    shared: dict[str, SampledValue] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
 
     def slot(self, name: str) -> Slot:
@@ -77,22 +77,22 @@ class Drafter:
         self._rng = rng
         self._sampler = sampler
 
-    def single(self, entry: Entry, call: int = 0, fed: dict[str, Fed] | None = None) -> Use | None:
+    def single(self, entry: Entry, call: int = 0, fed: dict[str, FedParameter] | None = None) -> Use | None:
         """One call with all required and some optional parameters; None if a required value cannot be drawn."""
         use = Use((call,), entry, fed=dict(fed or {}))
         optional = [slot for slot in entry.slots if not slot.required and slot.name not in use.fed]
         required = [slot for slot in entry.slots if slot.required and slot.name not in use.fed]
         if any(
-            s.required and s.name not in {x.name for x in entry.slots} and about(s).sense == "object"
+            s.required and s.name not in {x.name for x in entry.slots} and meaning_of(s).sense == "object"
             for s in entry.profile.slots
         ):
             return None
         if len(required) > 7:
             return None
         share = _OPTIONAL if required or use.fed else 2 * _OPTIONAL
-        optional = [slot for slot in optional if self._rng.random() < share / (1 + (about(slot).sense == "limit"))]
+        optional = [slot for slot in optional if self._rng.random() < share / (1 + (meaning_of(slot).sense == "limit"))]
         for slot in (*required, *optional[:MAX_OPTIONAL]):
-            if about(slot).sense == "flag":
+            if meaning_of(slot).sense == "flag":
                 use.flags[slot.name] = self._rng.random() < 0.7
             elif (said := self._other(entry, slot, use)) is not None:
                 use.said[slot.name] = [(said, (call,))]
@@ -100,7 +100,7 @@ class Drafter:
                 return None
         return use
 
-    def _other(self, entry: Entry, slot: Slot, use: Use) -> Said | None:
+    def _other(self, entry: Entry, slot: Slot, use: Use) -> SampledValue | None:
         """A value that is not stated yet: nobody asks for the way from Paris to Paris."""
         taken = {said.text for given in use.said.values() for said, _ in given}
         for _ in range(4):
@@ -117,12 +117,12 @@ class Drafter:
         names = [
             n
             for n, s in use.said.items()
-            if not s[0][0].listed and about(use.slot(n)).sense not in ("message", "limit")
+            if not s[0][0].listed and meaning_of(use.slot(n)).sense not in ("message", "limit")
         ]
         if not names:
             return None
         name = self._rng.choice(sorted(names, key=lambda n: not use.slot(n).required)[:2])
-        found: dict[str, Said] = {}
+        found: dict[str, SampledValue] = {}
         for _ in range(3 * count):
             said = self._sampler.sample(entry.profile, use.slot(name))
             if said is not None:
@@ -145,7 +145,10 @@ class Drafter:
         uses: list[Use] = []
         first = self._producer(place, links, length - 2)
         for entry, feeds in [*first, (place.entries[consumer], links)]:
-            fed = {link.slot.name: Fed(self._index(uses, place.entries[link.producer]), link.field) for link in feeds}
+            fed = {
+                link.slot.name: FedParameter(self._index(uses, place.entries[link.producer]), link.field)
+                for link in feeds
+            }
             if any(one.producer < 0 for one in fed.values()):
                 return None
             use = self.single(entry, len(uses), fed)
@@ -159,21 +162,21 @@ class Drafter:
         for _ in range(6):
             consumer = self._rng.randrange(len(place.entries))
             entry = place.entries[consumer]
-            if not entry.speakable:
+            if not entry.can_be_requested:
                 continue
             supplied = [(slot, links) for slot in entry.slots if (links := self._links(place, consumer, slot))]
             if len(supplied) < 2:
                 continue
             chosen = self._rng.sample(supplied, 2)
             uses: list[Use] = []
-            fed: dict[str, Fed] = {}
+            fed: dict[str, FedParameter] = {}
             for slot, links in chosen:
                 link = self._rng.choice(links)
                 producer = self.single(place.entries[link.producer], len(uses))
                 if producer is None or not producer.said:
                     break
                 uses.append(producer)
-                fed[slot.name] = Fed(len(uses) - 1, link.field)
+                fed[slot.name] = FedParameter(len(uses) - 1, link.field)
             final = self.single(entry, len(uses), fed) if len(uses) == 2 else None
             if final is not None and (uses[0].entry is not uses[1].entry or _differ(uses[0], uses[1])):
                 return [*uses, final]
@@ -185,9 +188,9 @@ class Drafter:
         self._rng.shuffle(order)
         for consumer in order:
             entry = place.entries[consumer]
-            if not entry.speakable:
+            if not entry.can_be_requested:
                 continue
-            slots = sorted(entry.slots, key=lambda s: (not s.required, about(s).sense != "id", self._rng.random()))
+            slots = sorted(entry.slots, key=lambda s: (not s.required, meaning_of(s).sense != "id", self._rng.random()))
             for slot in slots[:5]:
                 links = self._links(place, consumer, slot)
                 if links:
@@ -196,14 +199,14 @@ class Drafter:
         return None
 
     def _links(self, place: Neighbourhood, consumer: int, slot: Slot) -> list[Link]:
-        if (slot.words and slot.name.lower() in _NOT_FED) or about(slot).sense in (
+        if (slot.words and slot.name.lower() in _NOT_FED) or meaning_of(slot).sense in (
             "flag",
             "limit",
             "message",
             "choice",
         ):
             return []
-        return [link for link in place.wiring.suppliers(consumer, slot) if place.entries[link.producer].speakable]
+        return [link for link in place.links.suppliers(consumer, slot) if place.entries[link.producer].can_be_requested]
 
     def _also(self, place: Neighbourhood, consumer: int, first: Link) -> list[Link]:
         """Further parameters that the same API feeds: required ones, and others at random."""
@@ -231,7 +234,7 @@ class Drafter:
         return next((number for number, use in enumerate(uses) if use.entry is entry), -1)
 
 
-def _is_later(said: Said, slot: Slot, use: Use) -> bool:
+def _is_later(said: SampledValue, slot: Slot, use: Use) -> bool:
     """Whether the end of a period is after its start, if both are stated."""
     if slot.role != "to" or not slot.temporal:
         return True

@@ -7,8 +7,8 @@ the request's characters, one of its options, its default, an output of another 
 - :class:`Option`: a listed value of the parameter or a boolean, with the characters that state it, if known;
 - :class:`Default`: the default in its schema; the request does not state it;
 - :class:`Ref`: an output field of an earlier call (NESTful's ``$var1.field$``);
-- :class:`Unsaid`: a value that is in neither. It is noise of the recorded data: mask its loss;
-- :class:`Many`: a list of these, in order.
+- :class:`Unstated`: a value that is in neither. It is noise of the recorded data: mask its loss;
+- :class:`ListLabel`: a list of these, in order.
 
 A parameter without a label is left out. Offsets count Python characters, ``end`` is exclusive.
 """
@@ -75,25 +75,25 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsaid:
+class Unstated:
     """A recorded value that the request does not state and no call returns."""
 
     value: JsonValue
     kind: Literal["unsaid"] = "unsaid"
 
 
-Item = Span | Option | Default | Ref | Unsaid
+Item = Span | Option | Default | Ref | Unstated
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
+class ListLabel:
     """The items of a list, each with its own label."""
 
     items: tuple[Item, ...]
     kind: Literal["many"] = "many"
 
 
-Label = Item | Many
+Label = Item | ListLabel
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Example:
 
 def items(label: Label) -> tuple[Item, ...]:
     """A label's parts: a list's items, or the label itself."""
-    return label.items if isinstance(label, Many) else (label,)
+    return label.items if isinstance(label, ListLabel) else (label,)
 
 
 def labels(example: Example) -> Iterator[tuple[int, str, Item]]:

@@ -13,10 +13,10 @@ import numpy as np
 
 from planner_svc.backends.compact.inputs import FEATURES, arrange
 from services.contracts.api import Api
+from training.planner.api_encodings import ApiEncodings
 from training.planner.examples import Example
 from training.planner.learning import Batch, Prepared, collate
 from training.planner.recipe import Recipe
-from training.planner.shelf import Shelf
 from training.planner.synthesis import MADE
 from training.planner.targets import Layout, targets
 from training.planner.varied import Variation, both
@@ -38,19 +38,24 @@ class Feed:
     Args:
         recorded: examples of people's requests.
         made: generated examples.
-        shelf: encodings of the APIs.
+        encodings: encodings of the APIs.
         tokenizer: of the network's encoder; truncates by itself.
         recipe: how to mix them.
     """
 
     def __init__(
-        self, recorded: Sequence[Example], made: Sequence[Example], shelf: Shelf, tokenizer: Any, recipe: Recipe
+        self,
+        recorded: Sequence[Example],
+        made: Sequence[Example],
+        encodings: ApiEncodings,
+        tokenizer: Any,
+        recipe: Recipe,
     ) -> None:
         short = ([one for one in kind if len(one.query) <= recipe.chars] for kind in (recorded, made))
         self._kinds = [_Sources(kind, recipe.weights) for kind in short if kind]
         self._variation = Variation(recorded)
         self._share = recipe.recorded if len(self._kinds) > 1 else float(bool(recorded))
-        self._shelf, self._tokenizer, self._recipe = shelf, tokenizer, recipe
+        self._encodings, self._tokenizer, self._recipe = encodings, tokenizer, recipe
 
     def batches(self, first: int) -> Iterator[Batch]:
         """An endless sequence of batches, starting at that step."""
@@ -76,7 +81,7 @@ class Feed:
         apis = [example.candidates[index] for index in chosen]
         scores = example.scores if keep or rng.random() >= self._recipe.unscored else None
         features = [_UNSCORED if scores is None else scores[index] for index in chosen]
-        encoded = [self._shelf.of(api) for api in apis]
+        encoded = [self._encodings.of(api) for api in apis]
         tokens = self._tokenizer.encode(example.query)
         layout = Layout([one.profile for one in encoded], [one.items for one in encoded])
         shown = replace(example, candidates=tuple(apis))
@@ -117,7 +122,7 @@ class Feed:
         return right
 
     def _units(self, api: Api) -> int:
-        encoded = self._shelf.of(api)
+        encoded = self._encodings.of(api)
         return len(encoded.items) + len(encoded.head)
 
 

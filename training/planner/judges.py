@@ -25,12 +25,12 @@ from planner_svc.backends.compact.sets import SET_SIGNS
 from planner_svc.backends.compact.spans import SPAN_SIGNS, ParameterTarget
 from planner_svc.backends.compact.task import Task
 from services.contracts.base import JsonPath
-from training.planner.examples import Example, LabelledCall, Ref, Span, Unsaid, items
-from training.shared.boosting import Growth, boosted
+from training.planner.examples import Example, LabelledCall, Ref, Span, Unstated, items
+from training.shared.boosting import TreeOptions, fit_trees
 
 FOLDS: Final = 4
-_GROWTH: Final = Growth(trees=100, leaves=12, depth=None, rate=0.08, least=20)
-_GROWTH_OF_CALLS: Final = Growth(trees=200, leaves=12, depth=None, rate=0.05, least=40)
+_TREE_OPTIONS: Final = TreeOptions(trees=100, leaves=12, depth=None, rate=0.08, least=20)
+_CALL_TREE_OPTIONS: Final = TreeOptions(trees=200, leaves=12, depth=None, rate=0.05, least=40)
 """More rows per leaf: which candidates are called differs between data sets."""
 _FEWEST: Final = 200
 """The minimum number of rows for fitting."""
@@ -68,7 +68,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedJudges:
     """Judges fitted to all requests, and for each fold those fitted without it.
 
     ``shares``, by data set: among parameters whose right words or output were considered, the percentage for which the
@@ -92,16 +92,16 @@ def fold_of(example: Example) -> int:
 
 def fit_judges(
     tasks: Mapping[str, Sequence[tuple[Example, Task]]],
-    unspoken: Collection[str],
+    unstated: Collection[str],
     known: Mapping[str, Sequence[tuple[Example, Task]]],
     progress: Progress,
     few: Mapping[str, Sequence[tuple[Example, Task]]] = MappingProxyType({}),
-) -> Fitted:
+) -> FittedJudges:
     """Fit all stages: spans compete only for called APIs, and links consider how surely the request states a value.
 
     Args:
         tasks: held-out examples by data set, each read by the network.
-        unspoken: data sets whose requests do not state their values: no spans are learnt from them.
+        unstated: data sets whose requests do not state their values: no spans are learnt from them.
         known: examples that the network was trained on: only links are learnt from them.
         progress: shows a bar per stage.
         few: the held-out examples with few candidates, as in a small catalogue: calls and sets are learnt from both.
@@ -110,19 +110,19 @@ def fit_judges(
     small = [(name, *one) for name, read in few.items() for one in read]
     calls = [_calls(*one) for one in new]
     called = [*calls, *(_calls(*one) for one in small)]
-    folds = [Judges(_fit(called, CALL_SIGNS, fold, _GROWTH_OF_CALLS)) for fold in range(FOLDS)]
+    folds = [Judges(_fit(called, CALL_SIGNS, fold, _CALL_TREE_OPTIONS)) for fold in range(FOLDS)]
     weighed = progress.track([*new, *small], description="weighing sets")
     every_set = [_sets(*one, folds[fold_of(one[1])]) for one in weighed]
     sets = every_set[: len(new)]
     folds = [replace(one, sets=_fit(every_set, SET_SIGNS, fold)) for fold, one in enumerate(folds)]
-    spoken = [one for one in new if one[0] not in unspoken]
-    spans = [_spans(*one, folds[fold_of(one[1])]) for one in progress.track(spoken, description="weighing spans")]
+    stated = [one for one in new if one[0] not in unstated]
+    spans = [_spans(*one, folds[fold_of(one[1])]) for one in progress.track(stated, description="weighing spans")]
     folds = [replace(one, spans=_fit(spans, SPAN_SIGNS, fold)) for fold, one in enumerate(folds)]
     seen = [*new, *((name, *one) for name, read in known.items() for one in read)]
     links = [_links(*one, folds[fold_of(one[1])]) for one in progress.track(seen, description="weighing links")]
     without = tuple(replace(one, links=_fit(links, LINK_SIGNS, fold)) for fold, one in enumerate(folds))
     whole = Judges(
-        _fit(called, CALL_SIGNS, None, _GROWTH_OF_CALLS),
+        _fit(called, CALL_SIGNS, None, _CALL_TREE_OPTIONS),
         _fit(spans, SPAN_SIGNS),
         _fit(links, LINK_SIGNS),
         _fit(every_set, SET_SIGNS),
@@ -131,7 +131,7 @@ def fit_judges(
     of_spans = _shares("words", spans, [one.spans for one in without])
     of_links = _shares("links", links, [one.links for one in without])
     shares = {name: of_calls[name] | of_spans.get(name, {}) | of_links.get(name, {}) for name in tasks if tasks[name]}
-    return Fitted(whole, without, shares)
+    return FittedJudges(whole, without, shares)
 
 
 def _exact(
@@ -174,7 +174,7 @@ def _shares(what: str, seen: Sequence[Evidence], unseen: Sequence[Judge | None])
 
 
 def _fit(
-    seen: Sequence[Evidence], signs: tuple[str, ...], left_out: int | None = None, growth: Growth = _GROWTH
+    seen: Sequence[Evidence], signs: tuple[str, ...], left_out: int | None = None, options: TreeOptions = _TREE_OPTIONS
 ) -> Judge | None:
     """Trees fitted to all folds or all but one; None if there are too few rows.
 
@@ -191,7 +191,7 @@ def _fit(
         sizes[one.source] += len(one.right)
     each = len(rows) / len(sizes)
     weights = np.concatenate([np.full(len(one.right), (each / sizes[one.source]) ** 0.5) for one in used])
-    return Judge(signs, boosted(rows, right, growth, weights))
+    return Judge(signs, fit_trees(rows, right, options, weights))
 
 
 def _calls(source: str, example: Example, task: Task) -> Evidence:
@@ -249,7 +249,7 @@ def _wanted(example: Example, task: Task) -> Iterator[tuple[ParameterTarget, lis
     for number, api in enumerate(task.apis):
         calls = [call for call in example.calls if call.api == api.profile.api.id]
         for target in filler.targets(number) if calls else ():
-            if not any(isinstance(part, Unsaid) for call in calls for part in _parts(call, target)):
+            if not any(isinstance(part, Unstated) for call in calls for part in _parts(call, target)):
                 yield target, calls
 
 

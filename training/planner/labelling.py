@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from training.planner.drafts import Use
-from training.planner.examples import Item, Label, LabelledCall, Many, Option, Ref, Span
+from training.planner.examples import Item, Label, LabelledCall, ListLabel, Option, Ref, Span
 from training.planner.pieces import Mark, Text
-from training.planner.samples import Said
+from training.planner.samples import SampledValue
 
 Place = tuple[int, int]
 
@@ -76,9 +76,9 @@ def _arguments(use: Use, call: int, rendered: Rendered) -> list[tuple[str, Label
     return sorted(found, key=lambda one: order[one[0]])
 
 
-def _label(said: Said, call: int, name: str, rendered: Rendered) -> Label:
+def _label(said: SampledValue, call: int, name: str, rendered: Rendered) -> Label:
     if said.listed:
-        return Many(
+        return ListLabel(
             tuple(
                 _item(said, ("value", call, name, number), value, rendered)
                 for number, (_, value) in enumerate(said.items)
@@ -87,7 +87,7 @@ def _label(said: Said, call: int, name: str, rendered: Rendered) -> Label:
     return _item(said, ("value", call, name, -1), said.items[0][1], rendered)
 
 
-def _item(said: Said, mark: Mark, value: JsonValue, rendered: Rendered) -> Item:
+def _item(said: SampledValue, mark: Mark, value: JsonValue, rendered: Rendered) -> Item:
     start, end = rendered.places.get(mark, (0, 0))
     if said.option:
         return Option(value, start, end)

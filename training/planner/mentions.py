@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.text import word_set
+from training.planner.meanings import Sense, meaning_of
 from training.planner.pieces import Mark, Piece, Text, and_list, fill, text
-from training.planner.samples import Said
-from training.planner.senses import Sense, about
-from training.planner.wording import Hook, is_plural
+from training.planner.samples import SampledValue
+from training.planner.wording import SlotMention, is_plural
 
 _QUOTES = (('"', '"'), ("'", "'"), ('"', '"'), ("\u201c", "\u201d"))
 _QUOTED: dict[Sense, float] = {"message": 0.75, "named": 0.3, "topic": 0.2, "text": 0.15, "id": 0.15, "person": 0.05}
 """Share of values in quotes."""
 _TRUE_PREFIX = word_set("include with show return has have is are only enable allow use send auto should can")
 _NUMERIC: frozenset[Sense] = frozenset(("money", "percent", "measure", "number", "count", "duration", "age"))
-_HOOKED: dict[Sense, tuple[str, ...]] = {
+_MENTION_FORMS: dict[Sense, tuple[str, ...]] = {
     "id": (
         "{noun} {value}",
         "{noun} {value}",
@@ -36,7 +36,9 @@ _HOOKED: dict[Sense, tuple[str, ...]] = {
 }
 
 
-def value_text(slot: Slot, said: Said, calls: Iterable[int], rng: random.Random, *, quotes: bool = True) -> Text:
+def value_text(
+    slot: Slot, said: SampledValue, calls: Iterable[int], rng: random.Random, *, quotes: bool = True
+) -> Text:
     """The value's text, marked as the argument of these calls; with ``quotes`` some texts are quoted."""
     calls = tuple(calls)
     if said.listed:
@@ -48,7 +50,7 @@ def value_text(slot: Slot, said: Said, calls: Iterable[int], rng: random.Random,
         return and_list(items, rng.choice(("and", "and", "and", "or")))
     marks: tuple[Mark, ...] = tuple(("value", call, slot.name, -1) for call in calls)
     whole = text(said.before, Piece(said.text, marks), said.after)
-    sense = about(slot).sense
+    sense = meaning_of(slot).sense
     share = _QUOTED.get(sense, 0.0)
     if quotes and rng.random() < (share if " " in said.text or sense == "id" else share / 2):
         opening, closing = rng.choice(_QUOTES)
@@ -56,31 +58,33 @@ def value_text(slot: Slot, said: Said, calls: Iterable[int], rng: random.Random,
     return whole
 
 
-def hooked(hook: Hook, slot: Slot, value: Text, rng: random.Random, *, creates: bool, before: str) -> Text:
+def mention_text(
+    mention: SlotMention, slot: Slot, value: Text, rng: random.Random, *, creates: bool, before: str
+) -> Text:
     """The value in place of the words for its object: "the order with ID 17" for "an order".
 
     Args:
-        hook: the place of those words.
+        mention: the place of those words.
         slot: the parameter.
         value: its value in words.
         rng: source of randomness.
         creates: whether the call creates the object, so that the value names it.
         before: the replaced words.
     """
-    sense = about(slot).sense
-    forms = _HOOKED.get(sense, ("{value}", "{value}", "the {noun} {value}"))
+    sense = meaning_of(slot).sense
+    forms = _MENTION_FORMS.get(sense, ("{value}", "{value}", "the {noun} {value}"))
     if creates and sense == "id":
         forms = ("{whole} with the ID {value}", "{whole} {value}")
     elif creates and sense in ("named", "person"):
         forms = ("{whole} called {value}", "{whole} named {value}", "{whole} {value}")
-    elif sense == "place" and hook.noun.split()[-1] in ("city", "country", "state", "region", "town"):
+    elif sense == "place" and mention.noun.split()[-1] in ("city", "country", "state", "region", "town"):
         forms = (*forms, "the {noun} of {value}")
-    return fill(rng.choice(forms), noun=hook.noun, value=value, whole=before)
+    return fill(rng.choice(forms), noun=mention.noun, value=value, whole=before)
 
 
 def flag_text(slot: Slot, value: bool, calls: Iterable[int], rng: random.Random) -> Text:
     """Words that request a boolean: "including archived ones", "without pets", "and make it public"."""
-    chosen = rng.choice(_wishes(list(about(slot).words) or [slot.name[:40]], value))
+    chosen = rng.choice(_wishes(list(meaning_of(slot).words) or [slot.name[:40]], value))
     lead = re.match(r"(?:and|but)\s+", chosen)
     start = lead.end() if lead else 0
     return text(chosen[:start], Piece(chosen[start:], tuple(("value", call, slot.name, -1) for call in calls)))
@@ -141,11 +145,11 @@ _FORMS = (
 
 def labelled(parts: Sequence[tuple[Slot, Text]], rng: random.Random) -> tuple[Text, bool]:
     """Values with their parameters' names, and whether the result is a separate sentence."""
-    numeric = all(about(slot).sense in _NUMERIC for slot, _ in parts)
+    numeric = all(meaning_of(slot).sense in _NUMERIC for slot, _ in parts)
     form = rng.choice((_A_OF, _A_OF, *_FORMS) if numeric else _FORMS)
     said: list[Text] = []
     for slot, value in parts:
-        label = about(slot).label
+        label = meaning_of(slot).label
         each = form.each if said or not form.first else form.first
         be, article = "are" if is_plural(label) else "is", "an" if label[:1].lower() in "aeiou" else "a"
         said.append(fill(each, label=label, value=value, be=be, a=article))

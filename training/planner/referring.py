@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from planner_svc.reading.profile import Field, Slot
 from training.planner.adjuncts import adjunct
-from training.planner.drafts import Fed, Use
-from training.planner.mentions import hooked
+from training.planner.drafts import FedParameter, Use
+from training.planner.meanings import Meaning, label_of, meaning_of
+from training.planner.mentions import mention_text
 from training.planner.pieces import Mark, Piece, Text, and_list, fill, of_clause, text
-from training.planner.senses import About, about, label_of
-from training.planner.wording import Hook, is_plural
+from training.planner.wording import SlotMention, is_plural
 
 Value = Callable[[Use, Slot], Text]
 _IDS = frozenset(
@@ -27,10 +27,10 @@ _NAMING = frozenset(("person", "named", "place", "topic", "id", "uuid", "email",
 def is_identity(field: Field, slot: Slot) -> bool:
     """Whether the output only identifies an object: users name the object, not its id."""
     last = label_of(field.name).lower().split()[-1:] or [""]
-    return last[0] in _IDS or about(slot).sense in ("id", "uuid")
+    return last[0] in _IDS or meaning_of(slot).sense in ("id", "uuid")
 
 
-def referred(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str) -> Text:
+def referred(rng: random.Random, use: Use, slot: Slot, fed: FedParameter, noun: str) -> Text:
     """Words for the output of an earlier call, marked as the reference."""
     label = label_of(fed.field.name)
     noun = noun or label
@@ -77,13 +77,13 @@ def referred(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str) -> T
     return text(Piece(said, tuple(("ref", call, slot.name, -1) for call in use.calls)))
 
 
-def _names(key: Slot, fed: Fed, slot: Slot) -> bool:
-    return about(key).sense != "text" or not is_identity(fed.field, slot)
+def _names(key: Slot, fed: FedParameter, slot: Slot) -> bool:
+    return meaning_of(key).sense != "text" or not is_identity(fed.field, slot)
 
 
-def speakable_inside(use: Use, fed: Fed, slot: Slot) -> bool:
+def can_be_nested(use: Use, fed: FedParameter, slot: Slot) -> bool:
     """Whether a call can be described in place of the parameter that it feeds."""
-    if use.entry.speeches[0].effect == "act":
+    if use.entry.wordings[0].effect == "act":
         return False  # a user who wants an order cancelled says so explicitly
     if is_passed_on(use):
         return not is_identity(fed.field, slot)
@@ -104,7 +104,7 @@ def referred_together(rng: random.Random, use: Use, slots: list[Slot]) -> Text:
     return text(lead, and_list(pieces), tail)
 
 
-def nested(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str, value: Value) -> Text:
+def nested(rng: random.Random, use: Use, slot: Slot, fed: FedParameter, noun: str, value: Value) -> Text:
     """The producing call, described in place of the parameter: "customer Anna Chen", "the home town of Anna Chen".
 
     Nothing else in the request asks for that call.
@@ -114,7 +114,7 @@ def nested(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str, value:
     mark = tuple(("ref", call, slot.name, -1) for call in use.calls)
     if inner.fed:
         (name, deeper), *_ = inner.fed.items()
-        below = nested(rng, inner, inner.slot(name), deeper, about(inner.slot(name)).noun, value)
+        below = nested(rng, inner, inner.slot(name), deeper, meaning_of(inner.slot(name)).noun, value)
         whole = fill(
             "the {label} {of} {below}",
             label=_of_thing(fed.field, noun),
@@ -125,7 +125,7 @@ def nested(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str, value:
     key = naming_slot(inner)
     assert key is not None
     others = [text(" ", phrase) for phrase in _other_phrases(rng, inner, key, value)]
-    meant = about(key)
+    meant = meaning_of(key)
     own = value(inner, key)
     if is_identity(fed.field, slot) and meant.sense == "place" and not _PLACED & set((noun or meant.noun).split()):
         whole = fill("the {thing} in {own}", thing=noun or label_of(fed.field.name), own=own)
@@ -139,8 +139,8 @@ def nested(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str, value:
         whole = fill(said if thing else "{own}", own=own, thing=thing, kind=meant.noun or meant.label)
     else:
         label = _of_thing(fed.field, noun)
-        hook = Hook(0, 0, meant.noun or meant.label)
-        known = hooked(hook, key, own, rng, creates=False, before="")
+        mention = SlotMention(0, 0, meant.noun or meant.label)
+        known = mention_text(mention, key, own, rng, creates=False, before="")
         whole = fill("the {label} {of} {known}", label=label, of=rng.choice(("of", "of", "for")), known=known)
         if meant.sense in ("person", "place", "named") and not others and rng.random() < 0.3:
             whole = fill("{own}'s {label}", own=own, label=label)
@@ -155,7 +155,7 @@ def _is_kin(inner: Use, key: Slot, noun: str) -> bool:
     """Whether the call's key also names the wanted object: its name does, a product number does not."""
     if not noun:
         return True
-    known = f"{about(key).noun} {inner.entry.profile.noun} {inner.entry.speeches[0].thing}".lower().split()
+    known = f"{meaning_of(key).noun} {inner.entry.profile.noun} {inner.entry.wordings[0].thing}".lower().split()
     return noun.lower().split()[-1] in known
 
 
@@ -167,7 +167,7 @@ def _of_thing(field: Field, noun: str) -> str:
 
 def again(rng: random.Random, slot: Slot, noun: str) -> str:
     """Words that refer to an already stated value, with a preposition unless they replace a noun."""
-    meant = about(slot)
+    meant = meaning_of(slot)
     thing = noun or meant.noun or (meant.words[-1] if meant.words else "one")
     if meant.sense == "place" and not noun:
         return rng.choice(("there", "there", f"in the same {thing}", f"for that {thing}"))
@@ -192,7 +192,7 @@ def naming_slot(use: Use) -> Slot | None:
     if not use.said or use.flags or use.fed or len(use.said) > 2:
         return None
     slots = [use.slot(name) for name in use.said if not use.said[name][0][0].listed and not use.said[name][0][0].option]
-    found = [slot for slot in slots if about(slot).sense in _NAMING]
+    found = [slot for slot in slots if meaning_of(slot).sense in _NAMING]
     return found[0] if found and len(found) >= len(use.said) - 1 else None
 
 
@@ -202,13 +202,13 @@ def _other_phrases(rng: random.Random, use: Use, key: Slot, value: Value) -> lis
         slot = use.slot(name)
         if slot is not key:
             own = value(use, slot)
-            found.append(adjunct(slot, said[0][0], own, rng) or _plainly(about(slot), own))
+            found.append(adjunct(slot, said[0][0], own, rng) or _plainly(meaning_of(slot), own))
     return found
 
 
-def _plainly(meant: About, own: Text) -> Text:
+def _plainly(meant: Meaning, own: Text) -> Text:
     return fill("with {label} {own}", label=meant.label, own=own)
 
 
-def _creates(fed: Fed, use: Use) -> bool:
+def _creates(fed: FedParameter, use: Use) -> bool:
     return fed.producer >= 0 and use.entry.api.mutating

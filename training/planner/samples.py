@@ -19,8 +19,8 @@ from planner_svc.reading.profile import Profile, Slot
 from planner_svc.reading.readings import readings
 from planner_svc.reading.text import singular, split_name, word_set
 from services.contracts.api import Api, Location
-from training.planner import banks, drawn
-from training.planner.senses import About, about
+from training.planner import banks, random_values
+from training.planner.meanings import Meaning, meaning_of
 
 _TRIES = 5
 _BROAD = word_set(
@@ -36,7 +36,7 @@ _WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SampledValue:
     """A value in words.
 
     Attributes:
@@ -77,9 +77,9 @@ class Sampler:
         self.now = now
         self._lexicon = lexicon or {}
 
-    def sample(self, profile: Profile, slot: Slot) -> Said | None:
+    def sample(self, profile: Profile, slot: Slot) -> SampledValue | None:
         """A value for the parameter; None if none was found that its schema accepts."""
-        meant = about(slot)
+        meant = meaning_of(slot)
         if meant.sense in ("object", "flag"):
             return None
         if slot.kinds == {"array"}:
@@ -90,15 +90,15 @@ class Sampler:
                 return found
         return None
 
-    def _read(self, profile: Profile, slot: Slot, said: Said) -> Said | None:
+    def _read(self, profile: Profile, slot: Slot, said: SampledValue) -> SampledValue | None:
         """Add the value that the reader makes of the text; None if the schema accepts none."""
         text, value = said.items[0]
         if said.option:
             return said if profile.schemas.problem(slot.node, value) is None else None
         values = readings(profile, slot, text, self.now)
-        return Said(((text, values[0]),), False, said.before, said.after) if values else None
+        return SampledValue(((text, values[0]),), False, said.before, said.after) if values else None
 
-    def _list(self, profile: Profile, slot: Slot, meant: About) -> Said | None:
+    def _list(self, profile: Profile, slot: Slot, meant: Meaning) -> SampledValue | None:
         found: dict[str, JsonValue] = {}
         wanted = self._rng.choice((1, 2, 2, 3, 3, 4))
         option = False
@@ -113,14 +113,14 @@ class Sampler:
                 break
         if not found or profile.schemas.problem(slot.node, list(found.values())) is not None:
             return None
-        return Said(tuple(found.items()), listed=True, option=option)
+        return SampledValue(tuple(found.items()), listed=True, option=option)
 
-    def _one(self, slot: Slot, meant: About) -> Said | None:
+    def _one(self, slot: Slot, meant: Meaning) -> SampledValue | None:
         """A text for the value. The value itself is set only if it cannot be read from the text."""
         if slot.choices:
             return self._choice(slot)
         if meant.sense in ("date", "moment", "time", "year"):
-            return _said(drawn.moment(self._rng, self.now, meant.sense))
+            return _said(random_values.moment(self._rng, self.now, meant.sense))
         if (slot.kinds & {"integer", "number"} and "string" not in slot.kinds) or meant.sense in (
             "money",
             "count",
@@ -128,7 +128,7 @@ class Sampler:
         ):
             return self._number(slot, meant)
         if meant.sense in ("currency", "language", "code") and self._rng.random() < 0.6:
-            return _said(drawn.known(self._rng, meant) or "")
+            return _said(random_values.known(self._rng, meant) or "")
         shown = [e for e in slot.examples if 0 < len(e) <= MAX_EXAMPLE]
         if shown and (slot.specific or slot.patterned or self._rng.random() < 0.5):
             return _said(self._like(self._rng.choice(shown)))
@@ -140,14 +140,14 @@ class Sampler:
             return _said(self._like(example) if meant.sense == "id" else example)
         return _said(self._text(meant, slot))
 
-    def _choice(self, slot: Slot) -> Said | None:
+    def _choice(self, slot: Slot) -> SampledValue | None:
         value = self._rng.choice(slot.choices)
         if isinstance(value, bool) or value is None or not isinstance(value, str | int | float):
             return None
         said = str(value).strip()
         if re.fullmatch(r"[A-Za-z]+(?:[_-][A-Za-z]+)+|[a-z]{2,}(?:[A-Z][a-z]+)+|[A-Z]{5,}", said):
             said = " ".join(split_name(said))
-        return Said(((said, value),), option=True) if said and len(said) <= MAX_EXAMPLE else None
+        return SampledValue(((said, value),), option=True) if said and len(said) <= MAX_EXAMPLE else None
 
     def _like(self, example: str) -> str:
         """A value of the example's form: other digits, and other letters if it looks like a code."""
@@ -164,13 +164,13 @@ class Sampler:
         ]
         return "".join(changed)
 
-    def _number(self, slot: Slot, meant: About) -> Said:
+    def _number(self, slot: Slot, meant: Meaning) -> SampledValue:
         rng = self._rng
         low, high = self._bounds(slot, meant)
         whole = "number" not in slot.kinds
         value: float = rng.randint(int(low), max(int(high), int(low)))
         if meant.sense == "id":
-            return Said(((str(rng.randint(1, 10 ** rng.choice((2, 3, 4, 5)))), None),))
+            return SampledValue(((str(rng.randint(1, 10 ** rng.choice((2, 3, 4, 5)))), None),))
         if not whole and rng.random() < 0.5:
             value = round(rng.uniform(low, max(high, low)), rng.choice((1, 1, 2)))
         said = f"{value:g}" if abs(value) < 1e6 else str(value)
@@ -183,9 +183,9 @@ class Sampler:
         after = "%" if meant.sense == "percent" and rng.random() < 0.7 and said[0].isdigit() else ""
         if meant.unit and rng.random() < 0.75:
             after = f" {meant.unit}"
-        return Said(((said, None),), before=before, after=after)
+        return SampledValue(((said, None),), before=before, after=after)
 
-    def _bounds(self, slot: Slot, meant: About) -> tuple[float, float]:
+    def _bounds(self, slot: Slot, meant: Meaning) -> tuple[float, float]:
         schema = slot.parameter.json_schema
         usual = next((banks.SIZES[w] for w in reversed(meant.words) if w in banks.SIZES), (2, 60))
         known = any(w in banks.SIZES for w in meant.words) or meant.sense == "limit"
@@ -202,9 +202,9 @@ class Sampler:
             low, high = max(low, usual[0]), min(high, usual[1])
         return (low, high if high >= low else low + 50) if abs(low) < 1e9 and abs(high) < 1e12 else (1, 100)
 
-    def _text(self, meant: About, slot: Slot) -> str:
+    def _text(self, meant: Meaning, slot: Slot) -> str:
         rng = self._rng
-        known = drawn.known(rng, meant)
+        known = random_values.known(rng, meant)
         if known is not None:
             return known
         if meant.sense == "topic" and slot.name in banks.BY_WORD and rng.random() < 0.3:
@@ -213,11 +213,11 @@ class Sampler:
             return rng.choice(banks.TOPICS)
         return rng.choice(self._bank(meant, slot))
 
-    def _bank(self, meant: About, slot: Slot) -> Sequence[str]:
+    def _bank(self, meant: Meaning, slot: Slot) -> Sequence[str]:
         """Usual values, preferring banks that match more of the parameter's name."""
         thing = meant.noun or (slot.text if meant.sense == "named" else "")
         if banks.PEOPLE & {singular(word) for word in thing.split()} - {"name"}:
-            return [drawn.person(self._rng, meant)]
+            return [random_values.person(self._rng, meant)]
         own = [
             " ".join(meant.words),
             thing,
@@ -260,15 +260,15 @@ def lexicon_of(apis: Iterable[Api]) -> Lexicon:
     return {key: tuple(known) for key, known in found.items()}
 
 
-def _fitting(shown: Sequence[str], meant: About) -> list[str]:
+def _fitting(shown: Sequence[str], meant: Meaning) -> list[str]:
     """The examples without names of kinds ("(e.g., city, state)"), if a specific place or person is needed."""
     return [item for item in shown if meant.sense not in ("place", "person") or not item.islower()]
 
 
-def _is_price(meant: About) -> bool:
+def _is_price(meant: Meaning) -> bool:
     return meant.sense == "money" and (meant.words[-1] != "amount" or bool(_LENT & set(meant.words)))
 
 
-def _said(text: str) -> Said:
+def _said(text: str) -> SampledValue:
     article = "the " if text.startswith("day after") else ""
-    return Said(((text.strip(), None),), before=article)
+    return SampledValue(((text.strip(), None),), before=article)

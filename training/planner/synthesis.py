@@ -11,17 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from services.contracts.api import Api
-from training.planner.asking import Asked, Asker
 from training.planner.catalogue import Catalogue, Neighbourhood
 from training.planner.drafts import Drafter, Use
 from training.planner.examples import Example, InvalidExample, Output, check
-from training.planner.framing import finished, joined, slipped, surrounded
-from training.planner.idle import idle_request
 from training.planner.labelling import Rendered, labelled_calls, render
+from training.planner.meanings import meaning_of
+from training.planner.phrasing import CallPhraser, PhrasedCall
 from training.planner.pieces import Text, plain, text
+from training.planner.request_text import call_sentences, joined, typed_in_hurry, with_context
 from training.planner.samples import Lexicon, Sampler, lexicon_of
-from training.planner.scenes import Director, Scene
-from training.planner.senses import about
+from training.planner.scenarios import Scenario, ScenarioMaker
+from training.planner.unserved import unserved_request
 
 PER_VISIT = (8, 96)
 """Minimum and maximum of examples made per visit of a neighbourhood: reading its APIs costs more than an example."""
@@ -59,8 +59,8 @@ class _Maker:
     def __init__(self, catalogue: Catalogue, rng: random.Random, lexicon: Lexicon, source: str) -> None:
         self._catalogue, self._rng, self._source = catalogue, rng, source
         self._sampler = Sampler(rng, _START, lexicon)
-        self._director = Director(rng, Drafter(rng, self._sampler))
-        self._asker = Asker(rng)
+        self._scenarios = ScenarioMaker(rng, Drafter(rng, self._sampler))
+        self._phraser = CallPhraser(rng)
 
     def examples(self, count: int) -> Iterator[Example]:
         made = barren = 0
@@ -84,29 +84,29 @@ class _Maker:
         now = _START + timedelta(hours=self._rng.randrange(24 * 365 * 3))
         self._sampler.now = now
         for _ in range(_TRIES):
-            scene = self._director.scene(place)
-            if scene is None:
+            scenario = self._scenarios.scenario(place)
+            if scenario is None:
                 continue
-            example = self._worded(scene, f"{self._source}-{number}", now)
+            example = self._worded(scenario, f"{self._source}-{number}", now)
             if example is not None:
                 return example
         return None
 
-    def _worded(self, scene: Scene, identifier: str, now: datetime) -> Example | None:
-        whole, asked = self._said(scene)
+    def _worded(self, scenario: Scenario, identifier: str, now: datetime) -> Example | None:
+        whole, asked = self._said(scenario)
         if self._rng.random() < _SLIPPED:
-            whole = slipped(whole, self._rng, _lowerable(scene.uses))
+            whole = typed_in_hurry(whole, self._rng, _lowerable(scenario.uses))
         rendered = render(whole)
         if not 3 <= len(rendered.text) <= MAX_CHARS:
             return None
-        nothing = scene.kind == "nothing"
-        calls = () if nothing else labelled_calls(scene.uses, rendered)
+        nothing = scenario.kind == "nothing"
+        calls = () if nothing else labelled_calls(scenario.uses, rendered)
         answer = () if nothing else tuple(Output(call, path) for one in asked for call, path in one.answer)
         example = Example(
             identifier,
             self._source,
             rendered.text,
-            self._catalogue.offer([use.entry.api for use in scene.uses], self._rng, without=nothing),
+            self._catalogue.offer([use.entry.api for use in scenario.uses], self._rng, without=nothing),
             calls,
             answer=tuple(sorted(answer, key=lambda o: o.call)),
             now=now,
@@ -115,26 +115,28 @@ class _Maker:
             check(example)
         except InvalidExample:
             return None
-        return example if nothing or _is_complete(scene, rendered) else None
+        return example if nothing or _is_complete(scenario, rendered) else None
 
-    def _said(self, scene: Scene) -> tuple[Text, list[Asked]]:
+    def _said(self, scenario: Scenario) -> tuple[Text, list[PhrasedCall]]:
         rng = self._rng
-        if scene.kind == "nothing" and rng.random() < 0.5:
-            return text(idle_request(rng)), []
+        if scenario.kind == "nothing" and rng.random() < 0.5:
+            return text(unserved_request(rng)), []
         terse = rng.random() < _TERSE
-        spoken = list(scene.spoken)
-        if not scene.ordered and rng.random() < 0.3 and not any(use.shared for use in spoken):
-            rng.shuffle(spoken)
-        asked = [self._asker.ask(use, terse=terse) for use in spoken]
+        uses = list(scenario.top_level)
+        if not scenario.ordered and rng.random() < 0.3 and not any(use.shared for use in uses):
+            rng.shuffle(uses)
+        asked = [self._phraser.phrase(use, terse=terse) for use in uses]
         whole = (
-            finished(asked[0], rng, polite=not terse) if len(asked) == 1 else joined(asked, rng, ordered=scene.ordered)
+            call_sentences(asked[0], rng, polite=not terse)
+            if len(asked) == 1
+            else joined(asked, rng, ordered=scenario.ordered)
         )
-        return (whole if terse else surrounded(whole, rng)), asked
+        return (whole if terse else with_context(whole, rng)), asked
 
 
-def _is_complete(scene: Scene, rendered: Rendered) -> bool:
+def _is_complete(scenario: Scenario, rendered: Rendered) -> bool:
     """Whether everything that was drafted is stated."""
-    for use in scene.uses:
+    for use in scenario.uses:
         for name, said in use.said.items():
             for one, calls in said:
                 places = [
@@ -151,7 +153,10 @@ def _lowerable(uses: Sequence[Use]) -> frozenset[tuple[int, str]]:
     for use in uses:
         for name, said in use.said.items():
             slot = use.slot(name)
-            free = about(slot).sense in ("person", "place", "named", "topic", "text", "message") and not slot.patterned
+            free = (
+                meaning_of(slot).sense in ("person", "place", "named", "topic", "text", "message")
+                and not slot.patterned
+            )
             if free and not slot.choices and not slot.specific:
                 found |= {(call, name) for _, calls in said for call in calls}
     return frozenset(found)

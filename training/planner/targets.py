@@ -18,7 +18,7 @@ from planner_svc.backends.compact.sets import MOST
 from planner_svc.reading.profile import Profile
 from planner_svc.reading.readings import NO_CLOCK
 from services.contracts.base import JsonPath
-from training.planner.examples import Default, Example, Label, LabelledCall, Option, Ref, Span, Unsaid
+from training.planner.examples import Default, Example, Label, LabelledCall, Option, Ref, Span, Unstated
 from training.planner.examples import Item as LabelItem
 from training.planner.examples import items as parts
 
@@ -164,7 +164,7 @@ def _source_of(label: LabelItem) -> int:
             return Origin.REFERENCE
         case Default():
             return Origin.ABSENT
-        case Unsaid():
+        case Unstated():
             return UNKNOWN
 
 

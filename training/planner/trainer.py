@@ -12,7 +12,7 @@ import torch
 from training.planner.learning import Batch, Tally, losses, to_device
 from training.planner.network import Inputs, Lower, Network
 from training.planner.recipe import Recipe
-from training.shared.checkpoints import Checkpoint, Course
+from training.shared.checkpoints import Checkpoint, Schedule
 from training.shared.devices import faster_in_bfloat16
 from training.shared.steps import Resumable
 
@@ -70,7 +70,7 @@ class Trainer(Resumable):
             weight_decay=_DECAY,
         )
         checkpoint = Checkpoint(folder, f"{recipe.model_dump_json()} {key}", network, self._optimizer)
-        super().__init__(Course(recipe.steps, recipe.minutes, recipe.warmup), checkpoint, recipe.seed, _EVERY)
+        super().__init__(Schedule(recipe.steps, recipe.minutes, recipe.warmup), checkpoint, recipe.seed, _EVERY)
 
     def train(self, report: Callable[[Step], None], stop: Callable[[int], bool] = lambda done: False) -> bool:
         """Do the remaining steps.
@@ -109,7 +109,7 @@ class Trainer(Resumable):
     def _step(self, batch: Batch) -> dict[str, float]:
         self.network.train()
         for group in self._optimizer.param_groups:
-            group["lr"] = group["peak"] * self._course.rate
+            group["lr"] = group["peak"] * self._schedule.rate
         moved = to_device(batch, self._device)
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bfloat16):
             said = self.network(*self._read(moved))

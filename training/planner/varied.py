@@ -18,12 +18,12 @@ from training.planner.examples import (
     Item,
     Label,
     LabelledCall,
-    Many,
+    ListLabel,
     Option,
     Output,
     Ref,
     Span,
-    Unsaid,
+    Unstated,
     check,
     labels,
 )
@@ -156,8 +156,8 @@ def _edited(example: Example, edits: dict[_Place, str]) -> Example:
 def _moved_call(call: LabelledCall, edits: dict[_Place, str], shift: int, calls: int, query: str = "") -> LabelledCall:
     arguments: dict[str, Label] = {}
     for name, label in call.arguments.items():
-        if isinstance(label, Many):
-            arguments[name] = Many(tuple(_moved(item, edits, shift, calls, query) for item in label.items))
+        if isinstance(label, ListLabel):
+            arguments[name] = ListLabel(tuple(_moved(item, edits, shift, calls, query) for item in label.items))
         else:
             arguments[name] = _moved(label, edits, shift, calls, query)
     clause = call.clause and (_at(call.clause[0], edits) + shift, _at(call.clause[1], edits) + shift)
@@ -176,7 +176,7 @@ def _moved(item: Item, edits: dict[_Place, str], shift: int, calls: int, query: 
             if start is None or end is None:
                 return Ref(call + calls, path)
             return Ref(call + calls, path, _at(start, edits) + shift, _at(end, edits) + shift)
-        case Option() | Default() | Unsaid():
+        case Option() | Default() | Unstated():
             return item
     raise InvalidExample(f"no label: {item!r}")
 

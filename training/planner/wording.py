@@ -8,7 +8,7 @@ from typing import Literal
 
 from planner_svc.reading.profile import Profile, Slot
 from planner_svc.reading.text import singular, split_name, word_set
-from training.planner.senses import about, is_plumbing, label_of
+from training.planner.meanings import is_technical, label_of, meaning_of
 from training.planner.verbs import COMPUTING, READING, SAME, SYNONYMS, VERBS
 
 MAX_OBJECT_WORDS = 13
@@ -85,7 +85,7 @@ Effect = Literal["read", "compute", "act"]
 
 
 @dataclass(frozen=True, slots=True)
-class Hook:
+class SlotMention:
     """The place where an object mentions a parameter: "a movie" in "details about a movie"."""
 
     start: int
@@ -94,7 +94,7 @@ class Hook:
 
 
 @dataclass(frozen=True, slots=True)
-class Speech:
+class Wording:
     """The wording of an API.
 
     Attributes:
@@ -102,7 +102,7 @@ class Speech:
         target: the verb's object ("an existing order").
         short: its name without the verb, in words ("order status").
         effect: whether it reads, computes, or changes something.
-        hooks: the parameters that the target mentions.
+        mentions: the parameters that the target mentions.
         thing: the noun for a call's result or subject ("order").
     """
 
@@ -110,7 +110,7 @@ class Speech:
     target: str
     short: str
     effect: Effect
-    hooks: dict[str, Hook]
+    mentions: dict[str, SlotMention]
     thing: str
 
     @property
@@ -135,7 +135,7 @@ class Speech:
         )
 
 
-def read_speech(profile: Profile, slots: tuple[Slot, ...]) -> list[Speech]:
+def read_wordings(profile: Profile, slots: tuple[Slot, ...]) -> list[Wording]:
     """The wordings of an API: from its description, and from its name.
 
     Args:
@@ -149,20 +149,20 @@ def read_speech(profile: Profile, slots: tuple[Slot, ...]) -> list[Speech]:
     for told in ("" if titled else api.summary, api.description):
         parsed = _sentence(told, name, api.method)
         if parsed is not None:
-            found.append(_speech(profile, slots, *parsed, name))
+            found.append(_wording(profile, slots, *parsed, name))
     named = _from_name(name, api.method)
     if named is not None and (not found or len(named[1].split()) <= 4):
-        found.append(_speech(profile, slots, *named, name))
+        found.append(_wording(profile, slots, *named, name))
     return found
 
 
-def _speech(profile: Profile, slots: tuple[Slot, ...], verb: str, target: str, name: list[str]) -> Speech:
+def _wording(profile: Profile, slots: tuple[Slot, ...], verb: str, target: str, name: list[str]) -> Wording:
     kin = SAME.get(verb, verb)
     effect: Effect = "read" if kin in READING else "compute" if kin in COMPUTING else "act"
     if profile.api.method == "DELETE" and effect != "act":
         verb, effect = "delete", "act"
     rest = name[1:] if name and base_verb(name[0]) else name
-    return Speech(verb, target, " ".join(rest) or target, effect, _hooks(target, slots), _thing(target))
+    return Wording(verb, target, " ".join(rest) or target, effect, _mentions(target, slots), _thing(target))
 
 
 def base_verb(word: str) -> str | None:
@@ -253,11 +253,11 @@ def _from_name(name: list[str], method: str) -> tuple[str, str] | None:
     return verb, article + (label_of(noun) if len(rest) <= 5 else noun)
 
 
-def _hooks(target: str, slots: tuple[Slot, ...]) -> dict[str, Hook]:
+def _mentions(target: str, slots: tuple[Slot, ...]) -> dict[str, SlotMention]:
     """The places where the target mentions a parameter; each place is used once."""
-    found: dict[str, Hook] = {}
+    found: dict[str, SlotMention] = {}
     for slot in slots:
-        meant = about(slot)
+        meant = meaning_of(slot)
         nouns = [meant.noun, *meant.noun.split()[-1:]] if meant.noun else []
         if meant.sense in (
             "place",
@@ -273,23 +273,23 @@ def _hooks(target: str, slots: tuple[Slot, ...]) -> dict[str, Hook]:
         ):
             nouns.append(" ".join(meant.words))
         for noun in dict.fromkeys(filter(None, nouns)):
-            hook = _hook(target, noun)
-            if hook and not any(hook.start < other.end and other.start < hook.end for other in found.values()):
-                found[slot.name] = hook
+            mention = _mention(target, noun)
+            if mention and not any(mention.start < other.end and other.start < mention.end for other in found.values()):
+                found[slot.name] = mention
                 break
     return found
 
 
-def _hook(target: str, noun: str) -> Hook | None:
+def _mention(target: str, noun: str) -> SlotMention | None:
     if noun.lower() not in target.lower():
         return None
     phrase = rf"\b(?:a|an|the|any|my|one|each|this|every)\s+(?:(?!{_JOINTS}\b)[a-z-]+\s+){{0,2}}{re.escape(noun)}\b"
     for match in reversed(list(re.finditer(phrase, target, re.IGNORECASE))):
         if not re.match(rf"\s+(?!{_JOINTS}\b)[a-z]", target[match.end() :], re.IGNORECASE):
-            return Hook(match.start(), match.end(), re.sub(r"^\w+\s+", "", match[0]))
+            return SlotMention(match.start(), match.end(), re.sub(r"^\w+\s+", "", match[0]))
     bare = re.search(rf"(?:^|(?<=\s)){re.escape(noun)}$", target, re.IGNORECASE)
     if bare is not None and len(target.split()) <= 3 and not target.lower().startswith(("the ", "all ", "my ")):
-        return Hook(bare.start(), bare.end(), noun)
+        return SlotMention(bare.start(), bare.end(), noun)
     return None
 
 
@@ -305,9 +305,9 @@ def _thing(target: str) -> str:
     return " ".join([*words[:-1], singular(words[-1].lower())][-2:])
 
 
-def sayable(profile: Profile) -> tuple[Slot, ...]:
+def requestable_slots(profile: Profile) -> tuple[Slot, ...]:
     """The parameters that a request may state."""
-    return tuple(slot for slot in profile.slots if not is_plumbing(slot) and about(slot).sense != "object")
+    return tuple(slot for slot in profile.slots if not is_technical(slot) and meaning_of(slot).sense != "object")
 
 
 def is_plural(said: str) -> bool:

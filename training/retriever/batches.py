@@ -65,13 +65,13 @@ def _runs(pairs: Sequence[Pair], documents: Mapping[str, Document], run: int, rn
 
 def _fill(waiting: list[Pair], documents: Mapping[str, Document], size: int) -> tuple[list[Batch], list[Pair]]:
     """One pass over the pairs: full batches, a last one that is not too small, and the pairs that collided."""
-    batches, collided, current = [], [], _Open()
+    batches, collided, current = [], [], _OpenBatch()
     for pair in waiting:
         if not current.take(pair, documents):
             collided.append(pair)
         if len(current.pairs) == size:
             batches.append(Batch(current.pairs))
-            current = _Open()
+            current = _OpenBatch()
     if len(current.pairs) >= max(2, size * _SMALLEST):
         batches.append(Batch(current.pairs))
     else:
@@ -79,7 +79,7 @@ def _fill(waiting: list[Pair], documents: Mapping[str, Document], size: int) -> 
     return batches, collided
 
 
-class _Open:
+class _OpenBatch:
     """A batch that is being filled."""
 
     def __init__(self) -> None:

@@ -38,11 +38,11 @@ from training.retriever.examples import (
 )
 from training.retriever.mining import Negatives, mine
 from training.retriever.recipe import Recipe
-from training.retriever.splits import unlike
+from training.retriever.splits import without_near_duplicates
 from training.retriever.synthesis import synthetic_pairs
 from training.retriever.towers import Towers
 from training.retriever.trainer import NothingToTrain, Step, Trainer
-from training.retriever.watch import Watch
+from training.retriever.validation import ValidationMeter
 from training.shared.base import BaseError
 from training.shared.checkpoints import CHECKPOINT, CheckpointError
 from training.shared.devices import DeviceError, choose_device
@@ -160,9 +160,9 @@ def read_folder(path: Path, hold_out: int, validation: int, recipe: Recipe) -> F
     free = [one for one in solvable if (one.split or "") in splits and one.id not in held_ids]
     random.Random(recipe.seed).shuffle(free)  # noqa: S311 - a repeatable choice, not a secret
     share = min(validation, int(len(free) * _VALIDATED))
-    clear = _unlike(free[: recipe.requests * 2 + share], apart, path.name)
+    clear = _without_near_duplicates(free[: recipe.requests * 2 + share], apart, path.name)
     checked = tuple(_request(one, path.name) for one in clear[:share])
-    trained = _unlike(clear[share:], checked, path.name)[: recipe.requests]
+    trained = _without_near_duplicates(clear[share:], checked, path.name)[: recipe.requests]
     source = Source(path.name, documents, tuple(_request(one, path.name) for one in trained))
     data = Data(path.name, licence(path), len(documents), len(trained), share, len(held))
     return Folder(source, Dataset(whole.apis, tuple(clear[:share]), None), checked, data, tuple(trained))
@@ -203,7 +203,7 @@ def _train(folders: Sequence[Folder], recorded: list[Pair], documents: Mapping[s
         return recorded + made
 
     trainer = Trainer(towers, recipe, pairs_of, documents, run.work)
-    watch = Watch([one.source for one in folders], [one.checked for one in folders])
+    meter = ValidationMeter([one.source for one in folders], [one.checked for one in folders])
     if trainer.done:
         run.console.print(f"going on after step {trainer.done} of {trainer.total}")
     task = run.progress.add_task("training", total=100, completed=int(100 * trainer.progress))
@@ -216,7 +216,7 @@ def _train(folders: Sequence[Folder], recorded: list[Pair], documents: Mapping[s
         line = {"step": step.number, "loss": round(step.loss, 4), "first": round(step.first, 3)}
         if int(step.progress * _LOOKS) > looked[0]:
             looked[0] = int(step.progress * _LOOKS)
-            seen = watch.look(towers)
+            seen = meter.measure(towers)
             line["validation"] = seen  # type: ignore[assignment]
             told = ", ".join(f"{name} {value:.0f}" for name, value in seen.items())
             run.console.print(f"step {step.number} of {step.total}: loss {step.loss:.2f}, all@10 {told}", markup=False)
@@ -275,9 +275,9 @@ def _snapshot(folder: Folder, encoder: Encoder, run: Run) -> Snapshot:
     return build_snapshot(folder.validation.apis, encoder, run.progress, run.cache)
 
 
-def _unlike(instances: Sequence[Instance], held_out: Sequence[Request], source: str) -> list[Instance]:
+def _without_near_duplicates(instances: Sequence[Instance], held_out: Sequence[Request], source: str) -> list[Instance]:
     by_request = {_request(one, source): one for one in instances}
-    return [by_request[one] for one in unlike(by_request, held_out)]
+    return [by_request[one] for one in without_near_duplicates(by_request, held_out)]
 
 
 def _request(instance: Instance, source: str) -> Request:

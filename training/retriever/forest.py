@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from retriever_svc.engine.features import COLUMNS
 from retriever_svc.engine.relevance import RelevanceModel
 from services.encoder import Vectors
-from training.shared.boosting import Growth, boosted
+from training.shared.boosting import TreeOptions, fit_trees
 
 TREES: Final = 150
-_GROWTH: Final = Growth(TREES, leaves=8, depth=5, rate=0.08, least=80)
+_TREE_OPTIONS: Final = TreeOptions(TREES, leaves=8, depth=5, rate=0.08, least=80)
 """Many candidates per leaf, so that the model learns the evidence and does not overfit the catalogues."""
 
 
@@ -31,5 +31,5 @@ def fit(evidence: Vectors, needed: NDArray[np.bool_], encoder: str, threshold: f
         columns=np.array(COLUMNS),
         encoder=np.array(encoder),
         threshold=np.array(threshold, np.float32),
-        trees=boosted(evidence, needed, _GROWTH, seed=seed),
+        trees=fit_trees(evidence, needed, _TREE_OPTIONS, seed=seed),
     )

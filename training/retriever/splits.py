@@ -11,7 +11,7 @@ _SAME_WORDS = 0.8
 _SAME_APIS = 0.8
 
 
-def unlike(requests: Iterable[Request], held_out: Sequence[Request]) -> list[Request]:
+def without_near_duplicates(requests: Iterable[Request], held_out: Sequence[Request]) -> list[Request]:
     """The requests that are not near duplicates of a held-out request.
 
     Two requests are near duplicates if four in five of their words are the same (Jaccard index), or four in five of the

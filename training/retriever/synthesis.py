@@ -16,7 +16,7 @@ from training.retriever.examples import Document, Pair
 from training.retriever.phrasing import join, name_provider, rephrase, reword, sentences, slip, with_value
 
 _ALONE = 0.5
-_AS_TOLD = 0.5
+_UNCHANGED = 0.5
 _NAMED = 0.5
 _SLIPPED = 0.2
 _VALUED = 0.2
@@ -31,7 +31,7 @@ def synthetic_pairs(documents: Iterable[Document], rng: random.Random) -> list[P
     for group in _together(sorted(documents, key=lambda one: (one.place, one.id)), rng):
         apis = [one.api for one in group]
         request = ask(apis[0], rng) if len(apis) == 1 else ask_together(apis, rng)
-        query = _dressed(request, apis[0], rng)
+        query = _varied(request, apis[0], rng)
         right = frozenset(one.id for one in group)
         pairs += [Pair(query, one.id, right) for one in group]
     return pairs
@@ -39,17 +39,17 @@ def synthetic_pairs(documents: Iterable[Document], rng: random.Random) -> list[P
 
 def ask(api: Api, rng: random.Random) -> str:
     """One way to ask for what the API does, from its description or its name."""
-    request = rephrase(_told(api, rng), rng)
+    request = rephrase(_request_for(api, rng), rng)
     return with_value(request, api, rng) if rng.random() < _VALUED else request
 
 
 def ask_together(apis: Sequence[Api], rng: random.Random) -> str:
     """One way to ask for several APIs: "Creates a label, lists messages, and ...", or as imperatives."""
-    told = [_told(api, rng) for api in apis]
-    return join(told if rng.random() < _AS_TOLD else [reword(one, rng) for one in told], rng)
+    requests = [_request_for(api, rng) for api in apis]
+    return join(requests if rng.random() < _UNCHANGED else [reword(one, rng) for one in requests], rng)
 
 
-def _told(api: Api, rng: random.Random) -> str:
+def _request_for(api: Api, rng: random.Random) -> str:
     """A sentence of the API's description, usually the first, or the words of its name."""
     described = sentences(f"{api.summary}\n{api.description}")
     if not described or rng.random() < _BY_NAME:
@@ -68,7 +68,7 @@ def _together(documents: Sequence[Document], rng: random.Random) -> Iterator[lis
             yield group
 
 
-def _dressed(request: str, api: Api, rng: random.Random) -> str:
+def _varied(request: str, api: Api, rng: random.Random) -> str:
     named = name_provider(request, api.provider, rng) if rng.random() < _NAMED else ""
     said = named or request
     return slip(said, rng) if rng.random() < _SLIPPED else said

@@ -20,7 +20,7 @@ from training.retriever.batches import Batch, make_batches
 from training.retriever.examples import Document, Pair
 from training.retriever.recipe import Recipe
 from training.retriever.towers import Towers
-from training.shared.checkpoints import Checkpoint, Course
+from training.shared.checkpoints import Checkpoint, Schedule
 from training.shared.steps import Resumable
 
 PairsOfEpoch = Callable[[int], Sequence[Pair]]
@@ -78,18 +78,18 @@ class Trainer(Resumable):
         self.towers = towers
         self._recipe, self._documents = recipe, documents
         self._batches = [self._batches_of(epoch, pairs_of(epoch)) for epoch in range(recipe.epochs)]
-        course = Course(sum(map(len, self._batches)), recipe.minutes, recipe.warmup)
-        if not course.total:
+        schedule = Schedule(sum(map(len, self._batches)), recipe.minutes, recipe.warmup)
+        if not schedule.total:
             raise NothingToTrain("there is nothing to train on: fewer pairs than a quarter of a batch")
         self._loss = MultipleNegativesRankingLoss(towers.model, scale=recipe.scale)
         self._optimizer = torch.optim.AdamW(towers.trainable(), lr=recipe.learning_rate, weight_decay=0.01)
         checkpoint = Checkpoint(folder, self._fingerprint(), towers.model, self._optimizer)
-        super().__init__(course, checkpoint, recipe.seed, every)
+        super().__init__(schedule, checkpoint, recipe.seed, every)
 
     @property
     def total(self) -> int:
         """Steps of the whole run."""
-        return self._course.total
+        return self._schedule.total
 
     def train(self, report: Callable[[Step], None], stop: Callable[[int], bool] = lambda done: False) -> bool:
         """Do the remaining steps.
@@ -119,7 +119,7 @@ class Trainer(Resumable):
         # Every mined document is wrong for every query of the batch, so their number need not match.
         loss = self._loss.compute_loss_from_embeddings([one for one in columns if len(one)], None)
         for group in self._optimizer.param_groups:
-            group["lr"] = self._recipe.learning_rate * self._course.rate
+            group["lr"] = self._recipe.learning_rate * self._schedule.rate
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.towers.trainable(), 1.0)

@@ -13,7 +13,7 @@ from services.trees import Floats, Trees
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class TreeOptions:
     """Options of the trees.
 
     Attributes:
@@ -33,25 +33,29 @@ class Growth:
     regularisation: float = 5.0
 
 
-def boosted(
-    rows: Floats, right: NDArray[np.bool_], growth: Growth, weights: NDArray[np.float64] | None = None, seed: int = 0
+def fit_trees(
+    rows: Floats,
+    right: NDArray[np.bool_],
+    options: TreeOptions,
+    weights: NDArray[np.float64] | None = None,
+    seed: int = 0,
 ) -> Trees:
     """Fit trees that predict how likely a row is right.
 
     Args:
         rows: (m, columns).
         right: (m,) whether each is right.
-        growth: options of the trees.
+        options: options of the trees.
         weights: (m,) sample weights; None: all equal.
         seed: of the sample for binning if there are very many rows.
     """
     model = HistGradientBoostingClassifier(
-        max_iter=growth.trees,
-        learning_rate=growth.rate,
-        max_leaf_nodes=growth.leaves,
-        max_depth=growth.depth,
-        min_samples_leaf=growth.least,
-        l2_regularization=growth.regularisation,
+        max_iter=options.trees,
+        learning_rate=options.rate,
+        max_leaf_nodes=options.leaves,
+        max_depth=options.depth,
+        min_samples_leaf=options.least,
+        l2_regularization=options.regularisation,
         early_stopping=False,
         random_state=seed,
     ).fit(rows, right, sample_weight=weights)

@@ -17,8 +17,8 @@ class CheckpointError(RuntimeError):
 
 
 @dataclass(slots=True)
-class Course:
-    """The progress of a run.
+class Schedule:
+    """The learning rate and the progress of a run.
 
     Attributes:
         total: steps of the whole run.
@@ -61,20 +61,20 @@ class Checkpoint:
     def __init__(self, folder: Path, key: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
         self._file, self._key, self._model, self._optimizer = folder / CHECKPOINT, key, model, optimizer
 
-    def save(self, course: Course) -> None:
+    def save(self, schedule: Schedule) -> None:
         """Write a temporary file and rename it, so that a kill never leaves a partial checkpoint."""
         part = self._file.with_suffix(".part")
         state = {
             "key": self._key,
-            "done": course.done,
-            "seconds": course.seconds,
+            "done": schedule.done,
+            "seconds": schedule.seconds,
             "model": self._model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
         }
         torch.save(state, part)
         part.replace(self._file)
 
-    def resume(self, course: Course) -> None:
+    def resume(self, schedule: Schedule) -> None:
         """Restore the state from the checkpoint; do nothing if there is none.
 
         Raises:
@@ -90,7 +90,7 @@ class Checkpoint:
             raise CheckpointError(f"{self._file} is of another recipe or of other data: remove it, or go on with those")
         self._model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
-        course.done, course.seconds = int(state["done"]), float(state["seconds"])
+        schedule.done, schedule.seconds = int(state["done"]), float(state["seconds"])
 
 
 def start(model: torch.nn.Module, folder: Path) -> None:

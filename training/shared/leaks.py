@@ -11,34 +11,34 @@ NEAR: Final = 0.8
 """Two requests are near duplicates if at least this share of their word trigrams is the same (Jaccard index)."""
 _RUN: Final = 3
 
-Grams = frozenset[tuple[str, ...]]
+Trigrams = frozenset[tuple[str, ...]]
 
 
-def grams(query: str) -> Grams:
+def trigrams(query: str) -> Trigrams:
     """The word trigrams of a request, in lower case without punctuation; a shorter request is one item."""
     words = re.findall(r"\w+", query.lower())
     return frozenset(tuple(words[at : at + _RUN]) for at in range(max(len(words) - _RUN + 1, 1)))
 
 
-class Nearness:
+class NearDuplicates:
     """Finds near duplicates among many requests."""
 
     def __init__(self, queries: Iterable[str] = ()) -> None:
-        self._queries: list[tuple[str, Grams]] = []
+        self._queries: list[tuple[str, Trigrams]] = []
         self._places: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         self.add(queries)
 
     def add(self, queries: Iterable[str]) -> None:
         """Add requests."""
         for query in queries:
-            found = grams(query)
+            found = trigrams(query)
             for gram in found:
                 self._places[gram].append(len(self._queries))
             self._queries.append((query, found))
 
     def of(self, query: str) -> str | None:
         """The known request that is nearly equal, the closest if there are several."""
-        asked = grams(query)
+        asked = trigrams(query)
         shared: Counter[int] = Counter()
         for gram in asked:
             shared.update(self._places.get(gram, ()))

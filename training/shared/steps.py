@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 
-from training.shared.checkpoints import Checkpoint, Course
+from training.shared.checkpoints import Checkpoint, Schedule
 from training.shared.devices import use_all_processors
 
 BatchT = TypeVar("BatchT")
@@ -19,7 +19,7 @@ class Resumable:
     """A trainer that saves its progress.
 
     Args:
-        course: the progress, resumed from the checkpoint.
+        schedule: the progress, resumed from the checkpoint.
         checkpoint: stores the state.
         seed: of random draws in a step.
         every: steps between checkpoints.
@@ -28,23 +28,23 @@ class Resumable:
         CheckpointError: the checkpoint belongs to another run.
     """
 
-    def __init__(self, course: Course, checkpoint: Checkpoint, seed: int, every: int) -> None:
-        self._course, self._checkpoint, self._seed, self._every = course, checkpoint, seed, every
-        checkpoint.resume(course)
+    def __init__(self, schedule: Schedule, checkpoint: Checkpoint, seed: int, every: int) -> None:
+        self._schedule, self._checkpoint, self._seed, self._every = schedule, checkpoint, seed, every
+        checkpoint.resume(schedule)
 
     @property
     def done(self) -> int:
         """Steps done."""
-        return self._course.done
+        return self._schedule.done
 
     @property
     def progress(self) -> float:
         """0 to 1, by steps done or by time spent, whichever is further."""
-        return self._course.progress
+        return self._schedule.progress
 
     def save(self) -> None:
         """Write the checkpoint."""
-        self._checkpoint.save(self._course)
+        self._checkpoint.save(self._schedule)
 
     def _go_on(
         self,
@@ -73,8 +73,8 @@ class Resumable:
             start = time.monotonic()
             torch.manual_seed(self._seed * 1_000_003 + self.done)  # same dropout after a resume
             loss = step(batch)
-            self._course.done += 1
-            self._course.seconds += time.monotonic() - start
+            self._schedule.done += 1
+            self._schedule.seconds += time.monotonic() - start
             if self.done % self._every == 0 or self.progress == 1:
                 self.save()
             report(loss)

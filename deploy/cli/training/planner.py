@@ -77,10 +77,10 @@ def train_judge(
     """
     require(("sklearn",))
     from evals.data import DataError
-    from training.planner.words import fit_judge
+    from training.planner.judge_fitting import fit_answer_judge
 
     try:
-        found = fit_judge(model, predictions)
+        found = fit_answer_judge(model, predictions)
     except (DataError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
@@ -89,10 +89,10 @@ def train_judge(
         f"{found.before:.3f}, of the judge {found.error:.3f}"
     )
     typer.echo("below   plans  right   of these that change something  right")
-    for kept in found.kept:
+    for counts in found.thresholds:
         typer.echo(
-            f"{kept.threshold:<7g} {kept.plans:<6} {_share(kept.right, kept.plans):<7} {kept.changes:<31} "
-            f"{_share(kept.right_changes, kept.changes)}"
+            f"{counts.threshold:<7g} {counts.plans:<6} {_share(counts.right, counts.plans):<7} {counts.changes:<31} "
+            f"{_share(counts.right_changes, counts.changes)}"
         )
 
 

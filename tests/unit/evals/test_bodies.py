@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from evals.bodies.measuring import Drawn, drawn, judged, read_folder
-from evals.bodies.wording import Told, Unsayable, arguments_of, request_of, told_of
+from evals.bodies.measuring import BodyRequest, failure_of, read_folder, sample_requests
+from evals.bodies.wording import NotExpressible, StatedValue, arguments_of, request_of, stated_values
 from evals.data import DataError
 from evals.planning.asking import Answer
 from planner_svc.compile import compile_plan
@@ -23,8 +23,8 @@ def posting(schema: dict[str, Any], **more: Any) -> Api:
     return single(operation(requestBody=body, summary="Create a thing.", **more), method="post")
 
 
-def told(schema: dict[str, Any]) -> list[str]:
-    return [one.text for one in told_of(posting(schema), random.Random(1))]
+def stated_texts(schema: dict[str, Any]) -> list[str]:
+    return [one.text for one in stated_values(posting(schema), random.Random(1))]
 
 
 LINE = {"type": "object", "required": ["sku"], "properties": {"sku": {"type": "string"}, "note": {"type": "string"}}}
@@ -42,7 +42,7 @@ SHOP = {
 
 
 def test_all_that_is_required_is_said_and_nothing_else() -> None:
-    found = told(SHOP)
+    found = stated_texts(SHOP)
     assert [text.rpartition(" ")[0].partition(' "')[0] for text in found] == ["title", "price", "lines sku", "kind"]
     assert found[0] == 'title "abc"'
     assert found[1] == "price 40"
@@ -51,13 +51,13 @@ def test_all_that_is_required_is_said_and_nothing_else() -> None:
 
 def test_of_alternatives_the_first_is_said_and_of_what_needs_nothing_some() -> None:
     either = {"oneOf": [{"type": "object", "required": [n], "properties": {n: {"type": "integer"}}} for n in "ab"]}
-    assert [text.split()[0] for text in told({"type": "object", "required": ["x"], "properties": {"x": either}})] == [
-        "x"
-    ]
-    assert len(told({"type": "object", "properties": {name: {"type": "boolean"} for name in "abcde"}})) == 3
+    assert [
+        text.split()[0] for text in stated_texts({"type": "object", "required": ["x"], "properties": {"x": either}})
+    ] == ["x"]
+    assert len(stated_texts({"type": "object", "properties": {name: {"type": "boolean"} for name in "abcde"}})) == 3
     loose = {"type": "object", "properties": {name: {"type": "boolean"} for name in "cd"}}
     needed = {"type": "object", "required": ["a", "b"], "properties": {"a": {"type": "boolean"}, "b": loose}}
-    assert [text.rpartition(" ")[0] for text in told(needed)] == ["a", "b c"]
+    assert [text.rpartition(" ")[0] for text in stated_texts(needed)] == ["a", "b c"]
 
 
 @pytest.mark.parametrize(
@@ -72,19 +72,24 @@ def test_of_alternatives_the_first_is_said_and_of_what_needs_nothing_some() -> N
     ],
 )  # fmt: skip
 def test_what_no_sentence_says_is_counted_apart(schema: dict[str, Any]) -> None:
-    with pytest.raises(Unsayable):
-        told_of(posting(schema), random.Random(1))
+    with pytest.raises(NotExpressible):
+        stated_values(posting(schema), random.Random(1))
 
 
 def test_the_arguments_of_what_is_told() -> None:
-    said = [Told(("a",), 1), Told(("b", "c"), 2), Told(("d", 0, "e"), 3), Told(("d", 0, "f"), 4)]
+    said = [
+        StatedValue(("a",), 1),
+        StatedValue(("b", "c"), 2),
+        StatedValue(("d", 0, "e"), 3),
+        StatedValue(("d", 0, "f"), 4),
+    ]
     assert arguments_of(said) == {"a": 1, "b": {"c": 2}, "d": [{"e": 3, "f": 4}]}
 
 
 def test_a_body_is_right_where_every_value_stands_in_its_place() -> None:
     api = posting(SHOP)
-    said = told_of(api, random.Random(1))
-    one = Drawn(api, (), request_of(api, said), said)
+    said = stated_values(api, random.Random(1))
+    one = BodyRequest(api, (), request_of(api, said), said)
     assert one.query.startswith("Create a thing: title ")
     right = arguments_of(said)
 
@@ -93,12 +98,12 @@ def test_a_body_is_right_where_every_value_stands_in_its_place() -> None:
         answer = AnswerOutput(name="answer", value=Reference(step="a"))
         made = Plan(steps=(Step(id="a", api=api.id, arguments=values),), answer=(answer,))
         proved = compile_plan(made, [api], Policy(mutating=Decision.ALLOW)).compiled
-        return judged(one, Answer("planned", compiled=proved))[0]
+        return failure_of(one, Answer("planned", compiled=proved))[0]
 
     assert judge(**right) == ""
     assert judge(**right | {"price": 41}) == "a value is wrong"
     assert judge(**right | {"lines": [{"sku": "other"}]}) == "a value is wrong"
-    assert judged(one, Answer("needs_input", reason="?")) == ("needs input", "?")
+    assert failure_of(one, Answer("needs_input", reason="?")) == ("needs input", "?")
 
 
 def test_a_sample_is_the_same_for_a_seed(tmp_path: Path) -> None:
@@ -109,6 +114,6 @@ def test_a_sample_is_the_same_for_a_seed(tmp_path: Path) -> None:
     (tmp_path / "shop.json").write_text(json.dumps(document(paths)))
     (tmp_path / "broken.json").write_text("{")
     apis = read_folder(tmp_path)
-    first, second, other = (drawn(apis, 3, seed)[0] for seed in (1, 1, 2))
+    first, second, other = (sample_requests(apis, 3, seed)[0] for seed in (1, 1, 2))
     assert [one.query for one in first] == [one.query for one in second] != [one.query for one in other]
     assert all(one.api.method == "POST" and len(one.siblings) == 11 for one in first)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from deploy.cli import app
 from evals.data import DataError
-from evals.planning.batches import Answers, NotAnswered, Recording, Replaying, prompt_id, read_answers
+from evals.planning.batches import Answers, NotAnswered, RecordingModel, ReplayingModel, prompt_id, read_answers
 from services.clients.answers import Completion
 from services.clients.chat import ChatError
 from tests.unit.evals.folders import folder
@@ -274,7 +274,7 @@ async def test_a_line_of_100_mb_costs_one_answer_and_no_memory(tmp_path: Path) -
 
 
 async def test_the_two_models() -> None:
-    recording = Recording("m", 0.5)
+    recording = RecordingModel("m", 0.5)
     key = prompt_id(MESSAGES)
     for _ in range(2):
         with pytest.raises(NotAnswered, match=key):
@@ -284,12 +284,12 @@ async def test_the_two_models() -> None:
     assert prompt_id([{"role": "system", "content": "Plan."}, {"role": "user", "content": "Weather"}]) != key
 
     answers = Answers(found={key: Completion("here")}, models={"b", "a"})
-    replaying = Replaying(answers, "m", recording)
+    replaying = ReplayingModel(answers, "m", recording)
     assert replaying.model == "a, b"
     assert (await replaying.complete(MESSAGES, max_tokens=9, deadline_s=0)).text == "here"
     with pytest.raises(NotAnswered):
         await replaying.complete(MESSAGES[:1], max_tokens=9, deadline_s=0)
     assert recording.prompts == 2
     with pytest.raises(ChatError, match="no answer"):
-        await Replaying(answers, "m").complete(MESSAGES[1:], max_tokens=9, deadline_s=0)
-    assert Replaying(Answers(), "m").model == "m"
+        await ReplayingModel(answers, "m").complete(MESSAGES[1:], max_tokens=9, deadline_s=0)
+    assert ReplayingModel(Answers(), "m").model == "m"

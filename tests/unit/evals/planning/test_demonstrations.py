@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evals.data import DataError, Instance, read_dataset
-from evals.planning.demonstrations import Solved, open_book, plan_of, read_demos, read_shots
+from evals.planning.demonstrations import Solved, open_demo_selector, plan_of, read_demos, read_shots
 from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.retrieval import Candidate
 from services.encoder import load_encoder
@@ -69,8 +69,8 @@ def chosen(data: Path, tmp_path: Path, solved: Sequence[Solved], *asked: Instanc
     candidates = [Candidate(api=api, score=0.5) for api in apis]
 
     async def go() -> list[tuple[SelectedDemo, ...]]:
-        async with open_book(solved, load_encoder(), tmp_path) as book:
-            return [await book.select(one, candidates) for one in asked]
+        async with open_demo_selector(solved, load_encoder(), tmp_path) as selector:
+            return [await selector.select(one, candidates) for one in asked]
 
     return asyncio.run(go())
 
@@ -116,17 +116,17 @@ def test_shots_are_of_the_training_splits_and_never_of_what_is_asked(tmp_path: P
 @pytest.mark.parametrize("shots", [1, 2, 20])
 def test_so_many_are_shown_at_most(data: Path, tmp_path: Path, shots: int) -> None:
     async def go() -> tuple[SelectedDemo, ...]:
-        async with open_book(read_demos(data), load_encoder(), tmp_path, shots) as book:
+        async with open_demo_selector(read_demos(data), load_encoder(), tmp_path, shots) as selector:
             candidates = [Candidate(api=api, score=0.5) for api in read_dataset(data).apis]
-            return await book.select(Instance(id="9", query="Public holidays in France"), candidates)
+            return await selector.select(Instance(id="9", query="Public holidays in France"), candidates)
 
     assert len(asyncio.run(go())) == min(shots, 3)  # the one of several calls is not near enough
 
 
 def test_nothing_is_selected_without_candidates(data: Path, tmp_path: Path) -> None:
     async def go() -> tuple[SelectedDemo, ...]:
-        async with open_book(read_demos(data), load_encoder(), tmp_path) as book:
-            return await book.select(Instance(id="9", query="Public holidays in Spain"), [])
+        async with open_demo_selector(read_demos(data), load_encoder(), tmp_path) as selector:
+            return await selector.select(Instance(id="9", query="Public holidays in Spain"), [])
 
     assert asyncio.run(go()) == ()
 

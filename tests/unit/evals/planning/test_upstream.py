@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evals.data import read_dataset
-from evals.planning.running import ANYTHING, open_world
+from evals.planning.running import ANYTHING, open_plan_runner
 from evals.planning.upstream import misfit, stand_in
 from planner_svc.compile import compile_plan
 from services.codecs import nestful
@@ -65,8 +65,8 @@ def proved(apis: tuple[Api, ...], *calls: dict[str, Any]) -> CompiledPlan:
 
 def run(apis: tuple[Api, ...], folder: Path, *plans: CompiledPlan) -> list[str]:
     async def go() -> list[str]:
-        async with open_world(apis, folder) as world:
-            return [await world.run(plan) for plan in plans]
+        async with open_plan_runner(apis, folder) as runner:
+            return [await runner.run(plan) for plan in plans]
 
     return asyncio.run(go())
 

@@ -10,10 +10,10 @@ from rich.progress import Progress
 
 from evals.data import Dataset, Instance, read_dataset
 from evals.planning.asking import open_planner
-from evals.planning.demonstrations import Solved, open_book, plan_of
-from evals.planning.evaluate import Asked, Conditions, Examiner, PlanReport, report
+from evals.planning.demonstrations import Solved, open_demo_selector, plan_of
+from evals.planning.evaluate import Conditions, EvaluatedRequest, Evaluator, PlanReport, report
 from evals.planning.offers import Offers, Source
-from evals.planning.running import open_world
+from evals.planning.running import open_plan_runner
 from evals.retrieve import build_snapshot
 from planner_svc.models import PlanDraft
 from retriever_svc.engine.ranking import RankingOptions
@@ -127,18 +127,20 @@ def examine(
     rows: list[dict[str, Any]] = ROWS,
     solved: Sequence[Solved] = (),
     k: int | None = None,
-) -> tuple[list[Asked], PlanReport]:
+) -> tuple[list[EvaluatedRequest], PlanReport]:
     """Ask a backend, by default the oracle, all requests of the folder."""
     data = dataset(path / "data", rows)
 
-    async def go() -> list[Asked]:
+    async def go() -> list[EvaluatedRequest]:
         known = backend or Known(oracle(data.instances))
         async with AsyncExitStack() as stack:
             planner = await stack.enter_async_context(open_planner("known", {"known": known}))
-            world = await stack.enter_async_context(open_world(data.apis, path))
-            book = await stack.enter_async_context(open_book(solved, load_encoder(), path)) if solved else None
-            examiner = Examiner(data, offers(data, source, k), planner, world, book)
-            return [await examiner.ask(one) for one in data.instances]
+            runner = await stack.enter_async_context(open_plan_runner(data.apis, path))
+            selector = (
+                await stack.enter_async_context(open_demo_selector(solved, load_encoder(), path)) if solved else None
+            )
+            evaluator = Evaluator(data, offers(data, source, k), planner, runner, selector)
+            return [await evaluator.ask(one) for one in data.instances]
 
     asked = asyncio.run(go())
     under = Conditions(data=path / "data", candidates=source.value, planner="known", encoder="x")

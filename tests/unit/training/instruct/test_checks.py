@@ -6,9 +6,9 @@ import pytest
 
 from training.instruct.refusals import Refusal
 from training.instruct.requests import Kind, check_request, read_request
-from training.instruct.shelf import Offer, Shelf, part_of
+from training.instruct.tool_sampler import Offer, ToolSampler, part_of
 from training.instruct.tools import Names, api_of, check_field, check_tool, read_names, read_tools
-from training.shared.leaks import Nearness
+from training.shared.leaks import NearDuplicates
 
 TEXT = {"type": "str", "description": "In words (e.g., Lisbon)"}
 FIND: dict[str, Any] = {
@@ -33,17 +33,17 @@ BOOK: dict[str, Any] = {
     "required": ["train_id"],
     "responses": {"booking": TEXT},
 }
-SHELF = Shelf([api_of(FIND, "Travel"), api_of(BOOK, "Travel")], seed=7)
+SAMPLER = ToolSampler([api_of(FIND, "Travel"), api_of(BOOK, "Travel")], seed=7)
 
 
 def offer(kind: Kind) -> Offer:
-    drawn = {"single": single, "multiple": SHELF.multiple, "nested": SHELF.nested}[kind](0)
+    drawn = {"single": single, "multiple": SAMPLER.multiple, "nested": SAMPLER.nested}[kind](0)
     assert drawn is not None
     return drawn
 
 
 def single(_: int) -> Offer | None:
-    return next(one for number in (0, 1) if (one := SHELF.single(number)) and one.apis[0].name == "findTrain")
+    return next(one for number in (0, 1) if (one := SAMPLER.single(number)) and one.apis[0].name == "findTrain")
 
 
 def tool(**changes: Any) -> dict[str, Any]:
@@ -62,9 +62,9 @@ def asks(query: str, *calls: dict[str, Any]) -> dict[str, Any]:
     return {"query": query, "calls": list(calls)}
 
 
-def refused(value: Any, kind: Kind = "single", asked: Nearness | None = None) -> str:
+def refused(value: Any, kind: Kind = "single", asked: NearDuplicates | None = None) -> str:
     with pytest.raises(Refusal) as refusal:
-        check_request(value, kind, offer(kind), asked or Nearness())
+        check_request(value, kind, offer(kind), asked or NearDuplicates())
     return refusal.value.reason
 
 
@@ -165,7 +165,7 @@ def test_answers_are_read_whatever_is_around_them() -> None:
     ],
 )
 def test_a_request_that_says_its_values_is_taken(query: str, arguments: dict[str, Any]) -> None:
-    taken = check_request(asks(query, call(**arguments)), "single", offer("single"), Nearness())
+    taken = check_request(asks(query, call(**arguments)), "single", offer("single"), NearDuplicates())
     assert taken == {
         "query": query,
         "calls": [{"api": "travel.findTrain", "args": arguments, "label": "var_1"}],
@@ -208,14 +208,14 @@ def test_a_request_that_says_its_values_is_taken(query: str, arguments: dict[str
     ],
 )
 def test_a_wrong_request_is_dropped_for_its_reason(wrong: Any, reason: str) -> None:
-    asked = Nearness(["I need a train to Faro!"])
+    asked = NearDuplicates(["I need a train to Faro!"])
     assert refused(wrong, asked=asked) == reason
     assert asked.of("A train to Faro") is None  # what is dropped counts as asked by nobody
 
 
 def test_several_calls_are_of_several_tools() -> None:
     both = asks("A train to Faro; book K7 too", call(city="Faro"), call("bookSeat", "var2", train_id="K7"))
-    taken = check_request(both, "multiple", offer("multiple"), Nearness())
+    taken = check_request(both, "multiple", offer("multiple"), NearDuplicates())
     assert [one["api"] for one in taken["calls"]] == ["travel.findTrain", "travel.bookSeat"]  # type: ignore
     assert refused(asks("A train to Faro, to Faro", call(city="Faro"), call(label="b", city="Faro")), "multiple") == (
         "calls"
@@ -229,7 +229,7 @@ def nested(reference: str, parameter: str = "train_id", *, first: str = "findTra
 
 def test_nested_calls_refer_to_earlier_ones() -> None:
     assert offer("nested").links == ("$var1.train_id$ can be `train_id` of bookSeat",)
-    taken = check_request(nested("$var_1.train_id"), "nested", offer("nested"), Nearness())
+    taken = check_request(nested("$var_1.train_id"), "nested", offer("nested"), NearDuplicates())
     assert taken["calls"][1]["args"] == {"train_id": "$var_1.train_id$"}  # type: ignore
     wrong = {
         "$var1.ticket$": "reference",
@@ -246,20 +246,20 @@ def test_nested_calls_refer_to_earlier_ones() -> None:
 
 def test_tools_of_a_part_are_offered_with_each_other_only() -> None:
     apis = [api_of(tool(api_name=f"tool{number}"), "Travel") for number in range(80)]
-    shelf = Shelf(apis, seed=7)
-    drawn = [shelf.multiple(number) for number in range(60)]
+    sampler = ToolSampler(apis, seed=7)
+    drawn = [sampler.multiple(number) for number in range(60)]
     parts = [{part_of(api.id) for api in one.apis} for one in drawn if one is not None]
     assert all(len(one) == 1 for one in parts)
     assert set.union(*parts) == {"train", "dev", "test"}
-    assert drawn == [Shelf(apis, seed=7).multiple(number) for number in range(60)]
-    assert {one.apis[0].id for number in range(80) if (one := shelf.single(number))} == {api.id for api in apis}
+    assert drawn == [ToolSampler(apis, seed=7).multiple(number) for number in range(60)]
+    assert {one.apis[0].id for number in range(80) if (one := sampler.single(number))} == {api.id for api in apis}
 
 
 def test_what_an_api_was_given_is_nothing_that_it_finds_out() -> None:
     echo = BOOK | {"api_name": "moveSeat", "responses": {"train_id": TEXT}}
-    assert Shelf([api_of(echo, "Travel"), api_of(BOOK, "Travel")], seed=7).nested(0) is None
-    assert Shelf([], seed=7).single(0) is None
-    assert Shelf([api_of(BOOK, "Travel")], seed=7).multiple(0) is None
+    assert ToolSampler([api_of(echo, "Travel"), api_of(BOOK, "Travel")], seed=7).nested(0) is None
+    assert ToolSampler([], seed=7).single(0) is None
+    assert ToolSampler([api_of(BOOK, "Travel")], seed=7).multiple(0) is None
 
 
 def test_what_is_required_is_fed_first_and_chains_have_up_to_three_tools() -> None:
@@ -271,7 +271,7 @@ def test_what_is_required_is_fed_first_and_chains_have_up_to_three_tools() -> No
         "required": [],
         "responses": {"paid": TEXT},
     }
-    shelf = Shelf([api_of(one, "Travel") for one in (giver, seat, bill)], seed=7)
-    told = {one.links for number in range(40) if (one := shelf.nested(number))}
+    sampler = ToolSampler([api_of(one, "Travel") for one in (giver, seat, bill)], seed=7)
+    told = {one.links for number in range(40) if (one := sampler.nested(number))}
     coach, paid = "$var1.coach$ can be `coach` of bookSeat", "can be `booking` of settleBill"
     assert told == {(coach,), (coach, f"$var2.booking$ {paid}"), (f"$var1.booking$ {paid}",)}

@@ -15,7 +15,7 @@ from services.contracts.api import Api
 from tests.support.chat_server import ChatServer, Reply, answers, calls, hangs, says, serve_chat
 from tests.unit.training.instruct.player import AGAIN, ALL_TOOLS, Player, playing
 from training.instruct.asking import Asker, Terms
-from training.instruct.export import Stats, told, write
+from training.instruct.export import Stats, summary, write
 from training.instruct.journal import JOURNAL, Head, Journal
 from training.instruct.making import Maker, Wanted, made_apis
 
@@ -103,7 +103,7 @@ async def test_everything_is_made_checked_and_counted(tmp_path: Path) -> None:
     assert sum(sum(kinds.values()) for kinds in stats.requests.values()) == 14
     assert "player" in licence(tmp_path / "out")
     assert json.loads((tmp_path / "out/stats.json").read_text())["tokens"] == stats.tokens > 0
-    printed = told(stats, tmp_path / "out")
+    printed = summary(stats, tmp_path / "out")
     assert "| nested | 4 | 4 | 4 | - |" in printed
     assert "declined 1" in printed
 

@@ -15,7 +15,7 @@ from training.llm.conversations import Properties, bare
 from training.llm.data_command import build_data
 from training.llm.recipe import DataRecipe, FolderRecipe, read_data_recipe
 from training.planner.data import is_held_out
-from training.shared.leaks import Nearness, grams
+from training.shared.leaks import NearDuplicates, trigrams
 
 RECIPE = DataRecipe(others=FolderRecipe(rounds=1, made=20))
 
@@ -128,13 +128,13 @@ def test_the_check_reads_what_was_written(tmp_path: Path) -> None:
 )
 def test_near_is_four_fifths_of_the_runs_of_three_words(other: str, near: bool) -> None:
     query = "What is the weather in Faro on the first weekend of May this year?"
-    assert Nearness([query, "Text Ana"]).of(other) == (query if near else None)
-    assert len(grams(query)) == 12
+    assert NearDuplicates([query, "Text Ana"]).of(other) == (query if near else None)
+    assert len(trigrams(query)) == 12
 
 
 def test_short_requests_are_compared_whole() -> None:
-    assert Nearness(["Text Ana"]).of("text ana!") == "Text Ana"
-    assert Nearness(["Text Ana"]).of("Text Bob") is None
+    assert NearDuplicates(["Text Ana"]).of("text ana!") == "Text Ana"
+    assert NearDuplicates(["Text Ana"]).of("Text Bob") is None
 
 
 def test_the_recipe_that_ships_is_read_and_others_are_explained(tmp_path: Path) -> None:

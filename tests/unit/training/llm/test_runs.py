@@ -29,7 +29,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.unit.training.llm.models import save_tiny, tiny_model, tiny_tokenizer
 from training.llm.command import read_tuning, train_llm
-from training.llm.trainer import IGNORED, Encoded, batches, encode, sight
+from training.llm.trainer import IGNORED, Encoded, attention_mask, batches, encode
 
 pytestmark = pytest.mark.training
 
@@ -86,7 +86,7 @@ def test_requests_that_are_apart_are_learnt_as_if_each_were_the_first(rows: list
         batch = {
             name: torch.tensor(value) for name, value in batches([one for one in encoded if one], 9_999, 2)[0].items()
         }
-        mask, positions = sight(batch["branches"], torch.float32)
+        mask, positions = attention_mask(batch["branches"], torch.float32)
         with torch.no_grad():
             told = model(input_ids=batch["input_ids"], attention_mask=mask, position_ids=positions).logits[:, :-1]
         targets = batch["labels"][:, 1:]

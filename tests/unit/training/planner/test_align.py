@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from services.contracts.api import Api
 from tests.unit.planner_svc.worlds import FLAG, NUMBER, SHOP, TEXT, WHOLE, api, param
 from training.planner.align import Aligner
-from training.planner.examples import Default, Example, Label, Many, Option, Output, Ref, Span, Unsaid, check
+from training.planner.examples import Default, Example, Label, ListLabel, Option, Output, Ref, Span, Unstated, check
 
 NOW = datetime(2026, 3, 10, 9, tzinfo=UTC)
 
@@ -77,7 +77,7 @@ def test_a_value_is_found_in_the_form_it_is_said_in(
 ) -> None:
     found = label(query, schema, value, now=NOW)
     if words is None:
-        assert found == Unsaid(value)
+        assert found == Unstated(value)
     else:
         assert said(query, found) == words
         assert isinstance(found, Span)
@@ -112,12 +112,12 @@ def test_listed_values_and_truth_values_are_options_with_the_words_that_tell_the
 def test_each_item_of_a_list_has_its_own_place() -> None:
     query = "Order a lamp, two chairs and a desk."
     found = label(query, {"type": "array", "items": TEXT}, ["lamp", "chair", "desk", "sofa"])
-    assert isinstance(found, Many)
+    assert isinstance(found, ListLabel)
     assert [said(query, item) if isinstance(item, Span) else item for item in found.items] == [
         "lamp",
         "chairs",
         "desk",
-        Unsaid("sofa"),
+        Unstated("sofa"),
     ]
 
 
@@ -144,7 +144,7 @@ def test_the_values_inside_an_object_have_their_own_places() -> None:
         "parcel.items[0].title": "lamps",
         "parcel.items[0].count": "two",
     }
-    assert found["parcel.carrier"] == Unsaid("DHL")
+    assert found["parcel.carrier"] == Unstated("DHL")
 
 
 def test_a_value_said_twice_is_taken_where_its_call_and_its_argument_are_spoken_of() -> None:
@@ -181,8 +181,8 @@ def test_references_point_to_earlier_calls_and_fields_that_are_there() -> None:
     labels = [call.arguments for call in aligned("Order a lamp for Ann, then cancel it", *calls).calls]
     assert labels[1]["customer_id"] == Ref(0, ("customer_id",))
     assert labels[2]["order_id"] == Ref(1, ("order_id",))
-    assert labels[2]["reason"] == Unsaid("$var_1.nickname$")
-    assert labels[3]["order_id"] == Unsaid("$var_5.order_id$")
+    assert labels[2]["reason"] == Unstated("$var_1.nickname$")
+    assert labels[3]["order_id"] == Unstated("$var_5.order_id$")
 
 
 def test_a_request_that_calls_an_unknown_api_gives_no_example() -> None:

@@ -20,7 +20,7 @@ from training.planner import judges
 from training.planner.calibration import with_few
 from training.planner.examples import Example, LabelledCall, Span
 from training.planner.judges import FOLDS, Evidence, fit_judges, fold_of
-from training.shared.boosting import Growth
+from training.shared.boosting import TreeOptions
 
 pytestmark = pytest.mark.training
 
@@ -57,7 +57,7 @@ def test_a_request_is_judged_by_trees_that_have_not_seen_it(monkeypatch: pytest.
     learnt: list[tuple[int | None, set[int]]] = []
     real = judges._fit
 
-    def watched(seen: list[Evidence], signs: tuple[str, ...], left_out: int | None = None, *more: Growth) -> Any:
+    def watched(seen: list[Evidence], signs: tuple[str, ...], left_out: int | None = None, *more: TreeOptions) -> Any:
         found = real(seen, signs, left_out, *more)
         learnt.append((left_out, {one.fold for one in seen if one.fold != left_out}))
         return found

@@ -14,9 +14,9 @@ from planner_svc.backends.compact.inputs import FEATURES
 from planner_svc.backends.compact.reader import OUTPUTS, Reader
 from services.encoder import DEFAULT_MODEL, EncoderError, load_encoder
 from tests.unit.planner_svc.worlds import SHOP
+from training.planner.api_encodings import ApiEncodings
 from training.planner.examples import Example
 from training.planner.recipe import Recipe
-from training.planner.shelf import Shelf
 from training.planner.synthesis import synthesise
 
 torch = pytest.importorskip("torch", reason="needs requirements/train.txt")
@@ -49,8 +49,8 @@ def lower_half(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shelf(lower_half: Path) -> Shelf:
-    return Shelf(load_encoder(str(lower_half)))
+def encodings(lower_half: Path) -> ApiEncodings:
+    return ApiEncodings(load_encoder(str(lower_half)))
 
 
 def halves(sizes: Sizes = Sizes(lower=1, width=32, layers=1, heads=2, inner=64)) -> tuple[Lower, Network]:  # noqa: B008
@@ -63,45 +63,45 @@ def halves(sizes: Sizes = Sizes(lower=1, width=32, layers=1, heads=2, inner=64))
     return Lower(encoder, sizes.lower), Network(encoder, 384, sizes)
 
 
-def trainer(examples: list[Example], shelf: Shelf, folder: Path, recipe: Recipe = RECIPE) -> Trainer:
-    feed = Feed([], examples, shelf, Tokenizer.from_file(str(TOKENIZER)), recipe)
+def trainer(examples: list[Example], encodings: ApiEncodings, folder: Path, recipe: Recipe = RECIPE) -> Trainer:
+    feed = Feed([], examples, encodings, Tokenizer.from_file(str(TOKENIZER)), recipe)
     lower, network = halves()
     return Trainer(network, lower, recipe, feed.batches, folder, "data", torch.device("cpu"))
 
 
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
-    examples: list[Example], shelf: Shelf, tmp_path: Path
+    examples: list[Example], encodings: ApiEncodings, tmp_path: Path
 ) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    whole, steps = trainer(examples, shelf, tmp_path / "one"), list[Step]()
+    whole, steps = trainer(examples, encodings, tmp_path / "one"), list[Step]()
     assert whole.train(steps.append)
     assert [step.number for step in steps] == list(range(1, 9))
-    assert not trainer(examples, shelf, tmp_path / "two").train(lambda step: None, lambda done: done == 3)
-    second = trainer(examples, shelf, tmp_path / "two")
+    assert not trainer(examples, encodings, tmp_path / "two").train(lambda step: None, lambda done: done == 3)
+    second = trainer(examples, encodings, tmp_path / "two")
     assert second.done == 3
     assert second.train(lambda step: None)
     for name, weight in whole.network.state_dict().items():
         assert torch.equal(weight, second.network.state_dict()[name]), name
     with pytest.raises(CheckpointError, match="another recipe"):
-        trainer(examples, shelf, tmp_path / "two", RECIPE.model_copy(update={"seed": 8}))
+        trainer(examples, encodings, tmp_path / "two", RECIPE.model_copy(update={"seed": 8}))
     (tmp_path / "two" / "checkpoint.pt").write_bytes(b"half a fi")
     with pytest.raises(CheckpointError, match="cannot be read"):
-        trainer(examples, shelf, tmp_path / "two")
+        trainer(examples, encodings, tmp_path / "two")
 
 
 def test_a_thread_that_asked_faiss_trains_on_all_processors(
-    examples: list[Example], shelf: Shelf, tmp_path: Path
+    examples: list[Example], encodings: ApiEncodings, tmp_path: Path
 ) -> None:
     torch.set_num_threads(1)
-    assert trainer(examples, shelf, tmp_path).train(lambda step: None)
+    assert trainer(examples, encodings, tmp_path).train(lambda step: None)
     assert torch.get_num_threads() == os.cpu_count()
 
 
-def test_it_learns_a_few_requests_by_heart(examples: list[Example], shelf: Shelf, tmp_path: Path) -> None:
+def test_it_learns_a_few_requests_by_heart(examples: list[Example], encodings: ApiEncodings, tmp_path: Path) -> None:
     recipe = RECIPE.model_copy(update={"steps": 300, "batch": 8, "rate": 3e-3, "encoder_rate": 5e-4, "few": 0})
     few = examples[:8]
-    feed = Feed([], few, shelf, Tokenizer.from_file(str(TOKENIZER)), recipe)
+    feed = Feed([], few, encodings, Tokenizer.from_file(str(TOKENIZER)), recipe)
     lower, network = halves()
     made = Trainer(network, lower, recipe, feed.batches, tmp_path, "data", torch.device("cpu"))
     before = made.measure(feed.all(few))
@@ -113,7 +113,7 @@ def test_it_learns_a_few_requests_by_heart(examples: list[Example], shelf: Shelf
 
 @pytest.mark.parametrize("most", [1, 3])
 def test_what_is_exported_says_what_the_network_says(
-    most: int, examples: list[Example], shelf: Shelf, tmp_path: Path
+    most: int, examples: list[Example], encodings: ApiEncodings, tmp_path: Path
 ) -> None:
     (lower, net), tokenizer = halves(), Tokenizer.from_file(str(TOKENIZER))
     write_lower(lower, tokenizer, tmp_path)
@@ -122,10 +122,10 @@ def test_what_is_exported_says_what_the_network_says(
     needed = {call.api for call in example.calls}
     others = [api for api in example.candidates if api.id not in needed]
     example = replace(example, candidates=(*(example.api(api) for api in needed), *others)[:most], scores=None)
-    read = [shelf.of(api) for api in example.candidates]
+    read = [encodings.of(api) for api in example.candidates]
     features = [[0.0] * FEATURES] * len(read)
     reading = Reader(tmp_path).read(example.query, read, features)
-    feed = Feed([], examples, shelf, tokenizer, RECIPE)
+    feed = Feed([], examples, encodings, tokenizer, RECIPE)
     batch = collate([feed.prepare(example, random.Random(1), keep=True)])
     with torch.inference_mode():
         expected = net(*batch.inputs._replace(read=lower(batch.ids, batch.inputs.mask)))

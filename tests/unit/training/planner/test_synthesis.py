@@ -31,11 +31,11 @@ from tests.unit.planner_svc.worlds import (
 )
 from training.planner.catalogue import Catalogue
 from training.planner.examples import Example, Label, Option, Ref, Span, check, items, labels
+from training.planner.meanings import is_technical, label_of, meaning_of
 from training.planner.pieces import Piece, and_list, bare, capital, fill, plain, small, text
 from training.planner.samples import Sampler, lexicon_of
-from training.planner.senses import about, is_plumbing, label_of
 from training.planner.synthesis import MAX_CHARS, synthesise
-from training.planner.wording import read_speech, sayable
+from training.planner.wording import read_wordings, requestable_slots
 
 NOW = datetime(2026, 3, 10, 9, tzinfo=UTC)
 
@@ -183,14 +183,14 @@ def test_an_empty_catalogue_gives_nothing() -> None:
 )
 def test_an_api_is_spoken_of_by_a_verb_and_what_it_is_done_to(one: Api, verb: str, target: str) -> None:
     profile = read_profile(one)
-    first = read_speech(profile, sayable(profile))[0]
+    first = read_wordings(profile, requestable_slots(profile))[0]
     assert (first.verb, first.target) == (verb, target)
 
 
 def test_the_target_knows_where_it_speaks_of_parameters() -> None:
     profile = read_profile(GET_WEATHER)
-    first = read_speech(profile, sayable(profile))[0]
-    assert {name: first.target[h.start : h.end] for name, h in first.hooks.items()} == {
+    first = read_wordings(profile, requestable_slots(profile))[0]
+    assert {name: first.target[h.start : h.end] for name, h in first.mentions.items()} == {
         "city": "a city",
         "date": "a date",
     }
@@ -215,14 +215,14 @@ def test_what_a_parameter_is_about_is_read_from_its_name_and_description(
     one: Api, name: str, sense: str, noun: str
 ) -> None:
     slot = next(slot for slot in read_profile(one).slots if slot.name == name)
-    assert (about(slot).sense, about(slot).noun) == (sense, noun)
+    assert (meaning_of(slot).sense, meaning_of(slot).noun) == (sense, noun)
 
 
 @given(st.integers(0, 2**32), st.sampled_from(SHOP))
 def test_samples_are_what_their_words_say(seed: int, one: Api) -> None:
     profile = read_profile(one)
     sampler = Sampler(random.Random(seed), NOW, lexicon_of(SHOP))
-    for slot in sayable(profile):
+    for slot in requestable_slots(profile):
         said = sampler.sample(profile, slot)
         if said is not None and not said.option:
             for words, value in said.items:
@@ -246,9 +246,9 @@ def test_plumbing_is_never_said() -> None:
     steering = api(
         "x", "Get it.", *(param(n) for n in ("access_token", "api-version", "pageToken", "$select", "X-Trace"))
     )
-    assert all(is_plumbing(slot) for slot in read_profile(steering).slots)
+    assert all(is_technical(slot) for slot in read_profile(steering).slots)
     header = param("tenant").model_copy(update={"location": Location.HEADER, "required": True})
-    assert sayable(read_profile(api("y", "Get it.", header))) == ()
+    assert requestable_slots(read_profile(api("y", "Get it.", header))) == ()
 
 
 def test_neighbours_stay_together_and_every_api_has_one_place() -> None:

@@ -22,7 +22,18 @@ from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
 from services.encoder import DEFAULT_MODEL
 from tests.unit.planner_svc.worlds import CANCEL_ORDER, CREATE_ORDER, FIND_CUSTOMER, GET_WEATHER, SHOP
-from training.planner.examples import Example, Label, LabelledCall, Many, Option, Output, Ref, Span, Unsaid, items
+from training.planner.examples import (
+    Example,
+    Label,
+    LabelledCall,
+    ListLabel,
+    Option,
+    Output,
+    Ref,
+    Span,
+    Unstated,
+    items,
+)
 from training.planner.synthesis import synthesise
 from training.planner.targets import UNKNOWN, Layout, Targets, targets
 
@@ -109,7 +120,7 @@ def asked(example: Example) -> Counter[tuple[str, str, str]]:
                 value = feed(example.calls[parts[0].call].api, parts[0].path)
             else:
                 values = [part.value for part in parts if not isinstance(part, Ref)]
-                value = str(values if isinstance(label, Many) else values[0])
+                value = str(values if isinstance(label, ListLabel) else values[0])
             found[call.api, name, value] += 1
     return found
 
@@ -128,9 +139,9 @@ def test_targets_of_a_chain(tokenizer: Tokenizer) -> None:
                 CREATE_ORDER.id,
                 {
                     "customer_id": Ref(0, ("customer_id",)),
-                    "products": Many((Span(lamp, lamp + 4, "lamp"), Span(chair, chair + 5, "chair"))),
+                    "products": ListLabel((Span(lamp, lamp + 4, "lamp"), Span(chair, chair + 5, "chair"))),
                     "express": Option(True),
-                    "budget": Unsaid(12),
+                    "budget": Unstated(12),
                 },
             ),
         ),

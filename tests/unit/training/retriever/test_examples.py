@@ -14,7 +14,7 @@ from training.retriever.batches import make_batches
 from training.retriever.examples import Document, Pair, Request, Source, document, request_pairs, with_negatives
 from training.retriever.mining import mine
 from training.retriever.phrasing import join, name_provider, provider_names, rephrase, sentences, slip, with_value
-from training.retriever.splits import unlike
+from training.retriever.splits import without_near_duplicates
 from training.retriever.synthesis import synthetic_pairs
 
 HOLIDAYS = Api(
@@ -162,13 +162,13 @@ def test_what_nearly_equals_a_held_out_request_is_not_trained_on() -> None:
     same_apis = Request("Something else entirely", frozenset({"s/a", "s/b"}))
     one_api = Request("Create a label", frozenset({"s/a"}))
     other = Request("Create a card", frozenset({"s/a", "s/z"}))
-    assert unlike([same_words, same_apis, one_api, other], held) == [one_api, other]
+    assert without_near_duplicates([same_words, same_apis, one_api, other], held) == [one_api, other]
 
 
 def test_another_split_holds_out_words_only() -> None:
     apart = [Request("Public holidays in Portugal", frozenset())]
     kept = Request("Holidays of Spain", frozenset({"s/a"}))
-    assert unlike([kept, Request("public holidays in Portugal?", frozenset({"s/a"}))], apart) == [kept]
+    assert without_near_duplicates([kept, Request("public holidays in Portugal?", frozenset({"s/a"}))], apart) == [kept]
 
 
 @given(st.integers(0, 10_000), st.integers(2, 12), st.integers(1, 6))

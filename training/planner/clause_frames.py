@@ -7,9 +7,9 @@ import re
 from dataclasses import replace
 
 from planner_svc.reading.profile import Slot
+from training.planner.meanings import meaning_of
 from training.planner.pieces import Text, plain, text
-from training.planner.senses import about
-from training.planner.wording import Speech, is_plural
+from training.planner.wording import Wording, is_plural
 
 _VAGUE = re.compile(r"^(?:(?:the|some|any|detailed|basic|more|further|all) )*(?:information|info|details?|data)\b")
 _SOMEWHERE = re.compile(
@@ -22,12 +22,12 @@ _SOMETIME = re.compile(
 _ANY = re.compile(r"\s+(?:of|for|in|on|about|at) an? (?:[a-z-]+ ?){1,3}$")
 
 
-def framed(rng: random.Random, speech: Speech, whole: Text, target: Text, terse: bool) -> tuple[str, Text]:
+def framed(rng: random.Random, wording: Wording, whole: Text, target: Text, terse: bool) -> tuple[str, Text]:
     """Phrase the call as an order, a question, a need or a bare name.
 
     Args:
         rng: source of randomness.
-        speech: the API's wording.
+        wording: the API's wording.
         whole: what is wanted, with all phrases.
         target: the same without the phrases.
         terse: whether to use as few words as possible.
@@ -36,8 +36,8 @@ def framed(rng: random.Random, speech: Speech, whole: Text, target: Text, terse:
         The kind (``order``, ``question``, ``need`` or ``noun``) and the words.
     """
     said = plain(target)
-    asks = speech.effect == "read" or (
-        speech.effect == "compute" and speech.verb in ("calculate", "estimate", "determine", "predict")
+    asks = wording.effect == "read" or (
+        wording.effect == "compute" and wording.verb in ("calculate", "estimate", "determine", "predict")
     )
     draw = rng.random()
     if asks and terse and draw < 0.7:
@@ -45,7 +45,7 @@ def framed(rng: random.Random, speech: Speech, whole: Text, target: Text, terse:
     if asks and draw < 0.2 and re.match(r"(?:the|my) ", said) and not _VAGUE.match(said):
         opening = "what are " if is_plural(said) else rng.choice(("what is ", "what is ", "what's "))
         return "question", text(opening, whole)
-    if asks and speech.effect == "read" and draw < 0.42:
+    if asks and wording.effect == "read" and draw < 0.42:
         return rng.choice(
             (
                 ("need", text("I need ", whole)),
@@ -59,7 +59,7 @@ def framed(rng: random.Random, speech: Speech, whole: Text, target: Text, terse:
                 ("noun", whole),
             )
         )
-    verb = rng.choice(speech.verbs)
+    verb = rng.choice(wording.verbs)
     return "order", text(verb, " ", whole)
 
 
@@ -72,7 +72,7 @@ def _without_article(whole: Text) -> Text:
 def trimmed(rng: random.Random, target: Text, rest: list[Slot]) -> Text:
     """Remove "on a date" and "of a community" if a value states which one."""
     last = target[-1]
-    senses = {about(slot).sense for slot in rest}
+    senses = {meaning_of(slot).sense for slot in rest}
     found = []
     for piece in target:
         said = piece.text

@@ -7,7 +7,7 @@ import string
 from datetime import datetime, timedelta
 
 from training.planner import banks
-from training.planner.senses import About, Sense
+from training.planner.meanings import Meaning, Sense
 
 
 def moment(rng: random.Random, now: datetime, sense: Sense) -> str:
@@ -53,7 +53,7 @@ def _day(rng: random.Random, day: datetime) -> str:
     )
 
 
-def person(rng: random.Random, meant: About) -> str:
+def person(rng: random.Random, meant: Meaning) -> str:
     """A person's name or login."""
     if "username" in meant.words or ("user" in meant.words and "name" not in meant.words and rng.random() < 0.5):
         return rng.choice(banks.USERS)
@@ -69,7 +69,7 @@ def person(rng: random.Random, meant: About) -> str:
     )
 
 
-def identifier(rng: random.Random, meant: About) -> str:
+def identifier(rng: random.Random, meant: Meaning) -> str:
     """An id: digits, perhaps with letters from the noun that it identifies."""
     head = (meant.noun or "ref").split(" ")[-1]
     digits = str(rng.randint(1, 10 ** rng.choice((2, 3, 4, 5, 8))))
@@ -88,7 +88,7 @@ def identifier(rng: random.Random, meant: About) -> str:
     )
 
 
-def known(rng: random.Random, meant: About) -> str | None:
+def known(rng: random.Random, meant: Meaning) -> str | None:
     """A value of a kind with a known form; None for any other text."""
     simple = {
         "code": banks.CODES,

@@ -10,13 +10,13 @@ from planner_svc.reading.profile import Field, Slot
 from planner_svc.reading.text import stems, word_set
 from services.contracts.base import JsonPath
 from training.planner.adjuncts import adjunct
-from training.planner.drafts import Fed, Use
-from training.planner.frames import framed, fronted_phrase, only_field, trimmed
-from training.planner.mentions import flag_text, hooked, labelled, value_text
+from training.planner.clause_frames import framed, fronted_phrase, only_field, trimmed
+from training.planner.drafts import FedParameter, Use
+from training.planner.meanings import label_of, meaning_of
+from training.planner.mentions import flag_text, labelled, mention_text, value_text
 from training.planner.pieces import Part, Text, and_list, fill, of_clause, plain, text
 from training.planner.referring import again, nested, referred, referred_together
-from training.planner.senses import about, label_of
-from training.planner.wording import Hook, Speech, is_plural
+from training.planner.wording import SlotMention, Wording, is_plural
 
 _SAME_FOR = (
     "Same for {value}.", "And the same for {value}.", "Do the same for {value}.", "Also for {value}.",
@@ -25,7 +25,7 @@ _SAME_FOR = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PhrasedCall:
     """A call in words.
 
     Attributes:
@@ -41,7 +41,7 @@ class Asked:
     answer: tuple[tuple[int, JsonPath], ...] = field(default=())
 
 
-class Asker:
+class CallPhraser:
     """Puts calls into words.
 
     Args:
@@ -51,7 +51,7 @@ class Asker:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
 
-    def ask(self, use: Use, *, terse: bool = False) -> Asked:
+    def phrase(self, use: Use, *, terse: bool = False) -> PhrasedCall:
         """One way to ask for the calls.
 
         Args:
@@ -59,16 +59,16 @@ class Asker:
             terse: as short as possible.
         """
         rng = self._rng
-        speech = use.entry.speeches[0] if rng.random() < 0.7 else rng.choice(use.entry.speeches)
-        wanted = self._output(use, speech)
+        wording = use.entry.wordings[0] if rng.random() < 0.7 else rng.choice(use.entry.wordings)
+        wanted = self._output(use, wording)
         telling = wanted is not None and (len(wanted.words) > 1 or bool(set(wanted.words) & use.entry.profile.title))
         if wanted is not None and telling and rng.random() < 0.3:
-            asked = self._by_output(use, speech, wanted)
+            asked = self._by_output(use, wording, wanted)
         else:
-            asked = self._by_action(use, speech, wanted, terse)
+            asked = self._by_action(use, wording, wanted, terse)
         if len(use.calls) > 1 and not use.flags and rng.random() < 0.3 and (first := self._first_of(use)) is not None:
             one, others, value = first
-            asked = self._by_action(one, speech, None, terse)
+            asked = self._by_action(one, wording, None, terse)
             more = fill(rng.choice(_SAME_FOR), value=value)
             return replace(
                 asked,
@@ -89,15 +89,15 @@ class Asker:
         one = replace(use, said={**use.said, name: given[:1]})
         return one, tuple(call for _, calls in given[1:] for call in calls), rest
 
-    def _by_action(self, use: Use, speech: Speech, wanted: Field | None, terse: bool) -> Asked:
-        target, rest = self._target(use, speech)
+    def _by_action(self, use: Use, wording: Wording, wanted: Field | None, terse: bool) -> PhrasedCall:
+        target, rest = self._target(use, wording)
         target = trimmed(self._rng, target, rest)
         phrases, tail = self._phrases(use, rest, terse)
         whole = text(target, *(part for phrase in phrases for part in (" ", phrase)))
         fronted = fronted_phrase(self._rng, phrases) if not terse and not use.flags else None
         if fronted is not None:
             whole = text(target, *(part for phrase in phrases if phrase is not fronted for part in (" ", phrase)))
-        kind, body = framed(self._rng, speech, whole, target, terse)
+        kind, body = framed(self._rng, wording, whole, target, terse)
         if fronted is not None:
             kind, body = "need" if kind == "order" else kind, text(fronted, ", ", body)
         answer: tuple[tuple[int, JsonPath], ...] = ()
@@ -105,19 +105,21 @@ class Asker:
             said, ends = only_field(self._rng, label_of(wanted.name), joins=kind == "order")
             answer = ((use.calls[0], wanted.path),)
             tail, body = ((*tail, text(said)), body) if ends else (tail, text(body, said))
-        return Asked(body, kind, tail, answer)
+        return PhrasedCall(body, kind, tail, answer)
 
-    def _by_output(self, use: Use, speech: Speech, wanted: Field) -> Asked:
+    def _by_output(self, use: Use, wording: Wording, wanted: Field) -> PhrasedCall:
         """A question about a field of the response: "What is the balance of account 17?"."""
         label = label_of(wanted.name)
-        hooks = speech.hooks.items()
-        name = next((n for n, h in hooks if (n in use.said or n in use.fed) and _speaks(speech, use.slot(n), h)), None)
+        mentions = wording.mentions.items()
+        name = next(
+            (n for n, h in mentions if (n in use.said or n in use.fed) and _speaks(wording, use.slot(n), h)), None
+        )
         parts: list[Part] = []
         rest = [slot for slot in use.entry.slots if _is_told(use, slot)]
         if name is not None:
             slot = use.slot(name)
             rest.remove(slot)
-            parts = [self._rng.choice((" of ", " of ", " for ")), self._hook_text(use, speech, slot)]
+            parts = [self._rng.choice((" of ", " of ", " for ")), self._mention_text(use, wording, slot)]
         phrases, tail = self._phrases(use, rest, False)
         whole = text(label, *parts, *(part for phrase in phrases for part in (" ", phrase)))
         be = "are" if is_plural(label) else "is"
@@ -142,14 +144,14 @@ class Asker:
             else "order"
         )
         answer = tuple((call, wanted.path) for call in use.calls)
-        return Asked(fill(form, be=be, whole=whole), kind, tail, answer)
+        return PhrasedCall(fill(form, be=be, whole=whole), kind, tail, answer)
 
-    def _output(self, use: Use, speech: Speech) -> Field | None:
+    def _output(self, use: Use, wording: Wording) -> Field | None:
         """A response field that a user might ask for by name."""
-        if speech.effect == "act":
+        if wording.effect == "act":
             return None
         known = {slot.words for slot in use.entry.profile.slots}
-        said = frozenset(stems(speech.target))
+        said = frozenset(stems(wording.target))
         fields = [
             one
             for one in use.entry.profile.fields
@@ -157,38 +159,43 @@ class Asker:
         ]
         return self._rng.choice(fields) if fields else None
 
-    def _target(self, use: Use, speech: Speech) -> tuple[Text, list[Slot]]:
+    def _target(self, use: Use, wording: Wording) -> tuple[Text, list[Slot]]:
         """The target with the values that belong in it, and the remaining parameters."""
         rest = [slot for slot in use.entry.slots if _is_told(use, slot)]
         parts: list[Part] = []
         at = 0
-        for name, hook in sorted(speech.hooks.items(), key=lambda one: one[1].start):
+        for name, mention in sorted(wording.mentions.items(), key=lambda one: one[1].start):
             slot = next((s for s in rest if s.name == name), None)
-            if slot is None or hook.start < at or not _speaks(speech, slot, hook):
+            if slot is None or mention.start < at or not _speaks(wording, slot, mention):
                 continue
             rest.remove(slot)
-            parts += [speech.target[at : hook.start], self._hook_text(use, speech, slot)]
-            at = hook.end
-        parts.append(speech.target[at:])
+            parts += [wording.target[at : mention.start], self._mention_text(use, wording, slot)]
+            at = mention.end
+        parts.append(wording.target[at:])
         return text(*parts), rest
 
-    def _hook_text(self, use: Use, speech: Speech, slot: Slot) -> Text:
-        hook = speech.hooks[slot.name]
+    def _mention_text(self, use: Use, wording: Wording, slot: Slot) -> Text:
+        mention = wording.mentions[slot.name]
         if slot.name in use.shared:
-            return text(again(self._rng, slot, hook.noun))
+            return text(again(self._rng, slot, mention.noun))
         if slot.name in use.fed:
-            return self._fed_text(use, slot, use.fed[slot.name], hook.noun)
-        before = speech.target[hook.start : hook.end]
-        if speech.effect == "act" and hook.start < 3 and about(slot).sense not in _HEADS:
+            return self._fed_text(use, slot, use.fed[slot.name], mention.noun)
+        before = wording.target[mention.start : mention.end]
+        if wording.effect == "act" and mention.start < 3 and meaning_of(slot).sense not in _HEADS:
             return fill("{whole} to {value}", whole=before, value=self._value(use, slot))
         said = use.said[slot.name]
-        if len(said) > 1 and said[0][0].option is False and about(slot).sense in ("id", "uuid"):
-            return text(f"{hook.noun}s ", self._value(use, slot))
-        return hooked(
-            hook, slot, self._value(use, slot), self._rng, creates=speech.creates and hook.start < 3, before=before
+        if len(said) > 1 and said[0][0].option is False and meaning_of(slot).sense in ("id", "uuid"):
+            return text(f"{mention.noun}s ", self._value(use, slot))
+        return mention_text(
+            mention,
+            slot,
+            self._value(use, slot),
+            self._rng,
+            creates=wording.creates and mention.start < 3,
+            before=before,
         )
 
-    def _fed_text(self, use: Use, slot: Slot, fed: Fed, noun: str) -> Text:
+    def _fed_text(self, use: Use, slot: Slot, fed: FedParameter, noun: str) -> Text:
         if fed.inside is not None:
             return nested(self._rng, use, slot, fed, noun, lambda inner, one: self._value(inner, one))
         return referred(self._rng, use, slot, fed, noun)
@@ -215,7 +222,7 @@ class Asker:
                 natural.append(
                     text(
                         self._linking(slot, use.fed[slot.name]),
-                        self._fed_text(use, slot, use.fed[slot.name], about(slot).noun or about(slot).label),
+                        self._fed_text(use, slot, use.fed[slot.name], meaning_of(slot).noun or meaning_of(slot).label),
                     )
                 )
                 continue
@@ -227,7 +234,7 @@ class Asker:
             else:
                 natural.append(phrase)
         if terse and named and rng.random() < 0.5:
-            natural += [text(about(slot).label, " ", value) for slot, value in named]
+            natural += [text(meaning_of(slot).label, " ", value) for slot, value in named]
             named = []
         tail: list[Text] = []
         if named:
@@ -240,12 +247,12 @@ class Asker:
         if len(named) == 1 and self._rng.random() < 0.3:
             slot, value = named[0]
             said = plain(value)
-            if about(slot).sense == "choice" and said.islower() and len(said) < 20:
-                return text("with ", value, " ", about(slot).label), False
+            if meaning_of(slot).sense == "choice" and said.islower() and len(said) < 20:
+                return text("with ", value, " ", meaning_of(slot).label), False
         return labelled(named, self._rng)
 
-    def _linking(self, slot: Slot, fed: Fed) -> str:
-        sense = about(slot).sense
+    def _linking(self, slot: Slot, fed: FedParameter) -> str:
+        sense = meaning_of(slot).sense
         if slot.role == "from" and sense in ("place", "id", "code", "currency", "language", "text", "date", "moment"):
             return "from "
         if slot.role == "to" and sense in ("place", "id", "code", "currency", "language", "text", "date", "moment"):
@@ -267,21 +274,21 @@ def _is_askable(one: Field) -> bool:
         return False
     if not one.name.isascii() or len(one.name) >= 30 or not one.kinds & {"string", "number", "integer"}:
         return False
-    return not _PLUMBING.search(one.name.lower()) and label_of(one.name).lower() not in _DULL
+    return not _TECHNICAL.search(one.name.lower()) and label_of(one.name).lower() not in _DULL
 
 
 def _is_told(use: Use, slot: Slot) -> bool:
     return slot.name in use.said or slot.name in use.fed or slot.name in use.shared
 
 
-def _speaks(speech: Speech, slot: Slot, hook: Hook) -> bool:
+def _speaks(wording: Wording, slot: Slot, mention: SlotMention) -> bool:
     """Whether a value can replace the words; not "the status" in "get the status"."""
-    if hook.start >= 3 or about(slot).sense in _HEADS or speech.effect == "compute":
+    if mention.start >= 3 or meaning_of(slot).sense in _HEADS or wording.effect == "compute":
         return True
-    return speech.effect == "act" and speech.verb in ("set", "update", "change", "modify", "adjust")
+    return wording.effect == "act" and wording.verb in ("set", "update", "change", "modify", "adjust")
 
 
-_PLUMBING = re.compile(r"page|token|link|next|cursor|etag|uri|self|href|^from|^number_")
+_TECHNICAL = re.compile(r"page|token|link|next|cursor|etag|uri|self|href|^from|^number_")
 _DULL = word_set(
     """
     id status message success name type result results code kind etag self link object url data error title

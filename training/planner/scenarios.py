@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from training.planner.catalogue import Entry, Neighbourhood
-from training.planner.drafts import Drafter, Fed, Use
-from training.planner.referring import speakable_inside
-from training.planner.senses import about
+from training.planner.drafts import Drafter, FedParameter, Use
+from training.planner.meanings import meaning_of
+from training.planner.referring import can_be_nested
 
 Kind = Literal["single", "spread", "several", "chain", "join", "short", "nothing"]
 WEIGHTS: dict[Kind, float] = {
@@ -21,7 +21,7 @@ _SIZES = (2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6, 7, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class Scenario:
     """The calls that a request asks for.
 
     Attributes:
@@ -35,14 +35,14 @@ class Scene:
     ordered: bool = False
 
     @property
-    def spoken(self) -> tuple[Use, ...]:
+    def top_level(self) -> tuple[Use, ...]:
         """The uses without the calls that are only described inside others."""
         inside = {id(fed.inside) for use in self.uses for fed in use.fed.values() if fed.inside is not None}
         return tuple(use for use in self.uses if id(use) not in inside)
 
 
-class Director:
-    """Makes scenes in neighbourhoods.
+class ScenarioMaker:
+    """Makes scenarios in neighbourhoods.
 
     Args:
         rng: source of randomness.
@@ -54,31 +54,31 @@ class Director:
         self._drafter = drafter
         self._strangers: list[Entry] = []
 
-    def scene(self, place: Neighbourhood) -> Scene | None:
-        """A scene, or None if the drawn kind is not possible here."""
+    def scenario(self, place: Neighbourhood) -> Scenario | None:
+        """A scenario, or None if the drawn kind is not possible here."""
         kind = self._rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
-        able = [entry for entry in place.entries if entry.speakable]
+        able = [entry for entry in place.entries if entry.can_be_requested]
         if not able:
             return None
         self._strangers = [*self._strangers[-300:], self._rng.choice(able)]
         match kind:
             case "single" | "nothing":
-                return _scene(kind, [self._drafter.single(self._rng.choice(able))])
+                return _scenario(kind, [self._drafter.single(self._rng.choice(able))])
             case "short":
                 return self._short(able)
             case "spread":
-                return _scene(
+                return _scenario(
                     kind, [self._drafter.spread(self._rng.choice(able), self._rng.choice((2, 2, 2, 3, 3, 4)))]
                 )
             case "several":
                 return self._several(able)
             case "join":
                 uses = self._drafter.join(place)
-                return Scene(kind, tuple(self._inside(uses, 0.7)), ordered=True) if uses else None
+                return Scenario(kind, tuple(self._inside(uses, 0.7)), ordered=True) if uses else None
             case "chain":
                 return self._chain(place, able)
 
-    def _several(self, able: Sequence[Entry]) -> Scene | None:
+    def _several(self, able: Sequence[Entry]) -> Scenario | None:
         """Independent calls: of the same neighbourhood, or from anywhere."""
         size = self._rng.choice(_SIZES)
         pool = [*able] if self._rng.random() < 0.55 else [*self._strangers, *self._rng.sample(able, min(3, len(able)))]
@@ -94,12 +94,12 @@ class Director:
                 self._share(use, uses)
                 uses.append(use)
                 chosen.add(entry.api.id)
-        return Scene("several", tuple(uses)) if len(uses) > 1 else None
+        return Scenario("several", tuple(uses)) if len(uses) > 1 else None
 
     def _share(self, use: Use, before: Sequence[Use]) -> None:
         """Take some values of earlier calls, stated again ("in Paris") or referred to ("there")."""
         for name in list(use.said):
-            sense = about(use.slot(name)).sense
+            sense = meaning_of(use.slot(name)).sense
             owner = next(
                 (other for other in before if name in other.said and other.slot(name).kinds == use.slot(name).kinds),
                 None,
@@ -122,7 +122,7 @@ class Director:
                 use.shared[name] = said
                 owner.said[name] = [(said, (*calls, *use.calls))]
 
-    def _chain(self, place: Neighbourhood, able: Sequence[Entry]) -> Scene | None:
+    def _chain(self, place: Neighbourhood, able: Sequence[Entry]) -> Scenario | None:
         """A chain, sometimes with an independent call."""
         uses = self._drafter.chain(place, self._rng.choice((2, 2, 2, 2, 3, 3, 3, 4)))
         if uses is None:
@@ -132,7 +132,7 @@ class Director:
             other = self._drafter.single(self._rng.choice(able), len(uses))
             if other is not None and all(other.entry is not use.entry for use in uses):
                 uses.append(other)
-        return Scene("chain", tuple(uses), ordered=True)
+        return Scenario("chain", tuple(uses), ordered=True)
 
     def _inside(self, uses: list[Use], share: float) -> list[Use]:
         """Describe some of the calls that feed only one parameter in place of that parameter."""
@@ -141,21 +141,23 @@ class Director:
             if len(takers) != 1 or self._rng.random() >= share:
                 continue
             other, name = takers[0]
-            if speakable_inside(use, other.fed[name], other.slot(name)):
-                other.fed[name] = Fed(index, other.fed[name].field, inside=use)
+            if can_be_nested(use, other.fed[name], other.slot(name)):
+                other.fed[name] = FedParameter(index, other.fed[name].field, inside=use)
         return uses
 
-    def _short(self, able: Sequence[Entry]) -> Scene | None:
+    def _short(self, able: Sequence[Entry]) -> Scenario | None:
         """A call that lacks something only the user can tell."""
         use = self._drafter.single(self._rng.choice(able))
-        required = [n for n in use.said if use.slot(n).required and about(use.slot(n)).sense != "limit"] if use else []
+        required = (
+            [n for n in use.said if use.slot(n).required and meaning_of(use.slot(n)).sense != "limit"] if use else []
+        )
         if use is None or not required:
             return None
         count = 1 if len(required) < 3 or self._rng.random() < 0.7 else 2
         left_out = self._rng.sample(required, count)
         use.said = {name: said for name, said in use.said.items() if name not in left_out}
         use.missing = tuple(left_out)
-        return Scene("short", (use,))
+        return Scenario("short", (use,))
 
 
 def shifted(use: Use, by: int) -> Use:
@@ -164,6 +166,6 @@ def shifted(use: Use, by: int) -> Use:
     return replace(use, calls=tuple(call + by for call in use.calls), said=said)
 
 
-def _scene(kind: Kind, uses: Sequence[Use | None]) -> Scene | None:
+def _scenario(kind: Kind, uses: Sequence[Use | None]) -> Scenario | None:
     found = [use for use in uses if use is not None]
-    return Scene(kind, tuple(found)) if len(found) == len(uses) else None
+    return Scenario(kind, tuple(found)) if len(found) == len(uses) else None

@@ -42,7 +42,7 @@ _FORMS = (
 )
 
 
-def idle_request(rng: random.Random) -> str:
+def unserved_request(rng: random.Random) -> str:
     """Draw one such request."""
     said = rng.choice(_FORMS).format(
         topic=rng.choice(banks.TOPICS), year=rng.randint(1970, 2022), room=rng.choice(("kitchen", "hall", "garage")),

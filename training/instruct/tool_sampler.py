@@ -61,7 +61,7 @@ def part_of(identifier: str) -> Part:
     return "test" if number == 0 else "dev" if number == 1 else "train"
 
 
-class Shelf:
+class ToolSampler:
     """Draws the tools for each request. The same seed and tools give the same draws.
 
     Args:

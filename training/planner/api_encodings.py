@@ -19,7 +19,7 @@ from services.encoder import Encoder
 _RECENT: Final = 30_000
 
 
-class Shelf:
+class ApiEncodings:
     """Encoded APIs.
 
     Args:

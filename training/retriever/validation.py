@@ -25,7 +25,7 @@ class _Part:
     texts: tuple[str, ...]
 
 
-class Watch:
+class ValidationMeter:
     """Measures all-tools@10 of each source's validation requests.
 
     Args:
@@ -49,7 +49,7 @@ class Watch:
             if chosen:
                 self._parts.append(_Part(source.name, tuple(chosen), ids, texts))
 
-    def look(self, towers: Towers) -> dict[str, float]:
+    def measure(self, towers: Towers) -> dict[str, float]:
         """Percent of the requests with all documents among the first ten, by source."""
         return {part.name: _all_found(part, towers) for part in self._parts}
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from training.planner import banks
-from training.planner.asking import Asked
+from training.planner.phrasing import PhrasedCall
 from training.planner.pieces import Piece, Text, and_list, bare, capital, fill, plain, small, text
 
 _ORDERS = (
@@ -74,13 +74,13 @@ _ALSO = (
 _LAST = ("Finally, ", "Lastly, ", "And finally ", "At the end, ")
 
 
-def finished(asked: Asked, rng: random.Random, *, polite: bool = True) -> Text:
+def call_sentences(asked: PhrasedCall, rng: random.Random, *, polite: bool = True) -> Text:
     """A call in words as separate sentences."""
-    body = courteous(asked, rng) if polite else asked.body
-    return sentences([ended(capital(body), asked.kind, rng), *asked.tail])
+    body = politely(asked, rng) if polite else asked.body
+    return sentences([punctuated(capital(body), asked.kind, rng), *asked.tail])
 
 
-def courteous(asked: Asked, rng: random.Random) -> Text:
+def politely(asked: PhrasedCall, rng: random.Random) -> Text:
     """An order with polite wording; anything else unchanged."""
     if asked.kind == "noun":
         return fill(rng.choice(("{x}", "{x}", "{x}, please", "{x}?")), x=asked.body)
@@ -90,7 +90,7 @@ def courteous(asked: Asked, rng: random.Random) -> Text:
     return fill(rng.choice(forms), x=asked.body)
 
 
-def ended(said: Text, kind: str, rng: random.Random) -> Text:
+def punctuated(said: Text, kind: str, rng: random.Random) -> Text:
     """The text with the right punctuation at its end."""
     if plain(said).endswith((".", "?", "!")):
         return said
@@ -106,7 +106,7 @@ def sentences(parts: Sequence[Text]) -> Text:
     return tuple(found)
 
 
-def joined(parts: Sequence[Asked], rng: random.Random, *, ordered: bool) -> Text:
+def joined(parts: Sequence[PhrasedCall], rng: random.Random, *, ordered: bool) -> Text:
     """Combine several calls into one request.
 
     Args:
@@ -123,9 +123,9 @@ def joined(parts: Sequence[Asked], rng: random.Random, *, ordered: bool) -> Text
     return _in_turn(parts, rng, ordered)
 
 
-def _in_one(parts: Sequence[Asked], rng: random.Random, ordered: bool) -> Text:
+def _in_one(parts: Sequence[PhrasedCall], rng: random.Random, ordered: bool) -> Text:
     """Use one sentence: "find X, book Y and tell me Z"."""
-    first = courteous(parts[0], rng)
+    first = politely(parts[0], rng)
     opened = bare(first)
     asks = plain(first).endswith("?") or parts[0].kind == "question"
     found: list[Piece] = list(capital(opened))
@@ -140,7 +140,7 @@ def _in_one(parts: Sequence[Asked], rng: random.Random, ordered: bool) -> Text:
     return text(tuple(found), "?" if asks else ".")
 
 
-def _listed(parts: Sequence[Asked], rng: random.Random) -> Text:
+def _listed(parts: Sequence[PhrasedCall], rng: random.Random) -> Text:
     """Use a list with one call per line."""
     opening = rng.choice(
         (
@@ -171,7 +171,7 @@ def _listed(parts: Sequence[Asked], rng: random.Random) -> Text:
     return tuple(found)
 
 
-def _in_turn(parts: Sequence[Asked], rng: random.Random, ordered: bool) -> Text:
+def _in_turn(parts: Sequence[PhrasedCall], rng: random.Random, ordered: bool) -> Text:
     """Use one sentence per call."""
     said: list[Text] = []
     plainly = rng.random() < 0.25
@@ -179,9 +179,9 @@ def _in_turn(parts: Sequence[Asked], rng: random.Random, ordered: bool) -> Text:
         if index == 0:
             first = rng.random() < 0.12 and len(parts) > 2 and part.kind == "order"
             said.append(
-                finished(replace(part, body=text("first, ", part.body)), rng, polite=False)
+                call_sentences(replace(part, body=text("first, ", part.body)), rng, polite=False)
                 if first
-                else finished(part, rng)
+                else call_sentences(part, rng)
             )
             continue
         joints = (
@@ -192,9 +192,9 @@ def _in_turn(parts: Sequence[Asked], rng: random.Random, ordered: bool) -> Text:
     return sentences(said)
 
 
-def _continued(part: Asked, joint: str, rng: random.Random) -> Text:
+def _continued(part: PhrasedCall, joint: str, rng: random.Random) -> Text:
     if part.kind == "order":
-        body = text(joint, small(part.body)) if joint else courteous(part, rng)
+        body = text(joint, small(part.body)) if joint else politely(part, rng)
     elif part.kind == "noun" and joint:
         body = text(rng.choice(("I also need ", "I also want ", "also ", "and ")), small(part.body))
     elif part.kind == "need" and joint and rng.random() < 0.5 and plain(part.body).startswith("I need "):
@@ -205,7 +205,7 @@ def _continued(part: Asked, joint: str, rng: random.Random) -> Text:
             if joint
             else part.body
         )
-    return sentences([ended(capital(body), part.kind, rng), *part.tail])
+    return sentences([punctuated(capital(body), part.kind, rng), *part.tail])
 
 
 def _after(body: Text, start: str) -> Text:
@@ -216,7 +216,7 @@ def _after(body: Text, start: str) -> Text:
     return (rest, *body[1:]) if rest.text else body[1:]
 
 
-def surrounded(whole: Text, rng: random.Random) -> Text:
+def with_context(whole: Text, rng: random.Random) -> Text:
     """The request, rarely with context, a greeting or thanks."""
     parts: list[Text] = [whole]
     if rng.random() < 0.13:
@@ -243,7 +243,7 @@ def _context(rng: random.Random) -> str:
     )
 
 
-def slipped(whole: Text, rng: random.Random, lowered: frozenset[tuple[int, str]]) -> Text:
+def typed_in_hurry(whole: Text, rng: random.Random, lowered: frozenset[tuple[int, str]]) -> Text:
     """The request as typed in a hurry: in lower case, without punctuation, or with a typo. Values stay unchanged.
 
     Args:
@@ -286,4 +286,4 @@ def _typo(said: str, rng: random.Random) -> str:
     return said[:at] + said[at + 1 :] if kind < 0.75 else said[:at] + said[at] + said[at:]
 
 
-__all__ = ["and_list", "courteous", "finished", "joined", "sentences", "slipped", "surrounded"]
+__all__ = ["and_list", "call_sentences", "joined", "politely", "sentences", "typed_in_hurry", "with_context"]

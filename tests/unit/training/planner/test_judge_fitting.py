@@ -14,7 +14,7 @@ from deploy.cli import app
 from evals.data import DataError
 from planner_svc.judging.judge import JUDGE, AnswerJudge
 from planner_svc.judging.signs import SIGNS
-from training.planner.words import fit_judge
+from training.planner.judge_fitting import fit_answer_judge
 
 pytestmark = pytest.mark.training
 
@@ -36,10 +36,10 @@ def predictions(file: Path, count: int, vendors: int = 8, **changed: object) -> 
 
 def test_the_judge_learns_which_words_are_right(tmp_path: Path) -> None:
     file = predictions(tmp_path / "lines.jsonl", 400)
-    found = fit_judge(tmp_path, [file])
+    found = fit_answer_judge(tmp_path, [file])
     assert (found.requests, found.vendors) == (400, 8)
     assert found.error < 0.15 < found.before
-    first, last = found.kept[0], found.kept[-1]
+    first, last = found.thresholds[0], found.thresholds[-1]
     assert (first.plans, first.right) == (400, found.right)
     assert last.right / last.plans > first.right / first.plans + 0.15
     judge = AnswerJudge.load(tmp_path)
@@ -55,7 +55,7 @@ def test_what_failed_is_no_word(tmp_path: Path) -> None:
     lines = file.read_text().splitlines()
     failed = json.dumps(json.loads(lines[0]) | {"status": "failed", "signs": None})
     file.write_text("\n".join([*lines, failed]))
-    assert fit_judge(tmp_path, [file]).requests == 200
+    assert fit_answer_judge(tmp_path, [file]).requests == 200
 
 
 def test_the_command_tells_what_thresholds_would_do(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_what_teaches_nothing_is_refused(
 ) -> None:
     file = predictions(tmp_path / "lines.jsonl", count, vendors, **changed)
     with pytest.raises(DataError, match=said):
-        fit_judge(tmp_path, [file])
+        fit_answer_judge(tmp_path, [file])
     result = CliRunner().invoke(app, ["train", "judge", str(tmp_path), "--predictions", str(file)])
     assert result.exit_code == 1
     assert not (tmp_path / JUDGE).exists()

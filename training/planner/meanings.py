@@ -18,7 +18,7 @@ Sense = Literal[
     "measure", "number", "code", "text", "object",
 ]  # fmt: skip
 
-_PLUMBING = re.compile(
+_TECHNICAL = re.compile(
     r"(?:access|oauth|auth|refresh|session|csrf|page|next|continuation|sync|security|relay)?token|alt|callback"
     r"|prettyprint|quotauser|upload(?:protocol|type)|xgafv|apiversion|fields|(?:api)?key|apisecret|authorization"
     r"|accept.*|content(?:type|length)|cursor|expand|embed|select|(?:update|read)mask|idempotencykey|useragent"
@@ -72,7 +72,7 @@ MAX_WORDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class Meaning:
     """The properties of a parameter that its wording needs.
 
     Attributes:
@@ -91,7 +91,7 @@ class About:
 
 
 @lru_cache(maxsize=10_000)
-def about(slot: Slot) -> About:
+def meaning_of(slot: Slot) -> Meaning:
     """The meaning of a parameter."""
     words = tuple(slot.said.split())[:8]
     described = slot.parameter.description or str(slot.parameter.json_schema.get("description") or "")
@@ -99,16 +99,16 @@ def about(slot: Slot) -> About:
     sense = _sense(slot, words, noun, described)
     unit = _UNITS.search(described)
     said = unit["unit"].lower() if unit else words[-1] if words and words[-1] in _TIMES - {"duration"} else ""
-    return About(sense, noun, _label(slot.said, words, described), said, words)
+    return Meaning(sense, noun, _label(slot.said, words, described), said, words)
 
 
-def is_plumbing(slot: Slot) -> bool:
+def is_technical(slot: Slot) -> bool:
     """Whether users never state it in a request: tokens, versions, headers, paging cursors, selections of fields."""
     if slot.parameter.location in (Location.HEADER, Location.COOKIE):
         return True
     name = slot.parameter.name.lower()
     plain = re.sub(r"[^a-z0-9]", "", name)
-    return _PLUMBING.fullmatch(plain) is not None or name.startswith(("$", "x-"))
+    return _TECHNICAL.fullmatch(plain) is not None or name.startswith(("$", "x-"))
 
 
 def label_of(name: str) -> str:

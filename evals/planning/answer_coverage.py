@@ -1,7 +1,7 @@
 """Whether the answer of a right plan holds the requested outputs, and little else.
 
 The plan makes the right calls, so every requested output exists. The planner chooses which outputs it shows. An output
-counts as told if it is shown itself, or as part of something larger: the list that contains it, or the whole answer of
+is covered if it is shown itself, or as part of something larger: the list that contains it, or the whole answer of
 its call.
 """
 
@@ -15,7 +15,7 @@ from evals.planning.calls import CallGraph, Link
 from evals.planning.matching import Matches, match_calls
 
 
-class Telling(BaseModel):
+class CoverageShares(BaseModel):
     """Measured on plans with the right calls, if the data names the outputs that answer.
 
     Attributes:
@@ -31,15 +31,17 @@ class Telling(BaseModel):
     just: float
 
 
-class Told(BaseModel):
-    """The same for one plan; see :class:`Telling`."""
+class AnswerCoverage(BaseModel):
+    """The same for one plan; see :class:`CoverageShares`."""
 
     all: bool
     only: bool
     just: bool
 
 
-def told(gold: CallGraph, asked: Sequence[Link], predicted: CallGraph, shown: Sequence[Link]) -> Told | None:
+def answer_coverage(
+    gold: CallGraph, asked: Sequence[Link], predicted: CallGraph, shown: Sequence[Link]
+) -> AnswerCoverage | None:
     """Compare the outputs of a right plan with the requested ones; None if these are not known.
 
     Args:
@@ -55,16 +57,19 @@ def told(gold: CallGraph, asked: Sequence[Link], predicted: CallGraph, shown: Se
     found = {(_place(one, matches), one.path) for one in shown}
     every = all(any(_holds(one, other) for one in found) for other in wanted)
     beside = any(not any(_holds(one, other) or _holds(other, one) for other in wanted) for one in found)
-    return Told(all=every, only=every and not beside, just=found == wanted)
+    return AnswerCoverage(all=every, only=every and not beside, just=found == wanted)
 
 
-def telling(judged: Sequence[Told | None]) -> Telling | None:
+def coverage_shares(judged: Sequence[AnswerCoverage | None]) -> CoverageShares | None:
     """Aggregate; None if nothing is known about any plan."""
     known = [one for one in judged if one is not None]
     if not known:
         return None
-    shares = {name: round(100 * sum(getattr(one, name) for one in known) / len(known), 2) for name in Told.model_fields}
-    return Telling(n=len(known), **shares)
+    shares = {
+        name: round(100 * sum(getattr(one, name) for one in known) / len(known), 2)
+        for name in AnswerCoverage.model_fields
+    }
+    return CoverageShares(n=len(known), **shares)
 
 
 _Output = tuple[int | None, tuple[str | int, ...]]

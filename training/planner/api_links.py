@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from planner_svc.compiler.assign import mismatch
 from planner_svc.reading.profile import Field, Profile, Slot
 from planner_svc.reading.text import stem
-from training.planner.senses import about
-from training.planner.wording import Speech
+from training.planner.meanings import meaning_of
+from training.planner.wording import Wording
 
 _ROLES = frozenset(
     stem(word)
@@ -83,22 +83,22 @@ class Link:
     slot: Slot
 
 
-class Wiring:
+class ApiLinks:
     """The links within a neighbourhood of APIs.
 
     Args:
         profiles: the APIs.
-        speeches: the wording of each; its object tells what an ``id`` identifies.
+        wordings: the wording of each; its object tells what an ``id`` identifies.
     """
 
-    def __init__(self, profiles: Sequence[Profile], speeches: Sequence[Speech | None]) -> None:
+    def __init__(self, profiles: Sequence[Profile], wordings: Sequence[Wording | None]) -> None:
         self._profiles = profiles
-        self._speeches = speeches
+        self._wordings = wordings
         self._by_key: dict[tuple[str, ...], list[tuple[int, Field]]] = defaultdict(list)
         for index, profile in enumerate(profiles):
             for field in profile.fields:
                 if field.listed <= 1 and not field.paging and len(field.path) <= 4:
-                    for key in _field_keys(field, profile, speeches[index]):
+                    for key in _field_keys(field, profile, wordings[index]):
                         self._by_key[key].append((index, field))
 
     def suppliers(self, consumer: int, slot: Slot) -> list[Link]:
@@ -107,7 +107,7 @@ class Wiring:
         profile = self._profiles[consumer]
         for key in _slot_keys(slot, profile):
             for index, field in self._by_key.get(key, ()):
-                echo = _is_echo(self._profiles[index], self._speeches[index], field)
+                echo = _is_echo(self._profiles[index], self._wordings[index], field)
                 if index != consumer and not echo and _fits(profile, field, slot):
                     found.append(Link(index, field, slot))
             if found:
@@ -115,11 +115,11 @@ class Wiring:
         return found
 
 
-def _field_keys(field: Field, profile: Profile, speech: Speech | None) -> list[tuple[str, ...]]:
+def _field_keys(field: Field, profile: Profile, wording: Wording | None) -> list[tuple[str, ...]]:
     words = tuple(word for word in field.words if word not in _ROLES)
     keys = [words] if words and not set(words) <= _LOOSE else []
     if words and words[-1] in _IDS:
-        holders = {field.holder, profile.noun, speech.thing if speech else ""}
+        holders = {field.holder, profile.noun, wording.thing if wording else ""}
         for holder in filter(None, holders):
             stems = tuple(stem(word) for word in holder.split())
             keys += [(*stems[-1:], *words), (*stems, *words)]
@@ -134,7 +134,7 @@ def _slot_keys(slot: Slot, profile: Profile) -> list[tuple[str, ...]]:
     if not words:
         return []
     keys = [words] if not set(words) <= _LOOSE else []
-    noun = about(slot).noun
+    noun = meaning_of(slot).noun
     if words[-1] in _IDS and noun:
         keys.append((*(stem(word) for word in noun.split()[-1:]), words[-1]))
     elif len(words) == 1 and words[0] not in _LOOSE:
@@ -142,9 +142,9 @@ def _slot_keys(slot: Slot, profile: Profile) -> list[tuple[str, ...]]:
     return keys
 
 
-def _is_echo(profile: Profile, speech: Speech | None, field: Field) -> bool:
+def _is_echo(profile: Profile, wording: Wording | None, field: Field) -> bool:
     """Whether the API only returns its own input, such as the id that an order is looked up by."""
-    keys = set(_field_keys(field, profile, speech))
+    keys = set(_field_keys(field, profile, wording))
     return any(slot.words == field.words or keys & set(_slot_keys(slot, profile)) for slot in profile.slots)
 
 

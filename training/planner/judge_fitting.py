@@ -22,17 +22,17 @@ from planner_svc.judging.judge import AnswerJudge
 from planner_svc.judging.signs import SIGNS
 from services.trees import Floats
 from training.planner.recalibrate import LEAST, calibration_error
-from training.shared.boosting import Growth, boosted
+from training.shared.boosting import TreeOptions, fit_trees
 
 THRESHOLDS: Final = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-_GROWTH: Final = Growth(trees=60, leaves=5, depth=None, rate=0.06, least=20)
+_TREE_OPTIONS: Final = TreeOptions(trees=60, leaves=5, depth=None, rate=0.06, least=20)
 """Small, because there are only some hundred right answers to learn from."""
 
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ThresholdCounts:
     """The result of withholding plans whose likelihood is below a threshold; counts of requests.
 
     Attributes:
@@ -51,7 +51,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class FittedJudge:
+class AnswerJudgeFit:
     """The result of a fit, measured with judges that had not seen the vendor.
 
     Attributes:
@@ -60,7 +60,7 @@ class FittedJudge:
         right: number of requests with a right answer.
         before: expected calibration error of the planner's own confidence, 0 to 1.
         error: expected calibration error of the judge, 0 to 1.
-        kept: results by threshold.
+        thresholds: results by threshold.
     """
 
     requests: int
@@ -68,7 +68,7 @@ class FittedJudge:
     right: int
     before: float
     error: float
-    kept: tuple[Kept, ...]
+    thresholds: tuple[ThresholdCounts, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +83,7 @@ class _Rows:
     changes: Flags
 
 
-def fit_judge(model: Path, predictions: Sequence[Path]) -> FittedJudge:
+def fit_answer_judge(model: Path, predictions: Sequence[Path]) -> AnswerJudgeFit:
     """Fit the judge of a planner's folder, and write it there.
 
     Args:
@@ -100,22 +100,22 @@ def fit_judge(model: Path, predictions: Sequence[Path]) -> FittedJudge:
         mine = rows.vendors == vendor
         likely[mine] = _fit(rows, ~mine).trees(rows.signs[mine])
     judge.save(model)
-    return _summed(rows, likely)
+    return _fit_result(rows, likely)
 
 
-def _summed(rows: _Rows, likely: NDArray[np.float64]) -> FittedJudge:
-    kept = []
+def _fit_result(rows: _Rows, likely: NDArray[np.float64]) -> AnswerJudgeFit:
+    thresholds = []
     for threshold in THRESHOLDS:
         shown = rows.plans & (likely >= threshold)
-        told = (shown, shown & rows.right, shown & rows.changes, shown & rows.changes & rows.right)
-        kept.append(Kept(threshold, *(int(which.sum()) for which in told)))
-    return FittedJudge(
+        masks = (shown, shown & rows.right, shown & rows.changes, shown & rows.changes & rows.right)
+        thresholds.append(ThresholdCounts(threshold, *(int(which.sum()) for which in masks)))
+    return AnswerJudgeFit(
         requests=len(rows.vendors),
         vendors=len(set(rows.vendors.tolist())),
         right=int(rows.right.sum()),
         before=calibration_error(rows.sure, rows.right),
         error=calibration_error(likely, rows.right),
-        kept=tuple(kept),
+        thresholds=tuple(thresholds),
     )
 
 
@@ -123,7 +123,7 @@ def _fit(rows: _Rows, which: Flags) -> AnswerJudge:
     right = rows.right[which]
     if right.all() or not right.any():
         raise DataError(f"of {len(right)} words all are right or none is: nothing can be learnt")
-    return AnswerJudge(Judge(SIGNS, boosted(rows.signs[which], right, _GROWTH)))
+    return AnswerJudge(Judge(SIGNS, fit_trees(rows.signs[which], right, _TREE_OPTIONS)))
 
 
 def _rows(read: Sequence[tuple[str, float, list[float], bool, bool, bool]]) -> _Rows:
@@ -139,18 +139,18 @@ def _read(file: Path) -> Iterator[tuple[str, float, list[float], bool, bool, boo
     """For each request its vendor, confidence and features, and whether the answer is right, a plan, a change."""
     try:
         for line in file.read_text(encoding="utf-8").splitlines():
-            told = json.loads(line)
-            if told["status"] == "failed":
+            row = json.loads(line)
+            if row["status"] == "failed":
                 continue
-            if told["signs"].keys() != set(SIGNS):
+            if row["signs"].keys() != set(SIGNS):
                 raise DataError(f"{file} tells other signs than this version's: measure again")
-            signs = {name: float(value) for name, value in told["signs"].items()}
+            signs = {name: float(value) for name, value in row["signs"].items()}
             yield (
-                str(told["vendor"]),
-                float(told["sure"]),
+                str(row["vendor"]),
+                float(row["sure"]),
                 [signs[sign] for sign in SIGNS],
-                bool(told["full_match_any_order"]),
-                told["status"] == "planned",
+                bool(row["full_match_any_order"]),
+                row["status"] == "planned",
                 signs["calls that change something"] > 0,
             )
     except DataError:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import pytest
 
 from evals.data import Call
+from evals.planning.answer_coverage import AnswerCoverage, answer_coverage, coverage_shares
 from evals.planning.calls import graph_of_calls, graph_of_plan, links_of_answer, links_of_outputs
-from evals.planning.telling import Told, telling, told
 from services.contracts.plan import AnswerOutput, Plan, Reference, Step
 
 CALLS = (Call(api="find", args={}, label="var_1"), Call(api="price", args={"id": "$var_1.items[0].id$"}, label="var_2"))
 
 
-def _told(asked: Sequence[str], *shown: tuple[str, tuple[str | int, ...]]) -> Told | None:
+def _coverage(asked: Sequence[str], *shown: tuple[str, tuple[str | int, ...]]) -> AnswerCoverage | None:
     steps = (
         Step(id="a", api="find", arguments={}),
         Step(id="b", api="price", arguments={"id": Reference(step="a", path=("items", 0, "id"))}),
@@ -22,7 +22,7 @@ def _told(asked: Sequence[str], *shown: tuple[str, tuple[str | int, ...]]) -> To
     ]
     plan = Plan(steps=steps, answer=tuple(outputs))
     gold = graph_of_calls(CALLS)
-    return told(gold, links_of_answer(asked, CALLS), graph_of_plan(plan), links_of_outputs(plan))
+    return answer_coverage(gold, links_of_answer(asked, CALLS), graph_of_plan(plan), links_of_outputs(plan))
 
 
 @pytest.mark.parametrize(
@@ -40,19 +40,21 @@ def _told(asked: Sequence[str], *shown: tuple[str, tuple[str | int, ...]]) -> To
 def test_all_that_is_asked_and_little_else(
     shown: list[tuple[str, tuple[str | int, ...]]], expected: tuple[bool, bool, bool]
 ) -> None:
-    found = _told(["$var_2.amount$", "$var_2.currency$"], *shown)
+    found = _coverage(["$var_2.amount$", "$var_2.currency$"], *shown)
     assert found is not None
     assert (found.all, found.only, found.just) == expected
 
 
 def test_a_field_of_each_item_is_told_by_the_list() -> None:
-    found = _told(["$var_1.items[0].name$"], ("a", ("items",)))
-    assert found == Told(all=True, only=True, just=False)
+    found = _coverage(["$var_1.items[0].name$"], ("a", ("items",)))
+    assert found == AnswerCoverage(all=True, only=True, just=False)
 
 
 def test_where_nobody_knows_what_answers_nothing_is_counted() -> None:
-    assert _told([], ("b", ())) is None
-    assert telling([None, None]) is None
-    summed = telling([None, Told(all=True, only=True, just=False), Told(all=False, only=False, just=False)])
+    assert _coverage([], ("b", ())) is None
+    assert coverage_shares([None, None]) is None
+    summed = coverage_shares(
+        [None, AnswerCoverage(all=True, only=True, just=False), AnswerCoverage(all=False, only=False, just=False)]
+    )
     assert summed is not None
     assert (summed.n, summed.all, summed.only, summed.just) == (2, 50.0, 50.0, 0.0)

@@ -11,7 +11,7 @@ _DENIALS = frozenset({"no", "not", "un", "without", "never", "exclude", "excludi
 _REACH = 3
 
 
-def truth(
+def boolean_span(
     slot: Slot, words: list[Word], value: bool, clause: Clause | None, title: frozenset[str] = frozenset()
 ) -> Clause | None:
     """The characters that state a boolean, including a negation; None if there are none.
