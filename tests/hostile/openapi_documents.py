@@ -260,7 +260,7 @@ def amplifiers() -> Iterator[tuple[str, Hostile]]:
         "request-body",
         Hostile(
             partial(shared, {"requestBody": {"$ref": "#/components/requestBodies/B"}}, requestBodies={"B": body}),
-            refused="shared too widely",
+            refused="refer to each other too often",
         ),
     )
     answer = answers(wide)["responses"]["200"]
@@ -268,7 +268,7 @@ def amplifiers() -> Iterator[tuple[str, Hostile]]:
         "response",
         Hostile(
             partial(shared, {"responses": {"200": {"$ref": "#/components/responses/R"}}}, responses={"R": answer}),
-            refused="shared too widely",
+            refused="refer to each other too often",
         ),
     )
     yield (
@@ -276,16 +276,16 @@ def amplifiers() -> Iterator[tuple[str, Hostile]]:
         Hostile(partial(shared, takes(ref("W")), some, schemas={"W": wide}), apis=some),
     )
     parameters = [{"name": f"p{n}", "in": "query", "schema": {"type": "string"}} for n in range(5_000)]
-    yield "parameters", Hostile(partial(items, {"post": operation(parameters=parameters)}), refused="widely")
+    yield "parameters", Hostile(partial(items, {"post": operation(parameters=parameters)}), refused="too often")
     unusable = [*({"in": "query"} for _ in range(5_000)), {"$ref": "#/gone"}]
     yield (
         "unusable-parameters",
-        Hostile(partial(items, {"post": {"parameters": unusable}}), refused="shared too widely"),
+        Hostile(partial(items, {"post": {"parameters": unusable}}), refused="refer to each other too often"),
     )
     codes: dict[str, Any] = {"responses": {f"x{n}": {} for n in range(50_000)}}
-    yield "responses", Hostile(partial(items, {"post": codes}), refused="shared too widely")
+    yield "responses", Hostile(partial(items, {"post": codes}), refused="refer to each other too often")
     media: dict[str, Any] = {"content": {f"text/x{n}": {} for n in range(50_000)}}
-    yield "media-types", Hostile(partial(items, {"post": {"requestBody": media}}), refused="shared too widely")
+    yield "media-types", Hostile(partial(items, {"post": {"requestBody": media}}), refused="refer to each other too often")
     yield "description", Hostile(partial(items, {"post": {"description": "x" * 5 * MIB}}, some), apis=some)
     example = {"default": {f"k{n}": n for n in range(50_000)}, "enum": ["x" * 900] * 999}
     yield "examples", Hostile(
@@ -299,11 +299,11 @@ def amplifiers() -> Iterator[tuple[str, Hostile]]:
     steps = {f"/{n}": {"get": operation(**answers(ref(f"A{n * 30}")))} for n in range(500)}
     yield (
         "ladder",
-        Hostile(lambda: json.dumps(openapi(steps, components={"schemas": ladder})), refused="shared too widely"),
+        Hostile(lambda: json.dumps(openapi(steps, components={"schemas": ladder})), refused="refer to each other too often"),
     )
     consumed = {"swagger": "2.0", "info": {"title": "Hostile"}, "consumes": ["text/x"] * 50_000}
     old = {f"/{n}": {"post": {"parameters": [{"in": "body", "name": "b", "schema": {}}]}} for n in range(many)}
-    yield "consumes", Hostile(lambda: json.dumps(consumed | {"paths": old}), refused="shared too widely")
+    yield "consumes", Hostile(lambda: json.dumps(consumed | {"paths": old}), refused="refer to each other too often")
 
 
 def encodings() -> Iterator[tuple[str, Hostile]]:

@@ -68,7 +68,7 @@ async def probe(origin: str) -> dict[str, Any]:
         ("gzip, gzip", lambda: gzip.compress(gzip_bomb(GIB // 4)), "was not requested"),
         ("br", lambda: b"\x00" * 1_000, "was not requested"),
         ("zstd", lambda: b"\x28\xb5\x2f\xfd" * 1_000, "was not requested"),
-        ("gzip", lambda: b"this is not gzip", "not gzip"),
+        ("gzip", lambda: b"this is not gzip", "not valid gzip"),
         ("gzip", lambda: gzip.compress(b'{"a": 1}')[:-6], "incomplete"),
         ("", lambda: b" " * (64 * 1024 * 1024), "larger than"),
     ],

@@ -155,7 +155,7 @@ async def test_what_reads_give_at_the_execution_is_what_was_approved_or_the_run_
     assert (again.status, again.approval, gateway.fakes.executor.sent) == (RunStatus.NEEDS_APPROVAL, None, [])
     assert [lapsed.digest for lapsed in again.lapsed] == [waiting.digest]
     assert again.digest not in ("", waiting.digest)
-    assert "nothing was sent" in again.reason
+    assert "Nothing was sent" in again.reason
     with pytest.raises(Conflict):
         await gateway.client.approve(waiting.id, BOOKING.id)
     done = await gateway.client.approve(waiting.id, BOOKING.id, digest=again.digest)

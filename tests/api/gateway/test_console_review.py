@@ -133,7 +133,7 @@ async def test_several_runs_are_cancelled_at_once(gateway: Gateway) -> None:
     waiting = [await gateway.client.solve(ask(ASK_ROOM)) for _ in range(3)]
     solved = await gateway.client.solve(ask(ASK_HOLIDAYS))
     page = await gateway.http.get("/console/runs?status=needs_approval", headers=cookie)
-    assert page.text.count('value="yes" aria-label="Choose: ') == 3
+    assert page.text.count('value="yes" aria-label="Select: ') == 3
     back = "/console/runs?status=needs_approval"
     chosen = {f"run.{run.id}": "yes" for run in waiting[:2]}
     path = "/console/runs/cancel"

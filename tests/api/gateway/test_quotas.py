@@ -56,7 +56,7 @@ async def test_an_approval_counts_as_a_run(tmp_path: Path) -> None:
         waiting = await kiosk.solve(ask(ASK_ROOM))
         gateway.fakes.executor.gate = asyncio.Event()
         run = await kiosk.solve(LATER)
-        with pytest.raises(QuotaExceeded, match="1 runs"):
+        with pytest.raises(QuotaExceeded, match="1 active runs"):
             await kiosk.approve(waiting.id, BOOKING.id)
         gateway.fakes.executor.gate.set()
         await ended(kiosk, run.id)
@@ -69,9 +69,9 @@ async def test_one_tenants_streams_leave_room_for_others(shared: Gateway) -> Non
     streams = [kiosk.events(mine.id) for _ in range(250)]
     for stream in streams:
         assert (await anext(stream)).event.kind == "planned"
-    with pytest.raises(QuotaExceeded, match="250 streams"):
+    with pytest.raises(QuotaExceeded, match="250 active streams"):
         await anext(kiosk.events(mine.id))
-    with pytest.raises(QuotaExceeded, match="250 streams"):
+    with pytest.raises(QuotaExceeded, match="250 active streams"):
         await anext(kiosk.solve_events(ask(ASK_HOLIDAYS)))
     followed = desk.events(theirs.id)
     assert (await anext(followed)).event.kind == "planned"
@@ -88,7 +88,7 @@ async def test_imports_are_bounded(tmp_path: Path) -> None:
         kiosk, desk = gateway.as_principal("kiosk-token"), gateway.as_principal("desk-token")
         first = asyncio.create_task(_imported(kiosk, "zoo"))
         await until(lambda: "import_document" in gateway.fakes.retriever.calls)
-        with pytest.raises(QuotaExceeded, match="1 imports"):
+        with pytest.raises(QuotaExceeded, match="1 active imports"):
             await _imported(kiosk, "zoo")
         await asyncio.gather(first, _imported(desk, "park"))
         await _imported(kiosk, "zoo")
@@ -103,7 +103,7 @@ async def test_setting_constants_counts_as_an_import(tmp_path: Path) -> None:
         wanted = ConstantsRequest(constants={"keeper": "7"})
         first = asyncio.create_task(kiosk.set_constants("zoo", wanted))
         await until(lambda: "set_constants" in gateway.fakes.retriever.calls)
-        with pytest.raises(QuotaExceeded, match="1 imports"):
+        with pytest.raises(QuotaExceeded, match="1 active imports"):
             await kiosk.set_constants("zoo", wanted)
         with pytest.raises(ValidationFailed):
             await first

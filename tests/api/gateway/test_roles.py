@@ -151,6 +151,6 @@ async def test_four_eyes(tmp_path: Path) -> None:
         run = await everything.solve(ask(ASK_ROOM))
         with pytest.raises(Forbidden, match="that it requested"):
             await everything.approve(run.id, BOOKING.id)
-        with pytest.raises(Forbidden, match="approve it himself"):
+        with pytest.raises(Forbidden, match="approve its own request"):
             await everything.solve(ask(ASK_ROOM, mutations=Decision.ALLOW))
         assert (await approver.approve(run.id, BOOKING.id)).status is RunStatus.SUCCEEDED

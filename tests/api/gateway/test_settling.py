@@ -73,7 +73,7 @@ async def test_a_run_goes_on_when_its_doubt_is_settled(
     later = [event async for event in gateway.client.events(run.id, before[-1].id)]
     assert later[-1].event.kind == "finished"
     assert min(event.id for event in later) > before[-1].id
-    with pytest.raises(Conflict, match=f"{status.value}; no call"):
+    with pytest.raises(Conflict, match=f"{status.value}; none of its calls"):
         await gateway.client.resolve(run.id, "var1", said)
 
 

@@ -118,7 +118,7 @@ async def test_a_call_names_the_secrets_that_it_presents(upstream: Upstream, ope
         ),
         (((needs("api_key", "test.key"),),), "does not say where its key is sent"),
         (((needs("api_key", "test.odd", location=Location.COOKIE, parameter="c"),),), "cannot be sent in a cookie"),
-        (((needs("oauth2", "test.client"),),), "has no token URL"),
+        (((needs("oauth2", "test.client"),),), "has a token URL"),
     ],
 )
 async def test_without_a_credential_nothing_is_sent(

@@ -35,7 +35,7 @@ async def test_a_run_in_doubt_is_not_forgotten(house: House, upstream: Upstream)
     await house.left_behind(plan, sending("a", room="blue"))
     executor = await house.executor()
     assert (await finish(executor, plan)).status == "in_doubt"
-    with pytest.raises(Conflict, match="not over"):
+    with pytest.raises(Conflict, match="has not ended"):
         await executor.forget("run-1")
 
 

@@ -86,7 +86,7 @@ async def test_an_answer_that_finds_no_room_fails_as_one_to_ask_again(opened: Op
         assert isinstance((await call(operation)).outcome, Succeeded)
     assert isinstance(refused, Failed)
     assert (refused.reason, refused.status) == ("overloaded", 200)
-    assert "ask again" in refused.message
+    assert "try again" in refused.message
 
 
 async def test_answers_wait_for_room_and_then_fail_as_what_can_be_asked_again() -> None:

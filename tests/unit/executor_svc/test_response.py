@@ -79,7 +79,7 @@ def test_a_change_is_made_even_where_the_answer_is_empty(method: str) -> None:
         (b"1" * 5000, "application/json", "application/json", "not valid JSON"),
         (b"[" * 100_000, "application/json", "application/json", "not valid JSON"),
         (b"[" * 150 + b"]" * 150, "application/json", "application/json", "deeper than 100"),
-        (b"\xff", "text/plain; charset=utf-8", "text/plain", "is not utf-8"),
+        (b"\xff", "text/plain; charset=utf-8", "text/plain", "is not valid utf-8"),
         (b"x", "text/plain; charset=zlib", "text/plain", "charset 'zlib' is not known"),
         (b"x", "text/plain; charset=unicode_escape", "text/plain", "is not known"),
     ],

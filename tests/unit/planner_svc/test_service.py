@@ -364,7 +364,7 @@ async def test_a_busy_planner_is_ready_and_one_that_stands_still_is_not() -> Non
         for _ in range(2):
             assert await asyncio.to_thread(begun.acquire, True, 60)
         await planner.ready()  # though it is full
-        pool._moved -= 1_000
+        pool._progress_at -= 1_000
         with pytest.raises(NotReady, match="computations"):
             await planner.ready()
         gate.set()

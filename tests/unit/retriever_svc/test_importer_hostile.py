@@ -30,7 +30,7 @@ def bomb(levels: int) -> str:
         ("{", "not valid JSON"),
         ('{"openapi": "3.1.0", "paths": {}} trailing', "not valid JSON"),
         ('{"openapi": NaN}', "this document has openapi 'NaN'"),
-        ("[1, 2]", "not an object"),
+        ("[1, 2]", "neither an object"),
         ("just words", "not an object"),
         ("", "is empty"),
         ("\ufeff \n", "is empty"),
