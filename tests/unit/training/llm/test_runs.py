@@ -185,14 +185,14 @@ def test_a_run_that_was_killed_goes_on_where_it_stood(data: Path, base: Path, tm
     at = max(int(one.parent.name.rpartition("-")[2]) for one in work.glob("checkpoint-*/trainer_state.json"))
     kept = json.loads((work / f"checkpoint-{at}/trainer_state.json").read_text())["log_history"]
     (work / "elapsed.json").write_text("60")  # what the first sitting took, on a slow machine
-    short = tuning.model_copy(update={"minutes": 2})  # another budget is the same run
+    short = tuning.model_copy(update={"minutes": 20})  # another budget is the same run
     report = train_llm(base, data, out, work, short, "cpu")
     assert report is not None
     assert report.training.steps > at >= 3
     before = [one["loss"] for one in kept if "loss" in one]
     assert [one["loss"] for one in report.training.losses][: len(before)] == before
-    assert 60 < json.loads((work / "elapsed.json").read_text()) < 120
-    assert 1 <= report.training.minutes <= 2
+    assert 60 < json.loads((work / "elapsed.json").read_text()) < 1_200
+    assert 1 <= report.training.minutes <= 20
 
 
 def test_a_budget_of_time_ends_the_run(data: Path, base: Path, tmp_path: Path) -> None:
