@@ -37,13 +37,13 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         engine = create_engine(settings.database_url)
+        storage = DemoStorage(engine)
         pool = ComputePool(settings.compute_workers, settings.compute_waiting, name="demo-encoder")
         try:
             await migrate(engine, "demo_svc")
             reader = encoder
             if reader is None:
                 reader = await asyncio.to_thread(load_encoder, settings.encoder, settings.encoder_threads)
-            storage = DemoStorage(engine)
             service = DemoService(storage, reader, pool, settings.similarity_threshold)
             await service.refresh()
             app.state.service = service
@@ -55,6 +55,7 @@ def create_app(
             yield
         finally:
             await pool.close()
+            storage.close()
             await engine.dispose()
 
     return create_service(

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from sqlalchemy import (
     Column,
+    Connection,
     ForeignKey,
     Integer,
     MetaData,
@@ -29,7 +30,7 @@ from demo_svc.models import Entry, Listing, Page, key_of, text_hash
 from services.contracts.demo import Demo
 from services.encoder import Vectors
 from services.storage.embeddings import chunks, embeddings_table, keep_vectors, known_vectors, read_vectors
-from services.storage.engine import Probe, read, write
+from services.storage.engine import Probe, Transactions, read, write
 
 METADATA = MetaData()
 
@@ -64,7 +65,11 @@ class DemoStorage:
     """The tables above, as models. Writers take turns by locking the row of the version, so inserts cannot conflict."""
 
     def __init__(self, engine: AsyncEngine) -> None:
-        self._engine, self._probe = engine, Probe(engine)
+        self._engine, self._reads, self._probe = engine, Transactions(engine, read_only=True), Probe(engine)
+
+    def close(self) -> None:
+        """Close its own connections. The engine is left open for its owner to close."""
+        self._reads.close()
 
     async def ping(self) -> None:
         """Raise ServiceUnavailable unless the database can be read and written."""
@@ -72,8 +77,11 @@ class DemoStorage:
 
     async def version(self) -> int:
         """The version of the knowledge base."""
-        async with read(self._engine) as connection:
-            return int(await connection.scalar(select(KNOWLEDGE.c.version)) or 0)
+
+        def find(connection: Connection) -> int:
+            return int(connection.scalar(select(KNOWLEDGE.c.version)) or 0)
+
+        return await self._reads.run(find)  # part of every selection, as is `get`
 
     async def listing(self) -> Listing:
         """All demos without their plans, oldest first, and their version, read in one statement."""
@@ -132,9 +140,14 @@ class DemoStorage:
 
     async def get(self, keys: Sequence[str]) -> dict[str, Demo]:
         """The demos that exist, by the keys under which they are stored."""
-        async with read(self._engine) as connection:
-            rows = await connection.execute(select(DEMOS.c.id, DEMOS.c.document).where(DEMOS.c.id.in_(keys)))
+        if not keys:
+            return {}
+
+        def find(connection: Connection) -> dict[str, Demo]:
+            rows = connection.execute(select(DEMOS.c.id, DEMOS.c.document).where(DEMOS.c.id.in_(keys)))
             return {row.id: Demo.model_validate_json(row.document) for row in rows}
+
+        return await self._reads.run(find)
 
     async def page(
         self, limit: int, offset: int, api: str | None, tenant: str | None = None, *, own: bool = False

@@ -40,7 +40,7 @@ access = service_router(route_class=ProtectedRoute, tags=["access"])
 
 @access.get("/operations", summary="Processes, leases, breakers, model servers, quotas", openapi_extra=ADMINISTERING)
 async def show_operations(service: Service, caller: Caller) -> Operations:
-    """The processes and what each owns, hosts to which calls fail, language models' servers, and what tenants use.
+    """The processes and the runs they own, failing hosts, servers of language models, and what each tenant uses.
 
     For the operator's administrators. Administrators of other tenants only see what their own tenant uses.
     """
@@ -49,10 +49,10 @@ async def show_operations(service: Service, caller: Caller) -> Operations:
 
 @access.post("/keys", summary="Create a key", status_code=status.HTTP_201_CREATED, openapi_extra=ADMINISTERING)
 async def create_key(body: KeyRequest, keys: Keys, caller: Caller) -> CreatedKey:
-    """A key of your tenant that is valid at once. It is shown this once; only its hash is kept.
+    """A key of your tenant that is valid at once. It is shown only now; only its hash is kept.
 
-    To rotate one, make another with the same name, use that, and revoke the first. You can give roles that you have;
-    others are 403. Only the operator's administrators make keys of other tenants.
+    To rotate a key, create another one with the same name, use it, and revoke the first. You can give only roles that
+    you have (403). Only the operator's administrators create keys of other tenants.
     """
     tenant = caller.tenant if body.tenant is None else body.tenant
     caller.check_tenant(tenant)
@@ -93,7 +93,7 @@ async def read_audit(
     limit: Limit = 20,
     cursor: Cursor = None,
 ) -> AuditPage:
-    """What principals of your tenant imported, approved, rejected, settled, deleted, and which keys they made.
+    """What principals of your tenant imported, approved, rejected, settled, deleted, and which keys they created.
 
     Entries are added, never changed or deleted. They hold ids and digests, no arguments and no credentials.
     """

@@ -9,10 +9,10 @@ constants = service_router(route_class=ProtectedRoute, tags=["apis"])
 
 @constants.patch("/providers/{provider}/constants", summary="Set a provider's constants", openapi_extra=ADMINISTERING)
 async def set_constants(provider: Id, body: ConstantsRequest, service: Service, caller: Caller) -> ProviderConstants:
-    """Sets the constants that have a value and removes those that are null, all of them or none.
+    """Set the constants that have a value and remove those that are null, all of them or none.
 
     A value is sent in every call whose operation takes a parameter of that name, unless the plan gives another one.
-    422 where no operation takes it or allows the value, and for credentials: constants are no secrets. 409 where
+    422 if no operation takes the parameter or allows the value, and for credentials, which are secrets. 409 if
     another tenant imported the provider. `GET /documents` lists them.
     """
     return await service.administration.set_constants(provider, body, caller)

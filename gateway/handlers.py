@@ -105,7 +105,7 @@ async def solve_stream(
 ) -> NdjsonResponse:
     """As `/solve`, but answers one JSON event per line: planned, step_started, step_finished, finished.
 
-    An empty line every 15 seconds in which nothing happens says that the stream is open.
+    If nothing happens for 15 seconds, an empty line is sent to keep the stream open.
     """
     events = await _begun(service.solve_events(body, caller, idempotency_key))
     return NdjsonResponse(events, headers=service.quotas.fields(caller.tenant))
@@ -151,14 +151,14 @@ async def list_runs(
     ] = None,
     feedback: Annotated[Judged | None, Query(description="Its feedback; `none`: no feedback yet.")] = None,
 ) -> RunPage:
-    """A page of runs; `next` of one page is the `cursor` of the following."""
+    """A page of runs. `next` is the `cursor` of the following page."""
     which = Filter(caller.tenant, tuple(status or ()), after, before, q, feedback)
     return await service.page(which, limit=limit, cursor=cursor)
 
 
 @runs.get("/runs/{run_id}", summary="One run", openapi_extra=WORKING)
 async def get_run(run_id: Id, service: Service, caller: Caller) -> Run:
-    """Everything that is known of a run."""
+    """The run with its plan, proof, steps, answer and decisions."""
     return await service.run(run_id, caller)
 
 
@@ -175,10 +175,10 @@ async def compare_runs(run_id: Id, other: Id, service: Service, caller: Caller) 
     openapi_extra=ADMINISTERING,
 )
 async def delete_run(run_id: Id, service: Service, caller: Caller) -> None:
-    """Deletes a run that is over, with its events, its idempotency key and the executor's record of its calls.
+    """Delete a run that has ended, with its events, its idempotency key and the executor's record of its calls.
 
-    409 where something of it may still be sent: cancel it, or settle its doubts, first. A demonstration that was made
-    of it stays, and so do large values, which other runs may share, until the executor's time for them is over.
+    409 if it may still send something: first cancel it, or settle its calls in doubt. A demonstration made from it is
+    kept. Large values, which other runs may share, are kept until the executor's retention time is over.
     """
     await service.delete(run_id, caller)
 
@@ -200,9 +200,9 @@ async def run_events(
         int | None, Header(ge=0, le=2**53, description="The last event that was received; overrides `after`.")
     ] = None,
 ) -> Response:
-    """What happened so far, then what happens, up to `finished`.
+    """All events so far, then new ones as they happen, up to `finished`.
 
-    Ids rise, with gaps. After another process has taken over a run, events of steps may be repeated.
+    Ids increase, with gaps. After another process has taken over a run, events of steps may be repeated.
     """
     events = await service.follow(run_id, caller, last_event_id if last_event_id is not None else after or 0)
     return Response(status_code=status.HTTP_204_NO_CONTENT) if events is None else SseResponse(events)
@@ -212,7 +212,7 @@ async def run_events(
 async def run_value(
     run_id: Id, value_id: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")], service: Service, caller: Caller
 ) -> Response:
-    """A value that stands in the run as a preview with `stored`, as JSON. It can be read once the run has ended."""
+    """The JSON of a value that the run shows as a preview with `stored`. Available once the run has ended."""
     return Response(to_json(await service.value(run_id, value_id, caller)), media_type="application/json")
 
 
@@ -249,23 +249,23 @@ async def rerun(
     `resent` lists the steps that are repeated, `reused` those whose earlier values are used. `options.dry_run` sends
     nothing.
 
-    409 if the earlier run is under way, or a step that is not repeated gave no value or is in doubt; 422 if the plan is
-    not valid with these inputs and the current APIs.
+    409 if the earlier run is in progress, or a step that is not repeated gave no value or is in doubt. 422 if the plan
+    is not valid with these inputs and the current APIs.
     """
     return _answered(await service.rerun(run_id, body, caller, idempotency_key), request, response)
 
 
-@runs.post("/runs/{run_id}:cancel", summary="End a run", responses=UNDER_WAY_ANSWER, openapi_extra=WORKING)
+@runs.post("/runs/{run_id}:cancel", summary="Cancel a run", responses=UNDER_WAY_ANSWER, openapi_extra=WORKING)
 async def cancel_run(run_id: Id, service: Service, caller: Caller, request: Request, response: Response) -> Run:
-    """No further call is begun. 202 while calls in flight are waited for; 409 where the run had ended already."""
+    """No further call is sent. 202 while active calls are waited for; 409 if the run has already ended."""
     return _answered(await service.cancel(run_id, caller), request, response)
 
 
 @runs.post("/runs/{run_id}/feedback", summary="Confirm or reject a run's outcome", openapi_extra=WORKING)
 async def judge_run(run_id: Id, body: FeedbackRequest, service: Service, caller: Caller) -> Run:
-    """Whether the outcome is what was wanted. Only confirmed runs are learnt from. The last verdict counts.
+    """Say whether the outcome is what was wanted. Only confirmed runs become training data. The last verdict counts.
 
-    409 if the run is not over, or if it is to be confirmed but is neither `succeeded` nor `planned`.
+    409 if the run has not ended, or if it is to be confirmed but is neither `succeeded` nor `planned`.
     """
     return await service.outcomes.judge(run_id, body, caller)
 
@@ -277,9 +277,9 @@ async def judge_run(run_id: Id, body: FeedbackRequest, service: Service, caller:
     openapi_extra=ADMINISTERING,
 )
 async def demonstrate_run(run_id: Id, service: Service, caller: Caller, shared: Shared = False) -> Demo:
-    """Planners are shown its request and plan for the same tenant's requests. 409 where the run is not confirmed.
+    """Planners see its request and plan with the same tenant's requests. 409 if the run is not confirmed.
 
-    It is removed again when the run is rejected.
+    It is removed if the run is rejected later.
     """
     return await service.outcomes.demonstrate(run_id, caller, shared=shared)
 
@@ -300,7 +300,7 @@ async def resolve_step(
     response: Response,
     wait: Annotated[bool, Query(description="False: answer 202 immediately when the run continues.")] = True,
 ) -> Run:
-    """Report the outcome of a call. When the last call in doubt is settled, the run goes on and is waited for."""
+    """Report the outcome of a call. When the last call in doubt is settled, the run continues and is waited for."""
     return _answered(await service.resolve(run_id, step, body, caller, wait=wait), request, response)
 
 
@@ -336,14 +336,14 @@ async def search_apis(
     openapi_extra=LARGE_DOCUMENT | ADMINISTERING,
 )
 async def import_apis(body: ImportRequest, service: Service, caller: Caller) -> NdjsonResponse:
-    """An API description's text. Answers one JSON event per line: progress, then one report.
+    """Import the text of an API description. Answers one JSON event per line: progress, then one report.
 
-    With `dry_run` or `hold_changes` the events before the report say what would become of each API. So they do where
-    an API that is there would be called on another host, change instead of read or the reverse, or present another
-    credential (`sensitive`): nothing is changed until `confirm` names the report's `change_hash`.
+    With `dry_run` or `hold_changes` the events before the report say how each API would change. The same happens if
+    an existing API would be called on another host, would change something instead of reading or the reverse, or would
+    present another credential (`sensitive`): nothing is changed until `confirm` names the report's `change_hash`.
 
-    A provider belongs to the tenant that imported it first: 409 for others. Only the operator's administrators import
-    for everyone, or for other tenants: 403 for others.
+    A provider belongs to the tenant that imported it first: 409 for others. Only the operator's administrators may
+    import for everyone or for other tenants: 403 for others.
     """
     return NdjsonResponse(await _begun(service.administration.import_apis(body, caller)))
 
@@ -358,23 +358,23 @@ async def list_documents(
 
 @apis.get("/apis/{api_id:path}", summary="One API with its schemas", openapi_extra=ANY_ROLE)
 async def get_api(api_id: Id, service: Service, caller: Caller) -> Api:
-    """An API as the catalogue holds it. Another tenant's is not found."""
+    """One API of the catalogue. 404 if it belongs to another tenant."""
     return await service.peers.retriever.get(api_id, tenant=caller.tenant)
 
 
 @apis.get(
     "/providers/{provider}/credentials",
-    summary="Which credentials do a provider's APIs ask for?",
+    summary="List the credentials that a provider's APIs require",
     openapi_extra=ANY_ROLE,
 )
 async def list_credentials(provider: Id, service: Service, caller: Caller) -> NeededSecrets:
-    """Names and kinds, and which are configured; never values. Empty where your tenant sees no such provider."""
+    """Names and kinds, and which are configured; never values. Empty if your tenant sees no such provider."""
     return await service.administration.secrets(provider, caller)
 
 
 @apis.post("/credentials:test", summary="Try a credential", openapi_extra=ADMINISTERING)
 async def try_credential(body: TrySecret, service: Service, caller: Caller) -> SecretTest:
-    """The result of using it in a call that only reads, if there is one. An OAuth2 token is fetched."""
+    """Use it in a call that only reads, if there is one, and return the result. An OAuth2 token is fetched."""
     return await service.administration.try_secret(body.secret, caller)
 
 
@@ -385,7 +385,7 @@ async def try_credential(body: TrySecret, service: Service, caller: Caller) -> S
     openapi_extra=ADMINISTERING,
 )
 async def delete_provider(provider: Id, service: Service, caller: Caller) -> None:
-    """Removes a provider with all its APIs. 409 where another tenant imported it; the operator may remove any."""
+    """Remove a provider with all its APIs. 409 if another tenant imported it; the operator may remove any."""
     await service.administration.delete_provider(provider, caller)
 
 
@@ -403,7 +403,7 @@ async def list_demos(
 
 @demos.post("/demos", summary="Add a demonstration", status_code=status.HTTP_201_CREATED, openapi_extra=ADMINISTERING)
 async def add_demo(body: Demo, service: Service, caller: Caller, shared: Shared = False) -> Demo:
-    """It is your tenant's. Adding one that is there already, or is everyone's, changes nothing."""
+    """The demonstration belongs to your tenant. If it exists already, for you or for everyone, nothing changes."""
     return await service.administration.add_demo(body, caller, shared=shared)
 
 
@@ -411,7 +411,7 @@ async def add_demo(body: Demo, service: Service, caller: Caller, shared: Shared 
 async def import_demos(
     body: ImportDemosRequest, service: Service, caller: Caller, shared: Shared = False
 ) -> ImportDemosReport:
-    """Adds those that are not there yet, as your tenant's."""
+    """Add those that do not exist yet, as your tenant's."""
     return await service.administration.import_demos(body, caller, shared=shared)
 
 
@@ -422,7 +422,7 @@ async def import_demos(
     openapi_extra=ADMINISTERING,
 )
 async def delete_demo(demo_id: Id, service: Service, caller: Caller) -> None:
-    """Removes one demonstration of your tenant. One that is everyone's, only the operator's administrators remove."""
+    """Remove a demonstration of your tenant. Only the operator's administrators remove one that is everyone's."""
     await service.administration.delete_demo(demo_id, caller)
 
 

@@ -30,7 +30,8 @@ from services.storage.migrate import migrate
 
 DESCRIPTION = """Turns a sentence into a checked, parallel graph of real API calls, runs it, and answers.
 
-`POST /solve` is the whole road. `POST /plan` stops before the first call. Errors are `application/problem+json`."""
+`POST /solve` runs the complete pipeline. `POST /plan` stops before the first call.
+Errors are `application/problem+json`."""
 
 
 def create_app(

@@ -23,8 +23,8 @@ tenants = service_router(route_class=ProtectedRoute, tags=["access"])
 async def export_tenant(tenant: TenantName, service: Service, caller: Caller) -> NdjsonResponse:
     """Keys (never the keys themselves), runs, demonstrations, documents with their APIs, entries of the audit log.
 
-    One JSON object per line; the last is `end` with the counts: without it, this was not all. Only the operator's
-    administrators export other tenants.
+    One JSON object per line; the last is `end` with the counts. Without it the export is incomplete. Only the
+    operator's administrators export other tenants.
     """
     caller.check_tenant(tenant)
     return NdjsonResponse(service.tenants.export(tenant, caller))
@@ -32,9 +32,9 @@ async def export_tenant(tenant: TenantName, service: Service, caller: Caller) ->
 
 @tenants.delete("/tenants/{tenant}", summary="Delete a tenant in steps", openapi_extra=ADMINISTERING)
 async def delete_tenant(tenant: TenantName, service: Service, caller: Caller) -> TenantDeletion:
-    """Deletes its keys, runs, demonstrations and imported providers. Repeat the request until `done` is true.
+    """Delete its keys, runs, demonstrations and imported providers. Repeat the request until `done` is true.
 
-    Runs under way are cancelled. 409 where the settings name principals of it, or calls of it are in doubt; then
+    Active runs are cancelled. 409 if the settings name principals of the tenant, or if calls of it are in doubt; then
     nothing is deleted. The audit log stays. Only the operator's administrators delete other tenants.
     """
     caller.check_tenant(tenant)

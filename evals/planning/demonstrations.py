@@ -133,14 +133,16 @@ async def open_demo_selector(
     """
     settings = DemoSettings()
     engine = create_engine(f"sqlite+aiosqlite:///{folder / 'demos.db'}")
+    storage = DemoStorage(engine)
     pool = ComputePool(settings.compute_workers, settings.compute_waiting, name="demo-encoder")
     try:
         await migrate(engine, "demo_svc")
-        service = DemoService(DemoStorage(engine), encoder, pool, settings.similarity_threshold)
+        service = DemoService(storage, encoder, pool, settings.similarity_threshold)
         await _fill(service, [one.demo for one in solved])
         yield DemoSelector(service, solved, shots)
     finally:
         await pool.close()
+        storage.close()
         await engine.dispose()
 
 

@@ -38,11 +38,12 @@ async def engine(request: pytest.FixtureRequest, tmp_path: object) -> AsyncItera
 
 @asynccontextmanager
 async def opened(engine: AsyncEngine, encoder: Encoder | None = None) -> AsyncIterator[DemoService]:
-    pool = ComputePool(1, 16)
+    pool, storage = ComputePool(1, 16), DemoStorage(engine)
     try:
-        yield DemoService(DemoStorage(engine), encoder or HashEncoder(), pool, threshold=0.8)
+        yield DemoService(storage, encoder or HashEncoder(), pool, threshold=0.8)
     finally:
         await pool.close()
+        storage.close()
 
 
 async def queries(service: DemoService, query: str, *apis: str, k: int = 3) -> list[str]:
