@@ -367,10 +367,18 @@ class GatewayService:
         """Begin a run; or return the id of an earlier run with the same idempotency key.
 
         ``given`` holds fields of the run: a given `plan`, and for a rerun what refers to the earlier run.
+        A dry run of a principal that may not approve in advance is planned as if it had not asked for that.
+
+        Raises:
+            Forbidden: the principal may not approve its own changes in advance.
         """
-        in_advance = request.options.mutations is Decision.ALLOW and not request.options.dry_run
-        if in_advance:
-            self._approve_in_advance(principal)
+        in_advance = request.options.mutations is Decision.ALLOW
+        if in_advance and (refusal := self._why_not_in_advance(principal)) is not None:
+            if not request.options.dry_run:
+                raise refusal
+            # Nothing is sent, but the waiting run may be approved later, and then be planned again.
+            options = request.options.model_copy(update={"mutations": Decision.ASK})
+            request, in_advance = request.model_copy(update={"options": options}), False
         identity = None if key is None else RequestIdentity(key, _fingerprint(request, given))
         run = Run(
             id=new_run_id(),
@@ -388,11 +396,15 @@ class GatewayService:
                 raise Conflict("This Idempotency-Key was already used for another request.", run_id=accepted)
         return accepted
 
-    def _approve_in_advance(self, principal: Principal) -> None:
-        """Raise Forbidden unless this principal may approve its own changes in advance."""
-        principal.require({Role.APPROVE})
+    def _why_not_in_advance(self, principal: Principal) -> Forbidden | None:
+        """The refusal if this principal may not approve its own changes in advance."""
+        try:
+            principal.require({Role.APPROVE})
+        except Forbidden as refusal:
+            return refusal
         if self._settings.four_eyes:
-            raise Forbidden('With `"mutations": "allow"`, a principal would approve its own request.')
+            return Forbidden('With `"mutations": "allow"`, a principal would approve its own request.')
+        return None
 
     async def _wait_for_outcome(self, live: Live, principal: Principal, clock: Clock) -> Run:
         run = await asyncio.shield(live.outcome)

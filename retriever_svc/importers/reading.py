@@ -27,6 +27,8 @@ except ImportError:  # pragma: no cover
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _DANGLING_COMMA = re.compile(rf"({_STRING.pattern})|,(?=\s*[\]}}])", re.DOTALL)
 """A comma after the last member, outside of strings."""
+_TAG_DIRECTIVE = re.compile("(?:^|[\n\r\x85\u2028\u2029])\ufeff?%TAG")
+_MAX_TAG_DIRECTIVES = 16
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _INT64 = 2**63
 _MAX_EXAMPLE = 500_000
@@ -127,6 +129,9 @@ def _read_json_lines(text: str) -> list[Any] | None:
 
 
 def _read_yaml(text: str, limits: Limits) -> Any:
+    # libyaml compares each of these with all others before its first event, so no checkpoint interrupts it.
+    if len(_TAG_DIRECTIVE.findall(text)) > _MAX_TAG_DIRECTIVES:
+        raise InvalidDocument(f"the document has more than {_MAX_TAG_DIRECTIVES} %TAG directives")
     try:
         _measure_yaml(text, limits)
         return yaml.load(text, Loader=_Yaml12Loader)  # noqa: S506 - a subclass of the safe loader

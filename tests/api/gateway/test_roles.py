@@ -13,10 +13,14 @@ from gateway.roles import ROLES_KEY, Role
 from gateway.routing import ProtectedRoute
 from gateway.settings import GatewaySettings
 from services.app import service_router
+from services.contracts.api import Api
+from services.contracts.outcome import Failed, Succeeded
+from services.contracts.plan import AnswerOutput, Plan, Reference
 from services.contracts.planning import Decision
 from services.contracts.run import RunStatus
+from services.contracts.solve import SolveOptions, SolveRequest
 from services.errors import Forbidden
-from tests.support.gateways import ASK_ROOM, BOOKING, Gateway, ask, open_gateway
+from tests.support.gateways import ASK_ROOM, BOOK, BOOKING, FIND, Fakes, Gateway, ask, call, open_gateway, world_api
 
 OPEN = {"/healthz", "/readyz", "/docs", "/metrics", "/openapi.json"}
 ALL, WORK = {"ask", "approve", "administer"}, {"ask", "approve"}
@@ -141,8 +145,36 @@ async def test_who_may_not_approve_does_not_approve_in_advance(gateway: Gateway)
     with pytest.raises(Forbidden, match="`approve`"):
         await anext(asker.solve_events(ask(ASK_ROOM, mutations=Decision.ALLOW)))
     assert (await asker.runs()).runs == ()
-    assert (await asker.plan(ask(ASK_ROOM, mutations=Decision.ALLOW))).status is RunStatus.PLANNED
+    assert (await asker.plan(ask(ASK_ROOM, mutations=Decision.ALLOW))).status is RunStatus.NEEDS_APPROVAL
+    assert (await everything.plan(ask(ASK_ROOM, mutations=Decision.ALLOW))).status is RunStatus.PLANNED
     assert (await everything.solve(ask(ASK_ROOM, mutations=Decision.ALLOW))).status is RunStatus.SUCCEEDED
+
+
+async def test_a_dry_run_does_not_approve_in_advance_what_is_planned_after_its_approval(tmp_path: Path) -> None:
+    fakes, region = Fakes(), world_api("findRegion", "Find a region by name", "name")
+    fakes.retriever.apis |= {region.id: region}
+    fakes.executor.outcomes |= {
+        FIND.id: Failed(reason="upstream_error", message="404", status=404, detail={"why": "none"}),
+        region.id: Succeeded(value={"owner": "somebody else"}, status=200),
+    }
+    query = "Book a room in Bavaria; find a region by name"
+    fakes.planner.plans[query] = _booking(FIND, "code")
+    fakes.planner.again[query] = [_booking(region, "owner")]
+    rules = [{"decision": "ask", "api": FIND.id}]
+    async with open_gateway(tmp_path, fakes, principals=PRINCIPALS, policy_rules=rules) as gateway:
+        asker, approver = gateway.as_principal("ask-token"), gateway.as_principal("approve-token")
+        options = SolveOptions(mutations=Decision.ALLOW, dry_run=True)
+        run = await asker.solve(SolveRequest(query=query, options=options))
+        assert run.plan is not None
+        run = await approver.approve(run.id, run.plan.id, digest=run.digest)
+        assert (run.status, run.evidence[-1].outcome) == (RunStatus.NEEDS_APPROVAL, "replanned")
+        assert not fakes.executor.sent
+
+
+def _booking(found: Api, field: str) -> Plan:
+    room = Reference(step="var1", path=(field,))
+    steps = (call("var1", found, name="Bavaria"), call("var2", BOOK, room=room))
+    return Plan(steps=steps, answer=(AnswerOutput(name="booking", value=Reference(step="var2", path=("id",))),))
 
 
 async def test_four_eyes(tmp_path: Path) -> None:

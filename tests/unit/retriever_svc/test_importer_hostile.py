@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retriever_svc.importers import Limits, import_document
+from retriever_svc.importers.reading import read_document
 from services.errors import InvalidDocument
 from tests.unit.retriever_svc.documents import document, imported, json_body, operation, skipped_reason
 from tests.unit.retriever_svc.test_importer_schemas import SWAGGER
@@ -67,6 +68,10 @@ def bomb(levels: int) -> str:
         ("a: " + "[" * 50_000, "levels deep"),
         ("- " * 50_000, "levels deep"),
         (bomb(12), "aliases"),
+        *(
+            ("".join(f"%TAG !{n:x}! t{end}" for n in range(100_000)) + "--- {a: 1}\n", "%TAG")
+            for end in "\n\r\x85\u2028"
+        ),
         ("a: &a {b: c}\n" + "\n".join(f"k{n}: {{<<: [{','.join(['*a'] * 99)}]}}" for n in range(99)), "openapi"),
     ],
 )
@@ -248,3 +253,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     for candidate in (text, f"openapi: 3.1.0\npaths: {text}", '{"openapi": "3.1.0", "paths": {}, "x": ' + text):
         with contextlib.suppress(InvalidDocument):
             import_document(candidate, provider="zoo")
+
+
+def test_a_few_tag_directives_are_read() -> None:
+    text = "%YAML 1.1\n%TAG !a! tag:yaml.org,2002:\n---\nversion: !a!str 1\n"
+    assert read_document(text, Limits()) == {"version": "1"}
