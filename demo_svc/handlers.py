@@ -37,6 +37,9 @@ DemoId = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The demo's 
 async def select_demos(body: SelectDemosRequest, service: Service) -> SelectDemosResponse:
     """Task-level demos over the threshold, most similar first, then API-level ones in the order of the APIs."""
     for_tenant.set(body.tenant or "")
+    if body.same:
+        same = await service.same(body.query, body.k, body.tenant)
+        return SelectDemosResponse(demos=tuple(SelectedDemo(demo=one, similarity=1, level=one.level) for one in same))
     apis = [api.id for api in body.apis]
     chosen = await service.select(body.query, apis, body.k, body.threshold, body.alike, body.tenant)
     demos = (SelectedDemo(demo=demo, similarity=match.similarity, level=match.level) for demo, match in chosen)

@@ -87,6 +87,15 @@ class DemoService:
                 found.setdefault(demo.id, (demo, match))
         return list(found.values())
 
+    async def same(self, query: str, k: int, tenant: str | None = None) -> list[Demo]:
+        """At most k demos of this very text, the tenant's own first, then everyone's; nothing is encoded.
+
+        Raises:
+            ServiceUnavailable: the database cannot be reached.
+        """
+        found = await self._storage.of_text(text_hash(query), k, tenant)
+        return list({demo.id: demo for demo in found}.values())
+
     async def add(self, demos: Sequence[Demo], tenant: str | None = None) -> tuple[list[Demo], set[str]]:
         """Add demos, as this tenant's or (None) everyone's.
 

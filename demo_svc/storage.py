@@ -149,6 +149,17 @@ class DemoStorage:
 
         return await self._reads.run(find)
 
+    async def of_text(self, hashed: str, limit: int, tenant: str | None = None) -> list[Demo]:
+        """The tenant's demos of the request with this hash, then everyone's, oldest first."""
+        seen = or_(DEMOS.c.tenant.is_(None), DEMOS.c.tenant == tenant)
+        query = select(DEMOS.c.document).where(DEMOS.c.text_hash == hashed, seen)
+        query = query.order_by(DEMOS.c.tenant.is_(None), DEMOS.c.position).limit(limit)
+
+        def find(connection: Connection) -> list[Demo]:
+            return [Demo.model_validate_json(document) for document in connection.scalars(query)]
+
+        return await self._reads.run(find)  # part of every request, as is `get`
+
     async def page(
         self, limit: int, offset: int, api: str | None, tenant: str | None = None, *, own: bool = False
     ) -> Page:

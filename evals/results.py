@@ -19,6 +19,7 @@ from evals.data import DataError, explain
 from evals.planning.answer_coverage import CoverageShares
 from evals.planning.evaluate import PlanReport
 from evals.planning.summary import Ratio
+from evals.results_aims import aims
 from evals.results_text import COUNTED, INTRO, MEANING, NESTFUL, NOTE, REPEAT, SEAL_TOOLS, Row
 
 FOLDER = "docs/planning-results"
@@ -137,7 +138,7 @@ _SECTIONS: dict[str, tuple[str, tuple[Row, ...], tuple[str, ...]]] = {
 def page(reports: Sequence[PlanReport]) -> str:
     """The page. Rows are sorted by folder, split and candidates, independent of the order of the reports."""
     ordered = sorted(reports, key=_key)
-    parts = [NOTE, "\n# Planning, measured\n", INTRO.strip()]
+    parts = [NOTE, "\n# Planning, measured\n", INTRO.strip(), "", *_aims(ordered)]
     for data in dict.fromkeys(one.data for one in ordered):
         parts += ["", *_section(data, [one for one in ordered if one.data == data])]
     parts += ["", *_behaviour(ordered), COUNTED.rstrip(), MEANING.rstrip(), REPEAT.rstrip(), "", "```console"]
@@ -214,6 +215,12 @@ def _key(report: PlanReport) -> tuple[str, str, int, int, int, str, str, bool, i
         report.n,
         report.demos_shown,
     )
+
+
+def _aims(reports: Sequence[PlanReport]) -> Iterator[str]:
+    yield "## What is aimed at\n"
+    yield from _header(["measure", "aim", "reached", "command"])
+    yield from map(_row, aims(reports))
 
 
 def _section(data: str, reports: Sequence[PlanReport]) -> Iterator[str]:

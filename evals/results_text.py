@@ -12,13 +12,15 @@ and runs them. Every figure of ours on this page is from that command's output, 
 `docs/planning-results/`; `python -m evals.results --write docs/planning-results.md docs/planning-results/*.json` makes
 the page of it. Rows of Seal-Tools' `dev`, of NesTools, SGD, ComplexFuncBench and the sandbox are of the fifth of
 the requests that training held out (`WORK/held-out`, here below DATA); thresholds were chosen on those of all folders,
-and the second stage learnt from those of all but NesTools. Nothing was trained on, fitted to or chosen by Seal-Tools'
-`test_in_domain` and NESTFUL.
+and the second stage learnt from those of all but NesTools. Nothing was trained on or fitted to Seal-Tools'
+`test_in_domain` and NESTFUL, and nothing chosen by them but one decision: to delete the rules ([ADR
+14](adr/0014-judge.md)).
 Measured with nestor-planner-v5 and nestor-retriever-v2. Confidence is the judge's, which learnt from the sandbox's and
 Seal-Tools' held-out rows and from the corpus' development part.
 NESTFUL's `sgd` part has the APIs of a data set that training read; its requests are others. The sandbox's rows are
-held out of training as well; `python -m tests.e2e.recorded DATA/sandbox` writes that folder. Percentages are 0 to 100;
-in brackets stand 95 % intervals (bootstrap over the requests, seeded).
+held out of training as well; `python -m tests.e2e.recorded DATA/sandbox` writes that folder, and
+`nestor train corpus export --part test --documents RAW --out DATA/held-out/corpus` the corpus'. Percentages are 0 to
+100; in brackets stand 95 % intervals (bootstrap over the requests, seeded).
 """
 
 REPEAT = """

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
+from gateway.demonstrations import demos_of_same_request, offer_apis_of, select_demos
 from gateway.lookup import look_up
 from gateway.peers import Peers
 from gateway.rendering import render
 from services.clients import CREDENTIALS_TIMEOUT_S, Executor
 from services.contracts.answer import Answer
-from services.contracts.demo import ApiDescription, SelectDemosRequest, SelectDemosResponse
+from services.contracts.demo import SelectDemosResponse
 from services.contracts.doubt import doubts_of
 from services.contracts.evidence import MAX_ATTEMPTS
 from services.contracts.execution import ExecuteRequest, ExecutionFinished, StepFinished, StepStarted
@@ -21,16 +22,13 @@ from services.contracts.outcome import Failed
 from services.contracts.planning import PlanRequest, PlanResponse, Policy
 from services.contracts.retrieval import RetrieveRequest, RetrieveResponse
 from services.contracts.run import CandidateSummary, DemoSummary, Run, RunStatus, Timings
-from services.contracts.solve import SolveOptions, SolveRequest
+from services.contracts.solve import SolveRequest
 from services.contracts.trace import LookUp, PlannerTrace
 from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable
 
 Emit = Callable[[StepStarted | StepFinished], None]
 _PLANNER_SHARE: Final = 0.97
 """Share of the remaining time that the planner gets as its deadline. The rest is for sending its answer."""
-
-_ALIKE: Final = 2
-"""Extra demonstrations with similar wording that the planner gets: they may be the request with other values."""
 
 
 class Clock:
@@ -71,14 +69,16 @@ async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, cl
     mark = clock.elapsed_ms()
     ask = _asked(request, run.tenant)
     # The planner needs to know which credentials exist: a plan that cannot authenticate is refused before it runs.
-    retrieved, credentials = await asyncio.gather(
+    found, credentials, same = await asyncio.gather(
         peers.retriever.retrieve(ask, timeout_s=clock.left_s()),
         peers.executor.credentials(run.tenant, timeout_s=min(clock.left_s(), CREDENTIALS_TIMEOUT_S)),
+        demos_of_same_request(peers.demos, ask, options.demos, timeout_s=clock.left_s()),
     )
+    retrieved, same = await offer_apis_of(same, ask, found, peers.retriever, options.demos, timeout_s=clock.left_s())
     clock.lap("retrieve_ms", mark)
 
     mark = clock.elapsed_ms()
-    demos = await select_demos(peers, request.query, run.tenant, retrieved, options, clock)
+    demos = await select_demos(peers.demos, ask, retrieved, same, options.demos, timeout_s=clock.left_s())
     clock.lap("demos_ms", mark)
 
     mark = clock.elapsed_ms()
@@ -162,17 +162,6 @@ def _asked(request: SolveRequest, tenant: str) -> RetrieveRequest:
         pinned=options.pinned,
         tenant=tenant,
     )
-
-
-async def select_demos(
-    peers: Peers, query: str, tenant: str, retrieved: RetrieveResponse, options: SolveOptions, clock: Clock
-) -> SelectDemosResponse:
-    """The demonstrations for the planner. The fallback to API-level demonstrations follows the candidates' order."""
-    if not options.demos or not retrieved.candidates:
-        return SelectDemosResponse()
-    apis = tuple(ApiDescription(id=c.api.id, description=c.api.summary) for c in retrieved.candidates)
-    ask = SelectDemosRequest(query=query, apis=apis, k=options.demos, alike=_ALIKE, tenant=tenant)
-    return await peers.demos.select(ask, timeout_s=clock.left_s())
 
 
 def describe(run: Run, planning: Planning, demos: SelectDemosResponse, clock: Clock) -> Run:

@@ -103,8 +103,8 @@ async def create_api(body: Api, service: Service) -> Api:
 
 @router.post("/apis:lookup", summary="Get several APIs")
 async def lookup_apis(body: LookupRequest, service: Service) -> LookupResponse:
-    """The APIs of these ids, in their order; ids that are not in the catalogue are left out."""
-    return LookupResponse(apis=tuple(await service.lookup(body.ids, body.tenant)))
+    """The APIs of these ids that pass the filters, in their order; other ids are left out."""
+    return LookupResponse(apis=tuple(await service.lookup(body.ids, Filters.of(body))))
 
 
 @router.get("/apis/{api_id:path}", summary="Get an API")

@@ -218,10 +218,13 @@ class CatalogueService:
             encoder=self._encoder.name,
         )
 
-    async def lookup(self, ids: Sequence[str], tenant: str | None = None) -> list[Api]:
-        """The APIs that exist and that this tenant sees, in the order of ``ids``."""
-        found = await self._storage.get(list(dict.fromkeys(ids)), tenant)
-        return [found[key] for key in dict.fromkeys(ids) if key in found]
+    async def lookup(self, ids: Sequence[str], filters: Filters = NO_FILTERS) -> list[Api]:
+        """The APIs that exist and pass the filters, in the order of ``ids``."""
+        found = await self._storage.get(list(dict.fromkeys(ids)), filters.tenant)
+        passing = set(found)
+        if filters != Filters(tenant=filters.tenant):  # the tenant was checked by the storage
+            passing = filters.passing(await self._current(), found)
+        return [found[key] for key in dict.fromkeys(ids) if key in passing]
 
     async def get(self, api_id: str, tenant: str | None = None) -> Api:
         """One API.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -221,7 +222,7 @@ def report(asked: Sequence[EvaluatedRequest], dataset: Dataset, under: Condition
         late=round(100 * sum(one.seconds > limit_s for one in asked) / len(asked), 2) if asked else 0.0,
         intervals=intervals(judged),
         as_published=published(judged),
-        data=under.data.resolve().name,
+        data=Path(os.path.abspath(under.data)).name,  # as it was called: a link has its own name
         split=dataset.split,
         limit=under.limit,
         candidates=under.candidates,

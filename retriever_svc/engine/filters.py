@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -14,7 +14,7 @@ from retriever_svc.engine.labels import TAGS, label_keys
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.vectors import Ids
 from retriever_svc.models import is_seen
-from services.contracts.retrieval import RetrieveRequest
+from services.contracts.retrieval import ApiFilters, RetrieveRequest
 
 Mask = NDArray[np.bool_]
 
@@ -40,9 +40,10 @@ class Filters:
     pinned: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, request: RetrieveRequest) -> Self:
+    def of(cls, request: ApiFilters) -> Self:
         """The filters of a request."""
-        return cls(request.providers, request.tags, request.methods, request.deprecated, request.tenant, request.pinned)
+        pinned = request.pinned if isinstance(request, RetrieveRequest) else ()
+        return cls(request.providers, request.tags, request.methods, request.deprecated, request.tenant, pinned)
 
     def allowed(self, snapshot: Snapshot) -> Ids | None:
         """Positions of the APIs that pass, in order; None: all pass."""
@@ -52,6 +53,12 @@ class Filters:
             return None
         mask[self.pinned_positions(snapshot)] = True
         return np.flatnonzero(mask)
+
+    def passing(self, snapshot: Snapshot, ids: Iterable[str]) -> set[str]:
+        """Those of the ids whose APIs are in the snapshot and pass."""
+        places = {place: one for one in ids if (place := _position(snapshot, one)) is not None}
+        allowed = self.allowed(snapshot)
+        return {places[place] for place in (places if allowed is None else within(list(places), allowed))}
 
     def pinned_positions(self, snapshot: Snapshot) -> list[int]:
         """Positions of the pinned APIs that this tenant sees, each once, in the order of the request."""

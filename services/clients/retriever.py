@@ -44,8 +44,8 @@ class Retriever(Protocol):
     async def get(self, api_id: str, *, tenant: str | None = None) -> Api:
         """One API. Raises NotFound, also if it belongs to another tenant."""
 
-    async def lookup(self, request: LookupRequest) -> LookupResponse:
-        """The requested APIs that exist, in the requested order."""
+    async def lookup(self, request: LookupRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> LookupResponse:
+        """The requested APIs that exist and pass the filters, in the requested order."""
 
     async def create(self, api: Api) -> Api:
         """Add an API. Raises Conflict if the id is taken."""
@@ -108,9 +108,9 @@ class RetrieverClient(ServiceClient):
         """One API. Raises NotFound, also if it belongs to another tenant."""
         return await self._call("GET", _path(api_id), Api, params={"tenant": tenant})
 
-    async def lookup(self, request: LookupRequest) -> LookupResponse:
-        """The requested APIs that exist, in the requested order."""
-        return await self._call("POST", "/apis:lookup", LookupResponse, body=request)
+    async def lookup(self, request: LookupRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> LookupResponse:
+        """The requested APIs that exist and pass the filters, in the requested order."""
+        return await self._call("POST", "/apis:lookup", LookupResponse, body=request, timeout_s=timeout_s)
 
     async def create(self, api: Api) -> Api:
         """Add an API. Raises Conflict if the id is taken."""

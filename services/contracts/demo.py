@@ -58,6 +58,11 @@ class SelectDemosRequest(Contract):
         description="How many demos to add to the `k`, whose requests share words with this one, regardless of "
         "similarity. The same question with other names and numbers may have a low similarity.",
     )
+    same: bool = Field(
+        default=False,
+        description="True: only demos of this very text, whatever their APIs, the tenant's own first; `apis`, "
+        "`threshold` and `alike` are ignored.",
+    )
 
 
 class SelectedDemo(Contract):

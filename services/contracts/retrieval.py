@@ -7,39 +7,13 @@ from pydantic import Field
 from services.contracts.api import Api, Label, Method, Tenant
 from services.contracts.base import ApiId, Contract, Query
 
-FoundBy = Literal["pinned", "exact_name", "meaning", "words", "provider", "supplier"]
+FoundBy = Literal["pinned", "demonstrated", "exact_name", "meaning", "words", "provider", "supplier"]
 """Why an API is among the candidates (docs/retrieval.md has a line about each)."""
 
 
-class LookupRequest(Contract):
-    """Which APIs to return."""
+class ApiFilters(Contract):
+    """Conditions on an API. It must pass all that are set."""
 
-    ids: tuple[ApiId, ...] = Field(max_length=1_000)
-    tenant: Tenant | None = Field(default=None, description="Only APIs that belong to this tenant or to everyone.")
-
-
-class LookupResponse(Contract):
-    """The requested APIs that exist, in the requested order."""
-
-    apis: tuple[Api, ...]
-
-
-class RetrieveRequest(Contract):
-    """Which APIs could serve this request?
-
-    An API must pass all filters that are set. If none does, the response has no candidates.
-    """
-
-    query: Query
-    k: int = Field(default=10, ge=1, le=100, description="Maximum number of candidates for all clauses together.")
-    suppliers: int = Field(
-        default=6,
-        ge=0,
-        le=50,
-        description="Maximum number of additional APIs: first those whose answers provide inputs of the best "
-        "candidates, then the remaining APIs of small providers. The latter may replace the last of the `k` "
-        "candidates. 0: none.",
-    )
     providers: tuple[str, ...] = Field(default=(), max_length=100, description="Only these providers; empty: all.")
     tags: tuple[Label, ...] = Field(
         default=(), max_length=20, description="Only APIs with one of these tags, case-insensitive; empty: all."
@@ -54,6 +28,33 @@ class RetrieveRequest(Contract):
     )
     tenant: Tenant | None = Field(
         default=None, description="Only APIs that belong to this tenant or to everyone. The gateway always sets it."
+    )
+
+
+class LookupRequest(ApiFilters):
+    """Which APIs to return."""
+
+    ids: tuple[ApiId, ...] = Field(max_length=1_000)
+
+
+class LookupResponse(Contract):
+    """The requested APIs that exist and pass the filters, in the requested order."""
+
+    apis: tuple[Api, ...]
+
+
+class RetrieveRequest(ApiFilters):
+    """Which APIs could serve this request? If none passes the filters, the response has no candidates."""
+
+    query: Query
+    k: int = Field(default=10, ge=1, le=100, description="Maximum number of candidates for all clauses together.")
+    suppliers: int = Field(
+        default=6,
+        ge=0,
+        le=50,
+        description="Maximum number of additional APIs: first those whose answers provide inputs of the best "
+        "candidates, then the remaining APIs of small providers. The latter may replace the last of the `k` "
+        "candidates. 0: none.",
     )
     pinned: tuple[ApiId, ...] = Field(
         default=(),

@@ -211,6 +211,8 @@ async def demos_are_kept_and_chosen(house: House, log: Transcript, upstream: str
         SelectDemosRequest(query=task.query, apis=apis, k=0),
         SelectDemosRequest(query=task.query, apis=apis[1:]),
         SelectDemosRequest(query=task.query, apis=apis, threshold=1),
+        SelectDemosRequest(query=single.query, same=True),
+        SelectDemosRequest(query="Which days", apis=apis, same=True),
     ):
         chosen = (await house.demos.select(asked)).demos
         log.note([(c.demo.query, c.level, c.level == "task" and round(c.similarity, 3)) for c in chosen], real=chosen)

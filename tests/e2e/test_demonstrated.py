@@ -5,6 +5,7 @@ from pathlib import Path
 
 from deploy.onebox import running_stack, shipped_demos
 from services.clients import GatewayClient, open_http
+from services.contracts.demo import Demo
 from services.contracts.plan import LiteralValue, Plan
 from services.contracts.run import Run
 from services.contracts.solve import SolveRequest
@@ -41,6 +42,30 @@ def test_a_demonstrated_request_is_solved_as_demonstrated(tmp_path: Path) -> Non
     assert _literals(change)["text"] == "call mum"
     assert [one.backend for one in another.planners] == ["demonstrated", "compact"]
     assert [one.backend for one in alone.planners] == ["compact"]
+
+
+def test_the_very_same_request_gives_the_very_same_plan_wherever_its_apis_rank(tmp_path: Path) -> None:
+    plan = next(demo.plan for demo in shipped_demos() if demo.query == MILES)
+    asked = ("Which public holidays does Portugal have in 2027?", "The usual figure for the harvest ledger")
+    narrow, reading = {"top_k": 1, "dry_run": True}, {"methods": ["POST"], "dry_run": True}
+
+    async def all_of(url: str) -> tuple[list[Run], list[Run]]:
+        before = await _solved(url, *((query, narrow) for query in asked))
+        gateway = GatewayClient(open_http(url))
+        for query in asked:
+            await gateway.add_demo(Demo(query=query, plan=plan))
+        await gateway.aclose()
+        return before, await _solved(url, *((query, options) for query in asked for options in (narrow, reading)))
+
+    with running_stack(tmp_path) as found:
+        before, after = asyncio.run(all_of(found.gateway_url))
+    used = {step.api for step in plan.steps}
+    assert all(used.isdisjoint(candidate.api for candidate in run.candidates) for run in before)
+    for same, filtered in (after[:2], after[2:]):
+        assert (same.plan, same.backend, same.confidence) == (plan, "demonstrated", 1.0)
+        assert {c.api for c in same.candidates if c.found_by == "demonstrated"} == used
+        assert used.isdisjoint(candidate.api for candidate in filtered.candidates)
+        assert filtered.backend != "demonstrated"
 
 
 def _literals(run: Run) -> dict[str, object]:

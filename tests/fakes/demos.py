@@ -32,6 +32,10 @@ class FakeDemos(Fake):
     async def select(self, request: SelectDemosRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> SelectDemosResponse:
         """Task-level demos over the threshold, most similar first, then API-level ones in the order of the APIs."""
         await self._arrive("select", timeout_s)
+        if request.same:
+            seen = self._own(request.tenant) | self.demos
+            same = [demo for demo in seen.values() if demo.query == request.query][: request.k]
+            return SelectDemosResponse(demos=tuple(SelectedDemo(demo=d, similarity=1, level=d.level) for d in same))
         threshold = _THRESHOLD if request.threshold is None else request.threshold
         scored = [(_similarity(request.query, demo.query), demo) for demo in self._seen(request.tenant).values()]
         offered = [api.id for api in request.apis]

@@ -28,6 +28,7 @@ from services.contracts.api import (
 from services.contracts.constants import Constant, ConstantsRequest, ProviderConstants
 from services.contracts.plan import content_hash
 from services.contracts.retrieval import (
+    ApiFilters,
     ApiSearchHit,
     ApiSearchPage,
     Candidate,
@@ -122,11 +123,11 @@ class FakeRetriever(Fake):
             raise NotFound(f"There is no API {api_id!r}.")
         return api if tenant is None else _anonymous(api)
 
-    async def lookup(self, request: LookupRequest) -> LookupResponse:
-        """The requested APIs that exist, in the order of the request."""
-        await self._arrive("lookup")
+    async def lookup(self, request: LookupRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> LookupResponse:
+        """The requested APIs that exist and pass the filters, in the order of the request."""
+        await self._arrive("lookup", timeout_s)
         known = (self.apis[one] for one in dict.fromkeys(request.ids) if one in self.apis)
-        seen = (api for api in known if _is_seen(api.tenants, request.tenant))
+        seen = (api for api in known if _is_seen(api.tenants, request.tenant) and _passes(request, api))
         return LookupResponse(apis=tuple(seen if request.tenant is None else map(_anonymous, seen)))
 
     async def create(self, api: Api) -> Api:
@@ -329,7 +330,7 @@ def _anonymous(api: Api) -> Api:
     return api.model_copy(update={"tenants": ()})
 
 
-def _passes(request: RetrieveRequest, api: Api) -> bool:
+def _passes(request: ApiFilters, api: Api) -> bool:
     """Whether an API passes the request's filters. Does not check tenants."""
     wanted = {tag.strip().casefold() for tag in request.tags}
     return (

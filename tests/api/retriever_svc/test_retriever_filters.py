@@ -14,7 +14,7 @@ from retriever_svc.main import create_app
 from retriever_svc.settings import RetrieverSettings
 from services.clients import InProcessTransport, RetrieverClient, open_http
 from services.contracts.api import Api
-from services.contracts.retrieval import RetrieveRequest
+from services.contracts.retrieval import LookupRequest, RetrieveRequest
 from services.encoder import Encoder, load_encoder
 from services.errors import NotFound
 from services.storage.engine import create_engine
@@ -92,6 +92,21 @@ async def test_looking_up_as_a_tenant(http: httpx2.AsyncClient, client: Retrieve
     assert [one.id for one in await looked_up(tenant="green")] == [LIONS.id]
     with pytest.raises(NotFound):
         await client.get(BEARS.id, tenant="green")
+
+
+async def test_looking_up_with_filters(client: RetrieverClient) -> None:
+    async def looked_up(**filters: Any) -> list[str]:
+        ids = (TIGERS.id, BEARS.id, "zoo.none", LIONS.id)
+        return [api.id for api in (await client.lookup(LookupRequest(ids=ids, **filters))).apis]
+
+    assert await looked_up() == await looked_up(providers=("zoo",)) == [TIGERS.id, BEARS.id, LIONS.id]
+    assert await looked_up(providers=("farm",)) == await looked_up(tags=("none",)) == []
+    assert await looked_up(tags=("animals",)) == [TIGERS.id, LIONS.id]
+    assert await looked_up(methods=("post", "put")) == [LIONS.id]
+    assert await looked_up(deprecated=False) == [BEARS.id, LIONS.id]
+    assert await looked_up(deprecated=False, tenant="green") == [LIONS.id]
+    await client.update(LIONS.model_copy(update={"deprecated": True}))
+    assert await looked_up(deprecated=False) == [BEARS.id]
 
 
 async def test_searching_says_what_found_each(client: RetrieverClient) -> None:

@@ -271,6 +271,29 @@ async def test_a_tenants_demos_are_selected_for_it_alone(engine: AsyncEngine) ->
         assert (await service.page(10, 0, "p.b", "blue")).total == 1
 
 
+async def test_demos_of_the_same_text_are_found_without_encoding(engine: AsyncEngine) -> None:
+    encoder = HashEncoder()
+    async with opened(engine, encoder) as service:
+        shared, other = demo("rain in oslo", "p.a"), demo("rain in bergen", "p.a")
+        early, late = demo("rain in oslo", "p.b"), demo("rain in oslo", "p.c", level="api")
+        await service.add([shared, other])
+        await service.add([early], "red")
+        await service.add([late], "red")
+        await service.add([demo("rain in oslo", "p.d")], "blue")
+        encoder.encoded.clear()
+
+        async def same(query: str, tenant: str | None, k: int = 5) -> list[tuple[str, ...]]:
+            return [one.apis for one in await service.same(query, k, tenant)]
+
+        assert await same("rain in oslo", "red") == [("p.b",), ("p.c",), ("p.a",)]
+        assert await same("rain in oslo", "red", k=2) == [("p.b",), ("p.c",)]
+        assert await same("rain in oslo", "green") == await same("rain in oslo", None) == [("p.a",)]
+        assert await same("Rain in oslo", "red") == await same("rain", "red") == []
+        assert encoder.encoded == []
+        await service.add([early])  # now it is everyone's as well, and still one demo
+        assert await same("rain in oslo", "red") == [("p.b",), ("p.c",), ("p.a",)]
+
+
 async def test_an_equal_demo_of_another_tenant_is_another(engine: AsyncEngine) -> None:
     async with opened(engine) as service:
         (kept,), added = await service.add([demo("same words", "p.a")], "red")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evals.results import commands, main, page, read_reports
+from evals.results_aims import aims, refused
 from tests.unit.evals.planning.worlds import examine
 
 ROOT = Path(__file__).parents[3]
@@ -31,6 +32,42 @@ def test_the_page_in_docs_is_made_of_the_outputs_beside_it() -> None:
     files = sorted((ROOT / "docs/planning-results").glob("*.json"))
     assert files
     assert main(["--check", str(ROOT / "docs/planning-results.md"), *map(str, files)]) == 0
+
+
+def test_each_output_is_of_the_command_that_names_it() -> None:
+    named = {line.rpartition(" > ")[2]: line for line in commands("DATA")}
+    for file in sorted((ROOT / "docs/planning-results").glob("*.json")):
+        (report,) = read_reports([file])
+        line = named[f"docs/planning-results/{file.name}"]
+        found = re.search(r"--data DATA/(\S+) --split (\S+) --candidates (\S+) --planner (\S+)", line)
+        assert found is not None
+        folder, *rest = found.groups()
+        assert [report.data, report.split, report.candidates, report.planner] == [folder.rpartition("/")[2], *rest]
+        assert f"--limit {report.limit} " in line or report.limit is None
+
+
+def test_aims_are_read_from_the_outputs(tmp_path: Path, output: dict[str, Any]) -> None:
+    def reached(**changed: Any) -> dict[str, str]:
+        (report,) = read_reports([write(tmp_path, output, "a.json", planner="compact", **changed)])
+        return {row[0]: row[2] for row in aims([report])}
+
+    whole = reached(data="corpus", split="test", full_match=27.0)
+    assert whole["corpus, test part, all vendors together: full match"] == "27.0"
+    assert sum(one != "not measured" for one in whole.values()) == 4  # one is of the corpus, three stand elsewhere
+    for other in ({"limit": 3}, {"k": 5}, {"demos": 2}, {"candidates": "gold"}, {"split": "dev"}):
+        found = reached(**{"data": "corpus", "split": "test", **other})
+        assert found["corpus, test part, all vendors together: full match"] == "not measured"
+
+
+def test_the_share_refused_is_of_requests_without_calls(tmp_path: Path, output: dict[str, Any]) -> None:
+    part = output["subsets"]["single"]
+    subsets = {"single": part | {"n": 3, "full_match": 33.33}, "multi": part | {"n": 3, "full_match": 66.67}}
+    nested = {"nested": output["subsets"]["nested"]}
+    changed = {"n": 10, "full_match": 60.0, "subsets": subsets | nested}  # 6 right: 1, 2, and 3 of the other 4
+    (report,) = read_reports([write(tmp_path, output, "a.json", **changed)])
+    assert refused(report) == "75.0 (3 of 4)"
+    (none,) = read_reports([write(tmp_path, output, "a.json", **changed | {"n": 6})])
+    assert refused(none) == "not measured"
 
 
 def test_rows(tmp_path: Path, output: dict[str, Any]) -> None:
