@@ -153,6 +153,33 @@ async def test_readyz_names_what_is_broken() -> None:
         assert (await client.get("/healthz")).status_code == 200
 
 
+async def test_whoever_asks_for_readiness_shares_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, made, broken = build(), [0], asyncio.Event()
+
+    async def check() -> None:
+        made[0] += 1
+        await asyncio.sleep(0)
+        if broken.is_set():
+            raise ServiceUnavailable("the attic is on fire", service="attic")
+
+    async def statuses(calls: int) -> set[int]:
+        return {one.status_code for one in await asyncio.gather(*(client.get("/readyz") for _ in range(calls)))}
+
+    client = httpx2.AsyncClient(transport=InProcessTransport(app), base_url="http://test_svc")
+    async with app.router.lifespan_context(app), client:
+        app.state.readiness["attic"] = check
+        monkeypatch.setattr("services.app.SHARED_S", 1e9)
+        assert (await statuses(50), made) == ({200}, [1])
+        broken.set()
+        assert (await statuses(1), made) == ({200}, [1])
+        monkeypatch.setattr("services.app.SHARED_S", 0.0)
+        assert (await statuses(1), made) == ({503}, [2])
+        monkeypatch.setattr("services.app.SHARED_S", 1e9)
+        assert (await statuses(50), made) == ({503}, [2])
+        app.state.readiness["cellar"] = check  # a service that is starting adds its checks
+        assert (await statuses(1), made) == ({503}, [4])
+
+
 async def test_in_process_calls_time_out(http: httpx2.AsyncClient) -> None:
     with pytest.raises(httpx2.ReadTimeout):
         await http.post("/things", json={"name": "slow"}, timeout=0.05)
