@@ -205,7 +205,7 @@ class StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap FastAPI's handler."""
         handle = super().get_route_handler()
-        model = TypeAdapter(self.body_field.field_info.annotation) if self.body_field else None
+        model = TypeAdapter[Any](self.body_field.field_info.annotation or Any) if self.body_field else None
 
         async def strict(request: Request) -> Response:
             await self.admit(request)
