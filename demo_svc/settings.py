@@ -40,3 +40,6 @@ class DemoSettings(InternalSettings):
         ge=1_024,
         description="Largest request body accepted, in bytes. It must hold an import of thousands of demos.",
     )
+    max_json_values: int = Field(
+        default=1_000_000, ge=1, description="Most values accepted in a JSON body, including lists and objects."
+    )

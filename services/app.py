@@ -3,7 +3,9 @@
 import asyncio
 import hmac
 import importlib.metadata
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal
 
@@ -24,6 +26,8 @@ from services.tracing import SPANS
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 ReadinessCheck = Callable[[], Awaitable[None]]
 """Raises a :class:`~services.errors.ServiceError` while the service cannot do its work."""
+SHARED_S = 1.0
+"""How long `/readyz` answers with one outcome of its checks, in seconds."""
 
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
@@ -120,6 +124,7 @@ def service_router(*, route_class: type[StrictRoute] = StrictRoute, **options: A
 
 def _operations_router() -> APIRouter:
     router = service_router(tags=["operations"])
+    checking = _Checking()
 
     @router.get("/healthz", summary="Check that the process is alive")
     async def healthz(request: Request) -> Health:
@@ -128,9 +133,8 @@ def _operations_router() -> APIRouter:
     @router.get("/readyz", summary="Check that the service is ready")
     async def readyz(request: Request) -> Readiness:
         state = request.app.state
-        checks: dict[str, ReadinessCheck] = state.readiness
-        results = await asyncio.gather(*(_check(c, state.settings.readiness_timeout_s) for c in checks.values()))
-        outcome = dict(zip(checks, results, strict=True)) | ({} if state.started else {"lifespan": "not started"})
+        results = await checking.results(state.readiness, state.settings.readiness_timeout_s)
+        outcome = results | ({} if state.started else {"lifespan": "not started"})
         failed = {check: result for check, result in outcome.items() if result != "ok" and check not in state.optional}
         if failed:
             raise NotReady(", ".join(f"{check}: {result}" for check, result in failed.items()), checks=outcome)
@@ -148,6 +152,23 @@ def _operations_router() -> APIRouter:
         return Response(generate_latest(request.app.state.exposed), media_type=CONTENT_TYPE_LATEST)
 
     return router
+
+
+class _Checking:
+    """Makes the checks of a service. Calls within a short time share one outcome, since anybody may ask."""
+
+    def __init__(self) -> None:
+        self._made_at = -math.inf
+        self._results: dict[str, str] = {}
+        self._turn = asyncio.Lock()
+
+    async def results(self, checks: Mapping[str, ReadinessCheck], timeout_s: float) -> dict[str, str]:
+        """What each check says: `ok`, or what is wrong."""
+        async with self._turn:
+            if time.monotonic() - self._made_at >= SHARED_S or self._results.keys() != checks.keys():
+                said = await asyncio.gather(*(_check(check, timeout_s) for check in checks.values()))
+                self._results, self._made_at = dict(zip(checks, said, strict=True)), time.monotonic()
+            return self._results
 
 
 async def _check(check: ReadinessCheck, timeout_s: float) -> str:

@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from fastapi.routing import APIRoute
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_json
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -41,7 +41,11 @@ _BACKSLASH: Final = ord("\\")
 _MAX_FIELD_CHARS = 200
 MAX_VALUES: Final = 1_000_000
 _LARGE: Final = 65_536
-"""Bodies of more bytes than this are parsed in a thread. Also the size of the pieces in which values are counted."""
+"""Bodies of more bytes are parsed and validated in a thread. Also the size of the pieces that values are counted in."""
+_BULK: Final = 10
+"""Routes that take larger bodies take this many times as many values."""
+_MAX_ERRORS: Final = 1_000
+"""Errors of a body that are built. pydantic can only build all of them, at about a kilobyte each."""
 _log = get_logger(__name__)
 
 
@@ -109,7 +113,10 @@ def _ends_in_escape(body: bytes, start: int, end: int) -> bool:
 
 
 BODY_LIMIT = "x-body-limit-setting"
-"""``openapi_extra`` key of a route that takes larger bodies: the name of the setting that holds its limit in bytes."""
+"""``openapi_extra`` key of a route that takes larger bodies: the name of the setting that holds its limit in bytes.
+
+Such a route also takes ten times as many JSON values as ``max_json_values``.
+"""
 
 
 class StrictRequest(Request):
@@ -139,14 +146,46 @@ class StrictRequest(Request):
         """The parsed body; see :func:`loads_strict`."""
         if not hasattr(self, "_json"):
             body, settings = await self.body(), self.app.state.settings
-            parse = partial(loads_strict, body, max_depth=settings.max_json_depth, max_values=settings.max_json_values)
-            self._json = await asyncio.to_thread(parse) if len(body) > _LARGE else parse()
+            values = settings.max_json_values * (_BULK if BODY_LIMIT in self._extra() else 1)
+            parse = partial(loads_strict, body, max_depth=settings.max_json_depth, max_values=values)
+            self._json = await self._beside(parse)
         return self._json
 
+    async def validate(self, model: TypeAdapter[Any]) -> None:
+        """Replace the parsed body by its model. FastAPI accepts that as it is, so it validates nothing again.
+
+        Raises:
+            InvalidRequest: as :func:`loads_strict`.
+            RequestValidationError: the body is not valid.
+        """
+        value = await self.json()
+        self._json = await self._beside(partial(_validated, model, value))
+
+    async def _beside(self, work: Callable[[], Any]) -> Any:
+        """Work on the body: in a thread if the body is large."""
+        return await asyncio.to_thread(work) if len(await self.body()) > _LARGE else work()
+
+    def _extra(self) -> dict[str, Any]:
+        return getattr(self.scope.get("route"), "openapi_extra", None) or {}
+
     def _limit(self) -> int:
-        extra = getattr(self.scope.get("route"), "openapi_extra", None) or {}
-        limit: int = getattr(self.app.state.settings, extra.get(BODY_LIMIT, "max_body_bytes"))
+        limit: int = getattr(self.app.state.settings, self._extra().get(BODY_LIMIT, "max_body_bytes"))
         return limit
+
+
+def _validated(model: TypeAdapter[Any], value: Any) -> Any:
+    """The value as the model. Raises RequestValidationError, with one error in place of very many."""
+    try:
+        return model.validate_python(value)
+    except ValidationError as error:
+        count = error.error_count()
+        if count > _MAX_ERRORS:
+            text = f"There are {count} errors, which are too many to list"
+            errors: list[Any] = [{"loc": ("body",), "msg": text, "type": "too_many_errors"}]
+        else:
+            listed = error.errors(include_url=False, include_context=False, include_input=False)
+            errors = [{**one, "loc": ("body", *one["loc"])} for one in listed]
+    raise RequestValidationError(errors)
 
 
 def _too_large(limit: int) -> PayloadTooLarge:
@@ -154,7 +193,11 @@ def _too_large(limit: int) -> PayloadTooLarge:
 
 
 class StrictRoute(APIRoute):
-    """A route that admits a request first, and then reads its body through :class:`StrictRequest`."""
+    """A route that admits a request first, and then reads its body through :class:`StrictRequest`.
+
+    It takes at most one body parameter. If the body is not valid, only its errors are reported, without those of
+    other parameters.
+    """
 
     async def admit(self, request: Request) -> None:
         """Raise a :class:`~services.errors.ServiceError` to refuse the request. Called before the body is read."""
@@ -162,13 +205,15 @@ class StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap FastAPI's handler."""
         handle = super().get_route_handler()
+        model = TypeAdapter[Any](self.body_field.field_info.annotation or Any) if self.body_field else None
 
         async def strict(request: Request) -> Response:
             await self.admit(request)
             own = StrictRequest(request.scope, request.receive)
-            # Read here, because FastAPI would replace our errors by one without details.
+            # Read here, because FastAPI would replace our errors by one without details, build all errors of the body
+            # and validate on the event loop.
             if await own.body() and "json" in own.headers.get("content-type", ""):
-                await own.json()
+                await (own.validate(model) if model else own.json())
             return await handle(own)
 
         return strict

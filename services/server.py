@@ -32,7 +32,7 @@ _DISCARD_PAUSE_S: Final = 0.01
 _MAX_PIPELINED: Final = 16
 """Maximum number of pipelined requests that wait on one connection."""
 _MAX_FILES: Final = 65_536
-_BODY_HEADERS: Final = (b"content-length", b"transfer-encoding")
+_BODY_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse the data, and count the bytes with which the parser makes no progress."""
-        if self._over:
+        if self._over or (self._closes and self._expects is None):
             self._slow_down()
             return
         self._progress = False
@@ -262,13 +262,21 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The headers are complete, so the request can be served."""
+        names = {name for name, _ in self.headers}
+        # After such a request the parser skips the body, and would take what follows for the next request.
+        upgrades = self.parser.should_upgrade()
         if len(self.pipeline) >= _MAX_PIPELINED:
-            self._refusal = InvalidRequest(f"More than {_MAX_PIPELINED} requests were sent without waiting.")
-            raise ValueError("too many requests at once")
+            self._reject(f"More than {_MAX_PIPELINED} requests were sent without waiting.")
+        if upgrades and names & _BODY_HEADERS:
+            self._reject("A request with a body cannot ask for another protocol (Upgrade, CONNECT).")
+        if b"transfer-encoding" in names and self.parser.get_http_version() != "1.1":
+            self._reject("Only HTTP/1.1 has Transfer-Encoding (RFC 9112, section 6.1).")
         self._progress = True
         self._await("body")
         super().on_headers_complete()
-        if not self.cycle.keep_alive and any(name in _BODY_HEADERS for name, _ in self.headers):
+        if upgrades:
+            self.cycle.keep_alive, self._closes = False, True
+        elif not self.cycle.keep_alive and names & _BODY_HEADERS:
             # uvicorn would close after the response. With part of the body unread, TCP would discard the response.
             self.cycle.keep_alive, self._closes = True, True
 
@@ -299,7 +307,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._end_within(_DRAIN_S)
             if self._closes:
                 self.transport.write_eof()
-        elif self._closes:
+        elif self._closes and not self._is_answering():
             self.transport.close()
             self._end_within(_WRITE_TIMEOUT_S)
 
@@ -309,6 +317,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._end_within(_WRITE_TIMEOUT_S)
 
     # ---- bounds
+
+    def _reject(self, why: str) -> None:
+        """Make the parser stop. Then :meth:`send_400_response` answers with the reason."""
+        self._refusal = InvalidRequest(why)
+        raise ValueError(why)
 
     def _count(self, size: int) -> None:
         self._head_bytes += size

@@ -19,7 +19,10 @@ class ServiceSettings(BaseSettings):
     max_body_bytes: int = Field(default=1_048_576, ge=1, description="Largest request body accepted, in bytes.")
     max_json_depth: int = Field(default=64, ge=1, le=500, description="Deepest nesting accepted in a JSON body.")
     max_json_values: int = Field(
-        default=1_000_000, ge=1, description="Most values accepted in a JSON body, including lists and objects."
+        default=100_000,
+        ge=1,
+        description="Most values accepted in a JSON body, including lists and objects. Ten times as many where "
+        "documents or demos are imported.",
     )
     max_header_bytes: int = Field(
         default=65_536, ge=1_024, description="Largest size of the request line and headers together, in bytes."

@@ -22,6 +22,14 @@ def _logs() -> None:
     configure_logging(level="ERROR", json=False)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _readiness() -> Iterator[None]:
+    """`/readyz` checks anew each time it is asked."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("services.app.SHARED_S", 0.0)
+        yield
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The option of `make test-train`."""
     parser.addoption("--no-skips", action="store_true", help="fail where a test is skipped: all that it needs is there")

@@ -1,8 +1,8 @@
 """Demonstrations: solved requests that serve as examples for a planner (TPTU-v2, section 3.4)."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import FailFast, Field
 
 from services.contracts.api import Tenant
 from services.contracts.base import ApiId, Contract, Query
@@ -92,7 +92,8 @@ class DemoPage(Contract):
 class ImportDemosRequest(Contract):
     """Demos to add; those already there (same query and plan) are left as they are."""
 
-    demos: tuple[Demo, ...] = Field(min_length=1, max_length=10_000)
+    # Without FailFast, pydantic validates all items, however long the list: a million may be errors.
+    demos: Annotated[tuple[Demo, ...], FailFast()] = Field(min_length=1, max_length=10_000)
 
 
 class ImportDemosReport(Contract):

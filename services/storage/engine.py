@@ -41,7 +41,6 @@ BUSY_TIMEOUT_MS = 20_000
 """How long SQLite waits for another writer: a busy disk takes seconds for a commit, and requests have half a minute."""
 PATIENCE_S = 30.0
 """How long a transaction on a server may take."""
-_PROBE_EVERY_S = 1.0
 _WAL_ATTEMPTS = 100
 _GIBBERISH = (BufferError, UnicodeDecodeError)
 """Errors that asyncpg raises, unwrapped, if the peer does not speak PostgreSQL's protocol."""
@@ -293,24 +292,10 @@ class Probe:
     def __init__(self, engine: AsyncEngine, patience_s: float = 10.0) -> None:
         self._engine, self._patience_s = engine, patience_s
         self._writable_at = time.monotonic()
-        self._outcome: tuple[float, ServiceUnavailable | None] = (-_PROBE_EVERY_S, None)
-        self._turn = asyncio.Lock()
 
     async def check(self) -> None:
-        """Raise ServiceUnavailable if the check fails. Calls within a short time share one check of a file."""
-        if not self._is_file():
-            await ping(self._engine)
-            return
-        async with self._turn:
-            if time.monotonic() - self._outcome[0] >= _PROBE_EVERY_S:
-                try:
-                    await self._look()
-                    found = None
-                except ServiceUnavailable as error:
-                    found = error
-                self._outcome = (time.monotonic(), found)
-            if self._outcome[1] is not None:
-                raise ServiceUnavailable(self._outcome[1].detail, service=self._engine.dialect.name)
+        """Raise ServiceUnavailable if the check fails."""
+        await (self._look() if self._is_file() else ping(self._engine))
 
     def _is_file(self) -> bool:
         return self._engine.dialect.name == "sqlite" and self._engine.url.database not in (None, "", ":memory:")

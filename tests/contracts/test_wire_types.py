@@ -12,6 +12,7 @@ import services.contracts
 from services.contracts.api import ImportRequest
 from services.contracts.base import MAX_QUERY_CHARS, Contract
 from services.contracts.context import Context
+from services.contracts.demo import ImportDemosRequest
 from services.contracts.planning import PlanResponse
 from services.contracts.retrieval import RetrieveRequest
 from services.contracts.solve import SolveOptions, SolveRequest
@@ -88,6 +89,12 @@ def test_a_clock_without_a_time_zone_is_refused() -> None:
 def test_an_import_names_its_provider_and_server_properly(fields: dict[str, str]) -> None:
     with pytest.raises(ValidationError):
         ImportRequest.model_validate({"document": "{}"} | fields)
+
+
+def test_an_import_of_demos_ends_at_the_first_invalid_one() -> None:
+    with pytest.raises(ValidationError) as raised:
+        ImportDemosRequest.model_validate({"demos": [1] * 100_000})
+    assert raised.value.error_count() == 2  # of the item, and that no valid one is left
 
 
 @pytest.mark.parametrize("status", ["planned", "needs_input", "no_plan"])

@@ -6,12 +6,11 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote_plus
 
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError, to_json
 
-from executor_svc.adapters.http.serialise import Unserialisable, encode, query_pairs, scalar
+from executor_svc.adapters.http.serialise import Unserialisable, encode, query_pairs, scalar, without
 from services.contracts.api import Api, Location, Parameter, Style
 from services.media_types import essence, is_json
 
@@ -72,24 +71,20 @@ def with_fields(body: Body, fields: Mapping[str, str]) -> Body:
     if is_json(media_type):
         return Body(_json(recorded), body.media_type, recorded)
     if media_type == FORM:
-        pairs = [
-            pair
-            for pair in body.content.decode().split("&")
-            if pair and unquote_plus(pair.partition("=")[0]) not in fields
-        ]
+        pairs = without(filter(None, body.content.decode().split("&")), fields)
         return Body(
             "&".join([*pairs, *(f"{encode(n)}={encode(v)}" for n, v in fields.items())]).encode(), FORM, recorded
         )
     if media_type != MULTIPART:
         raise Unserialisable(f"{media_type} has no fields")
     boundary = body.media_type.partition("boundary=")[2]
-    end = f"--{boundary}--\r\n".encode()
-    parts = [
-        f'--{boundary}\r\nContent-Disposition: form-data; name="{_quoted(name)}"\r\n'
-        f"Content-Type: {_PLAIN}\r\n\r\n{value}\r\n"
-        for name, value in fields.items()
+    start, end = f"--{boundary}\r\n".encode(), f"--{boundary}--\r\n".encode()
+    replaced = tuple(_disposition(name).encode() for name in fields)
+    kept = [part for part in body.content.removesuffix(end).split(start)[1:] if not part.startswith(replaced)]
+    keys = [
+        f"{_disposition(name)}\r\nContent-Type: {_PLAIN}\r\n\r\n{value}\r\n".encode() for name, value in fields.items()
     ]
-    return Body(body.content.removesuffix(end) + "".join(parts).encode() + end, body.media_type, recorded)
+    return Body(b"".join(start + part for part in (*kept, *keys)) + end, body.media_type, recorded)
 
 
 def as_document(parameter: Parameter, value: JsonValue) -> JsonValue:
@@ -152,7 +147,7 @@ def _multipart(fields: dict[str, JsonValue], typed: Mapping[str, str], recorded:
     for name, field in fields.items():
         wanted = typed.get(name, "")
         for value in _repeated(field, wanted):
-            disposition = f'Content-Disposition: form-data; name="{_quoted(scalar(name))}"'
+            disposition = _disposition(scalar(name))
             media_type, content, is_file = _part(value, wanted)
             if is_file:
                 disposition += f'; filename="{_quoted(name)}"'
@@ -169,6 +164,11 @@ def _part(value: JsonValue, wanted: str) -> tuple[str, bytes, bool]:
         return wanted or binary[0], binary[1], True
     text = _text(value, wanted).encode()
     return wanted or ("application/json" if isinstance(value, (dict, list)) else _PLAIN), text, False
+
+
+def _disposition(name: str) -> str:
+    """The first header of a part. Only parts of the same name begin with it, since it ends in a quote."""
+    return f'Content-Disposition: form-data; name="{_quoted(name)}"'
 
 
 def _quoted(name: str) -> str:

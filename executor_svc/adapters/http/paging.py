@@ -16,13 +16,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
-from urllib.parse import unquote_plus
 
 from pydantic import JsonValue
 from yarl import URL
 
 from executor_svc.adapters.http.request import MAX_URL_CHARS, Credentials, HttpRequest
-from executor_svc.adapters.http.serialise import encode
+from executor_svc.adapters.http.serialise import encode, without
 from executor_svc.adapters.http.transport import Reply
 from services.contracts.api import Api, Location, Parameter
 
@@ -252,8 +251,7 @@ def _at(
     if not same or (url.raw_path != request.path and (isinstance(body, dict) or not anywhere)):
         raise NextPageUnavailable
     pairs = (pair for pair in url.raw_query_string.split("&") if pair)
-    own = tuple(pair for pair in pairs if unquote_plus(pair.partition("=")[0]) not in credentials.query)
-    return replace(request, path=url.raw_path, query=own)
+    return replace(request, path=url.raw_path, query=tuple(without(pairs, credentials.query)))
 
 
 def _with(request: HttpRequest, parameter: Parameter, value: str) -> HttpRequest:

@@ -2,7 +2,7 @@
 
 import re
 import ssl
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -14,7 +14,14 @@ from yarl import URL
 
 from executor_svc.adapters.http.body import Body, as_document, build_body, with_fields
 from executor_svc.adapters.http.digest import Digest
-from executor_svc.adapters.http.serialise import Unserialisable, cookie_pairs, header_text, path_text, query_pairs
+from executor_svc.adapters.http.serialise import (
+    Unserialisable,
+    cookie_pairs,
+    header_text,
+    path_text,
+    query_pairs,
+    without,
+)
 from executor_svc.adapters.http.sigv4 import signed
 from executor_svc.masking import Masker
 from executor_svc.secret_store import AwsKey
@@ -95,18 +102,21 @@ class HttpRequest:
         return URL(self.url_text(credentials), encoded=True)
 
     def url_text(self, credentials: Credentials) -> str:
-        """The whole URL as text."""
-        bare = self._bare_url
+        """The whole URL as text. A credential replaces query parameters of the same name."""
+        url = self._bare_url
+        if credentials.query:
+            keys = (f"{quote(k, safe='')}={quote(v, safe='*')}" for k, v in credentials.query.items())
+            url = self._with_query([*without(self.query, credentials.query), *keys])
         for name, value in credentials.path.items():
-            bare = bare.replace(f"{{{name}}}", quote(value, safe="*"))
-        if not credentials.query:
-            return bare
-        pairs = "&".join(f"{quote(k, safe='')}={quote(v, safe='*')}" for k, v in credentials.query.items())
-        return f"{bare}{'&' if self.query else '?'}{pairs}"
+            url = url.replace(f"{{{name}}}", quote(value, safe="*"))
+        return url
 
     @cached_property
     def _bare_url(self) -> str:
-        query = "?" + "&".join(self.query) if self.query else ""
+        return self._with_query(self.query)
+
+    def _with_query(self, pairs: Sequence[str]) -> str:
+        query = "?" + "&".join(pairs) if pairs else ""
         return f"{str(self.origin).rstrip('/')}{self.path}{query}"
 
     def whole_body(self, credentials: Credentials) -> Body | None:
@@ -122,7 +132,7 @@ class HttpRequest:
             headers |= credentials.headers
         if self.cookies or credentials.cookies:
             pairs = (f"{name}={value}" for name, value in credentials.cookies.items())
-            headers["Cookie"] = "; ".join([*self.cookies, *pairs])
+            headers["Cookie"] = "; ".join([*without(self.cookies, credentials.cookies), *pairs])
         if self.body is not None:
             headers["Content-Type"] = self.body.media_type
         if credentials.aws is not None:

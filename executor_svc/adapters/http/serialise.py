@@ -5,9 +5,9 @@ structure of a URL. `allowReserved` is ignored: an encoded reserved character me
 2.4), and an unencoded one may end the value.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote_plus
 
 import orjson
 from pydantic import JsonValue
@@ -102,6 +102,11 @@ def query_pairs(name: str, value: JsonValue, style: Style, explode: bool) -> lis
 def cookie_pairs(name: str, value: JsonValue, explode: bool) -> list[str]:
     """A cookie parameter: `form`, each pair a cookie of its own."""
     return query_pairs(name, value, Style.FORM, explode)
+
+
+def without(pairs: Iterable[str], names: Container[str]) -> list[str]:
+    """The encoded ``name=value`` pairs that have none of these names."""
+    return [pair for pair in pairs if unquote_plus(pair.partition("=")[0]) not in names]
 
 
 def _delimited(value: list[JsonValue] | dict[str, JsonValue], style: Style) -> str:

@@ -1,11 +1,13 @@
 """Keys that travel in the path or in the body: presented there, and shown nowhere."""
 
+import io
 import json
 from typing import Any
-from urllib.parse import parse_qs, quote
+from urllib.parse import parse_qs, parse_qsl, quote
 
 import pytest
 from aiohttp import web
+from python_multipart import parse_form
 
 from deploy.sockets import serving
 from services.contracts.api import Api, Location, Parameter, RequestBody, SecretKind, SecurityRequirement
@@ -113,6 +115,51 @@ async def test_nothing_is_sent_without_it_or_where_it_cannot_travel(upstream: Up
     assert isinstance(result.outcome, Failed)
     assert result.outcome.reason == "bad_request"
     assert upstream.seen == []
+
+
+MINE: tuple[Any, ...] = ("mine", ["mine", "mine too"], {"media_type": "image/png", "base64": "AAEC"})
+
+
+@pytest.mark.parametrize("mine", MINE, ids=["text", "list", "file"])
+@pytest.mark.parametrize("media_type", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
+async def test_a_key_in_the_body_replaces_the_callers_field(
+    upstream: Upstream, opened: Opener, media_type: str, mine: Any
+) -> None:
+    subject = sending(upstream.origin, media_type, parameter("body", "body"))
+    subject = subject.model_copy(update={"body": RequestBody(media_type=media_type, whole=True, required=True)})
+    call = await opened(entry(upstream.host))
+    await call(subject, body={"tokens": "kept", "token": mine, "title": "--x\r\n"})
+    seen = upstream.seen[0]
+    fields: list[tuple[str, str]] = []
+    if media_type == "application/json":
+        fields = list(json.loads(seen.body).items())
+    elif media_type.endswith("urlencoded"):
+        fields = parse_qsl(seen.body.decode(), strict_parsing=True)
+    else:
+        size = str(len(seen.body)).encode()
+        headers = {"Content-Type": seen.headers["Content-Type"].encode(), "Content-Length": size}
+
+        def on_field(field: Any) -> None:
+            fields.append((field.field_name.decode(), field.value.decode()))
+
+        def on_file(file: Any) -> None:
+            fields.append((file.field_name.decode(), "a file"))
+
+        parse_form(headers, io.BytesIO(seen.body), on_field, on_file)
+    assert sorted(fields) == [("title", "--x\r\n"), ("token", KEY), ("tokens", "kept")]
+
+
+@pytest.mark.parametrize(("place", "name"), [("query", "the token"), ("query", "token"), ("cookie", "token")])
+async def test_a_key_replaces_the_callers_parameter_of_that_name(
+    upstream: Upstream, opened: Opener, place: str, name: str
+) -> None:
+    exploded = parameter("filter", place)  # each member of its value is a parameter of its own
+    need = key_in(place).model_copy(update={"parameter": name})
+    call = await opened({"test.token": {"value": "plain-key", "hosts": [upstream.host], "in": place, "name": name}})
+    await call(api(upstream.origin, "/x", exploded, security=((need,),)), filter={"tokens": "kept", name: "mine"})
+    seen = upstream.seen[0]
+    sent = seen.target.partition("?")[2] if place == "query" else seen.headers["Cookie"].replace("; ", "&")
+    assert parse_qs(sent) == {"tokens": ["kept"], name: ["plain-key"]}
 
 
 @pytest.mark.parametrize("media_type", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])

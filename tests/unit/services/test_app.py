@@ -4,26 +4,36 @@ import asyncio
 import base64
 import hashlib
 import re
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx2
 import pytest
 from fastapi import FastAPI
-from pydantic import SecretStr
+from pydantic import SecretStr, field_validator
 
 from services.app import create_service, service_router
 from services.clients import InProcessTransport
 from services.contracts.base import Contract
 from services.errors import Conflict, ServiceUnavailable
+from services.http import BODY_LIMIT
 from services.settings import ServiceSettings
 
 
 class Thing(Contract):
+    validated_in: ClassVar[list[threading.Thread]] = []
+
     name: str
     size: float = 0
     inner: dict[str, object] | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _note(cls, name: str) -> str:
+        cls.validated_in.append(threading.current_thread())
+        return name
 
 
 def build(*, broken: bool = False, settings: ServiceSettings | None = None) -> FastAPI:
@@ -38,6 +48,10 @@ def build(*, broken: bool = False, settings: ServiceSettings | None = None) -> F
         if thing.name == "slow":
             await asyncio.sleep(60)
         return thing
+
+    @router.post("/files", openapi_extra={BODY_LIMIT: "max_body_bytes"})
+    async def keep(_file: Thing) -> None:
+        return None
 
     @router.get("/status")
     async def status() -> dict[str, int]:
@@ -139,6 +153,33 @@ async def test_readyz_names_what_is_broken() -> None:
         assert (await client.get("/healthz")).status_code == 200
 
 
+async def test_whoever_asks_for_readiness_shares_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, made, broken = build(), [0], asyncio.Event()
+
+    async def check() -> None:
+        made[0] += 1
+        await asyncio.sleep(0)
+        if broken.is_set():
+            raise ServiceUnavailable("the attic is on fire", service="attic")
+
+    async def statuses(calls: int) -> set[int]:
+        return {one.status_code for one in await asyncio.gather(*(client.get("/readyz") for _ in range(calls)))}
+
+    client = httpx2.AsyncClient(transport=InProcessTransport(app), base_url="http://test_svc")
+    async with app.router.lifespan_context(app), client:
+        app.state.readiness["attic"] = check
+        monkeypatch.setattr("services.app.SHARED_S", 1e9)
+        assert (await statuses(50), made) == ({200}, [1])
+        broken.set()
+        assert (await statuses(1), made) == ({200}, [1])
+        monkeypatch.setattr("services.app.SHARED_S", 0.0)
+        assert (await statuses(1), made) == ({503}, [2])
+        monkeypatch.setattr("services.app.SHARED_S", 1e9)
+        assert (await statuses(50), made) == ({503}, [2])
+        app.state.readiness["cellar"] = check  # a service that is starting adds its checks
+        assert (await statuses(1), made) == ({503}, [4])
+
+
 async def test_in_process_calls_time_out(http: httpx2.AsyncClient) -> None:
     with pytest.raises(httpx2.ReadTimeout):
         await http.post("/things", json={"name": "slow"}, timeout=0.05)
@@ -217,6 +258,42 @@ async def test_too_many_values_are_refused() -> None:
             answer = await http.post("/things", content=body, headers={"content-type": "application/json"})
             assert answer.status_code == 400
             assert "1000 values" in answer.json()["detail"]
+
+
+async def test_routes_for_documents_take_ten_times_as_many_values() -> None:
+    app = build(settings=ServiceSettings(max_json_values=1_000))
+    async with (
+        app.router.lifespan_context(app),
+        httpx2.AsyncClient(transport=InProcessTransport(app), base_url="http://localhost") as http,
+    ):
+        for path, count, status in (("/things", 2_000, 400), ("/files", 2_000, 200), ("/files", 11_000, 400)):
+            answer = await http.post(path, json={"name": "a", "inner": {"a": [0] * count}})
+            assert answer.status_code == status
+
+
+@pytest.mark.parametrize("members", [3_000, 30_000])
+async def test_very_many_errors_are_counted_and_not_built(http: httpx2.AsyncClient, members: int) -> None:
+    answer = await http.post("/things", json={"name": "a"} | dict.fromkeys(map(str, range(members)), 1))
+    assert answer.status_code == 422
+    text = f"There are {members} errors, which are too many to list"
+    assert answer.json()["errors"] == [{"field": "body", "message": text, "kind": "too_many_errors"}]
+
+
+async def test_an_error_is_described_alike_in_bodies_of_every_size(http: httpx2.AsyncClient) -> None:
+    for padding in ("", "." * 100_000):  # the second is validated beside the loop
+        answer = await http.post("/things", json={"name": 5, "inner": {"a": padding}, "other": 1})
+        assert answer.json()["errors"] == [
+            {"field": "body.name", "message": "Input should be a valid string", "kind": "string_type"},
+            {"field": "body.other", "message": "Extra inputs are not permitted", "kind": "extra_forbidden"},
+        ]
+
+
+async def test_large_bodies_are_validated_once_and_beside_the_loop(http: httpx2.AsyncClient) -> None:
+    for padding, beside in (1, False), (100_000, True):
+        Thing.validated_in.clear()
+        assert (await http.post("/things", json={"name": "." * padding})).status_code == 200
+        (thread,) = Thing.validated_in
+        assert (thread is not threading.current_thread()) is beside
 
 
 async def test_the_page_of_docs_runs_what_is_pinned_only(http: httpx2.AsyncClient) -> None:

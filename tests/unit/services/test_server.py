@@ -309,6 +309,49 @@ async def test_what_is_no_http_is_a_problem() -> None:
         assert (status, json.loads(body)["type"]) == (400, "urn:nestor:problem:invalid-request")
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /echo HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: %d\r\n",
+        b"POST /echo HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nTransfer-Encoding: chunked\r\n",
+        b"CONNECT /echo HTTP/1.1\r\nContent-Length: %d\r\n",
+        b"POST /echo HTTP/1.0\r\nTransfer-Encoding: chunked\r\n",
+        b"POST /echo HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n",
+    ],
+    ids=["upgrade", "chunked upgrade", "CONNECT", "HTTP/1.0", "HTTP/1.0 keep-alive"],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_body_that_may_be_taken_for_a_request_is_refused(head: bytes, at_once: bool) -> None:
+    inside = GET + b"\r\n"
+    body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(inside), inside) if b"chunked" in head else inside
+    start = (head % len(inside) if b"%d" in head else head) + b"Host: localhost\r\n\r\n"
+    async with running() as house:
+        line = await house.connect(*([start + body] if at_once else [start]))
+        status, told = await line.answer()
+        assert (status, json.loads(told)["type"]) == (400, "urn:nestor:problem:invalid-request")
+        if not at_once:
+            await line.send(body)
+        assert await line.is_over()
+
+
+@pytest.mark.parametrize(
+    ("wish", "status"),
+    [(GET + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n", 200), (b"CONNECT /echo HTTP/1.1\r\nHost: a\r\n\r\n", 405)],
+    ids=["upgrade", "CONNECT"],
+)
+async def test_a_wish_for_another_protocol_is_the_last_of_a_connection(wish: bytes, status: int) -> None:
+    async with running() as house:
+        for following in (b"", GET + b"\r\n"):
+            line = await house.connect(wish + following)
+            assert await line.status() == status
+            with contextlib.suppress(ConnectionError):
+                await line.send(GET + b"\r\n")
+            assert await line.is_over()
+        line = await house.connect((GET + b"\r\n") * 3 + wish + GET + b"\r\n")
+        assert [await line.status() for _ in range(4)] == [200, 200, 200, status]
+        assert await line.is_over()
+
+
 async def test_ordinary_requests_follow_each_other() -> None:
     async with running(read_timeout_s=5) as house:
         line = await house.connect()

@@ -252,9 +252,8 @@ def corrupt(file: Path) -> Iterator[None]:
     ids=["locked", "full", "corrupt"],
 )
 async def test_a_database_that_keeps_nothing_is_not_ready(
-    harm: Callable[[Path], AbstractContextManager[None]], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harm: Callable[[Path], AbstractContextManager[None]], said: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(engine_module, "_PROBE_EVERY_S", 0.0)
     engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/test.db")
     async with write(engine) as connection:
         await connection.execute(CREATE)
@@ -277,17 +276,6 @@ async def test_another_may_write_for_a_while(tmp_path: Path) -> None:
 
 async def test_a_probe_takes_a_server_that_writes(engine: AsyncEngine) -> None:
     await Probe(engine).check()
-
-
-async def test_who_asks_at_the_same_time_shares_a_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[str] = []
-    monkeypatch.setattr(engine_module, "_use_sqlite", looks.append)
-    engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/test.db")
-    monkeypatch.setattr(engine_module, "_PROBE_EVERY_S", 1e9)
-    probe = Probe(engine)
-    await asyncio.gather(*(probe.check() for _ in range(50)))
-    assert len(looks) == 1
-    await engine.dispose()
 
 
 async def test_others_cannot_read_the_files(tmp_path: Path) -> None:
