@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
+from executor_svc.admission import admit
 from executor_svc.binding import hold_of
 from executor_svc.graph import Graph
 from executor_svc.ledger import Fenced, Ledger, LedgerAdapter, in_doubt_result, with_full_outputs
@@ -210,15 +211,39 @@ class DurableLane:
             await self._drive(live, graph, lease, {}, self._adapter)
 
     async def _continue(self, execution: Execution, lease: Lease, live: LiveRun) -> None:
-        """Continue a run that this process has taken over or reopened."""
+        """Continue a run that this process has taken over or reopened, if its stored request was admitted.
+
+        Whoever can write the database can store a request. One that cannot have been admitted ends at once. One that
+        is not sealed with this proof key (the key may have changed) sends nothing: its finished calls are kept, and
+        its calls in flight are in doubt.
+        """
+        try:
+            graph = admit(execution.request)
+        except ServiceError as error:
+            problem = f"the run was not continued: {error.detail}"
+            _log.warning("a stored run is not continued", run=execution.run_id, why=problem)
+            ended = ExecutionFinished(status="failed", records=(), problem=problem, duration_ms=0)
+            with suppress(Fenced):
+                await self._publish(live, lease, ended)
+            return
         # Read again: a cancellation may have come after the takeover, but before the run was registered as live.
         stored = await self._stored(execution.run_id)
         live.cancelled |= stored.cancel_requested
         known = await with_full_outputs(await self._store.calls(execution.run_id), self._store)
-        given_up = execution.takeovers > self._settings.max_takeovers
-        adapter = _GivenUpAdapter(self._adapter, execution.takeovers) if given_up else self._adapter
+        given_up = self._given_up(execution)
+        if given_up:
+            _log.warning("a stored run is given up", run=execution.run_id, why=given_up)
+        adapter = _GivenUpAdapter(self._adapter, given_up) if given_up else self._adapter
         with continued("executor_svc", execution.traceparent):
-            await self._drive(live, Graph(execution.request.compiled.plan), lease, known, adapter)
+            await self._drive(live, graph, lease, known, adapter)
+
+    def _given_up(self, execution: Execution) -> str:
+        """Why nothing more is sent for a stored run; empty if it goes on."""
+        if not execution.admitted:
+            return "the stored run was not admitted with this proof key; the key has changed, or somebody else wrote it"
+        if execution.takeovers > self._settings.max_takeovers:
+            return f"the run was given up after its process had stopped {execution.takeovers} times"
+        return ""
 
     async def _drive(
         self, live: LiveRun, graph: Graph, lease: Lease, known: dict[str, RecordedCall], adapter: Caller
@@ -227,18 +252,23 @@ class DurableLane:
         value_store = ValueStore(self.ledger.keep, self._settings.max_inline_bytes)
         writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, lease, known, value_store)
         limits = Limits.of(request, self._settings)
-        hold = hold_of(request, graph, limits)
+        # Of a run that is given up nothing is sent, and its steps say why: not that the reads changed.
+        hold = None if isinstance(adapter, _GivenUpAdapter) else hold_of(request, graph, limits)
         gated = self._gate.before(writing)
         run = Run(request.compiled, graph, gated, request.run_id, limits, value_store, frozenset(known), hold)
         live.begin(run)
         try:
             async for event in run.events():
-                if isinstance(event, ExecutionFinished):
-                    await self.ledger.conclude(lease, event)
-                self._metrics.event(event, request.compiled)
-                live.publish(event)
+                await self._publish(live, lease, event)
         except* Fenced:
             _log.warning("another process has taken this run over", run=request.run_id)
+
+    async def _publish(self, live: LiveRun, lease: Lease, event: ExecutionEvent) -> None:
+        """Give an event to the run's followers; the last one is recorded before. Raises Fenced."""
+        if isinstance(event, ExecutionFinished):
+            await self.ledger.conclude(lease, event)
+        self._metrics.event(event, live.request.compiled)
+        live.publish(event)
 
     async def _follow_stored(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Follow a run of another process by polling the ledger, until it ends or this process takes it over."""
@@ -303,11 +333,10 @@ def _other_plan(request: ExecuteRequest) -> Conflict:
 
 
 class _GivenUpAdapter:
-    """The adapter of a run that was given up after several processes died running it. Sends nothing."""
+    """The adapter of a stored run that is given up, with the reason. Sends nothing."""
 
-    def __init__(self, adapter: Caller, takeovers: int) -> None:
-        self._adapter = adapter
-        self._message = f"the run was given up after its process had stopped {takeovers} times"
+    def __init__(self, adapter: Caller, reason: str) -> None:
+        self._adapter, self._message = adapter, reason
 
     def preview(self, call: Call) -> RequestRecord:
         """The same as the wrapped adapter."""

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from executor_svc.adapters.http import open_http_adapter
+from executor_svc.admission import Sealer
 from executor_svc.durable import DurableLane
 from executor_svc.handlers import router
 from executor_svc.metrics import ExecutorMetrics
@@ -62,7 +63,7 @@ async def open_executor(
         stack.push_async_callback(engine.dispose)
         await migrate(engine, "executor_svc")
         adapter = await stack.enter_async_context(open_http_adapter(settings, secrets, metrics.upstream))
-        store = LedgerStore(engine)
+        store = LedgerStore(engine, Sealer(settings.proof_key))
         stack.callback(store.close)
         lane = DurableLane(adapter, store, Membership(engine, MEMBERS, settings.lease_s), settings, metrics)
         await stack.enter_async_context(lane.working())

@@ -183,6 +183,7 @@ class Execution:
 
     Attributes:
         takeovers: how often another process took it over.
+        admitted: whether its request is one that an executor with this proof key admitted.
         result: None while it runs.
         traceparent: the trace context of the request that started it.
     """
@@ -195,6 +196,7 @@ class Execution:
     takeovers: int
     cancel_requested: bool
     request: ExecuteRequest
+    admitted: bool
     result: ExecutionFinished | None
     traceparent: str | None
 

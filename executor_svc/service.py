@@ -7,9 +7,10 @@ from contextlib import aclosing
 from typing import Final
 
 from executor_svc.adapters.http import HttpAdapter
+from executor_svc.admission import admit, check_apis, graph_of
 from executor_svc.binding import hold_of
 from executor_svc.durable import DurableLane
-from executor_svc.graph import Graph, NotAGraph
+from executor_svc.graph import Graph
 from executor_svc.metrics import ExecutorMetrics
 from executor_svc.models import Call, ForTenant, Limits
 from executor_svc.preview import previews, read_and_preview
@@ -18,15 +19,13 @@ from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from executor_svc.storage import LedgerStore
 from executor_svc.values import ValueStore
-from services.contracts.api import OUTSIDE_CONTENT
 from services.contracts.doubt import ResolveRequest
 from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished, ExecutionState
 from services.contracts.operations import ExecutorStatus
-from services.contracts.plan import content_hash
 from services.contracts.planning import CompiledPlan
 from services.contracts.preview import PreviewRequest, PreviewResponse
 from services.contracts.secret import Credentials, SecretTest, SecretTestRequest
-from services.errors import Conflict, NotFound, Overloaded, ValidationFailed
+from services.errors import Conflict, NotFound, Overloaded
 from services.signing import PlanSigner
 from services.telemetry import get_logger
 
@@ -191,38 +190,3 @@ class ExecutorService:
         if content is None:
             raise NotFound(f"There is no value {value_id}; values are kept for {self._settings.keep_days:g} days.")
         return content
-
-
-def admit(request: ExecuteRequest) -> Graph:
-    """Check that this plan may run, and return its graph. The contract has already checked its id.
-
-    Raises:
-        Conflict: an approval is missing or is for another plan, or an API is missing or not the proved one.
-        ValidationFailed: the plan is not a graph.
-    """
-    compiled = request.compiled
-    if compiled.proof.approvals and request.approved != compiled.plan.id:
-        open_steps = ", ".join(compiled.proof.approvals[:5])
-        raise Conflict(f"These steps need an approval of exactly this plan: {open_steps}.", plan_id=compiled.plan.id)
-    check_apis(compiled)
-    return graph_of(compiled)
-
-
-def graph_of(compiled: CompiledPlan) -> Graph:
-    """The plan's graph. Raises ValidationFailed if it is not a graph."""
-    try:
-        return Graph(compiled.plan)
-    except NotAGraph as error:
-        raise ValidationFailed(f"The plan cannot be run: {error}.") from None
-
-
-def check_apis(compiled: CompiledPlan) -> None:
-    """Check that these are the APIs that the plan was proved against. Raises Conflict."""
-    for api_id in dict.fromkeys(step.api for step in compiled.plan.steps):
-        api = compiled.apis.get(api_id)
-        if api is None or api.id != api_id:
-            raise Conflict(f"The compiled plan does not contain the API {api_id}.")
-        # An API without a content hash is proved under the hash that the contract computes.
-        digest = api.content_hash or content_hash(api.model_dump(mode="json", exclude=OUTSIDE_CONTENT))
-        if compiled.proof.api_hashes.get(api_id) != digest:
-            raise Conflict(f"The API {api_id} differs from the one that the plan was proved against.")

@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any, Self
 
 import sqlalchemy as sa
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from executor_svc.admission import Sealer
 from executor_svc.models import (
     Admission,
     CallResult,
@@ -32,6 +33,9 @@ from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.operations import Worker
 from services.storage.engine import Transactions, clock, read, try_lock, write
 from services.storage.members import Membership, members_table, workers
+from services.telemetry import get_logger
+
+_log = get_logger(__name__)
 
 METADATA = sa.MetaData()
 MEMBERS = members_table(METADATA)
@@ -49,6 +53,7 @@ EXECUTIONS = sa.Table(
     sa.Column("request", sa.Text, nullable=False),
     sa.Column("result", sa.Text),
     sa.Column("traceparent", sa.String(55)),
+    sa.Column("seal", sa.String(64)),
 )
 CALLS = sa.Table(
     "calls",
@@ -82,10 +87,15 @@ _NOT_OVER = ("running", "in_doubt")
 
 
 class LedgerStore:
-    """The ledger's tables."""
+    """The ledger's tables.
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine, self._transactions = engine, Transactions(engine)
+    Args:
+        engine: the database.
+        sealer: seals the requests of new executions and checks the seals of stored ones.
+    """
+
+    def __init__(self, engine: AsyncEngine, sealer: Sealer) -> None:
+        self._engine, self._transactions, self._sealer = engine, Transactions(engine), sealer
         self._now = clock(engine)
         insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
         self._admit = insert(EXECUTIONS).values(created_at=self._now).on_conflict_do_nothing()
@@ -124,7 +134,7 @@ class LedgerStore:
 
     def _write(self, batch: "_Batch", connection: sa.Connection) -> ExecutionStates:
         if batch.admissions:
-            connection.execute(self._admit, [_execution_row(o) for o in batch.admissions])
+            connection.execute(self._admit, [self._execution_row(o) for o in batch.admissions])
         states = _states(connection, batch.runs)
         running, owned = states.running, states.running | states.ended
         for statement, rows in (
@@ -147,7 +157,7 @@ class LedgerStore:
         """The stored execution; None also for an id that was forbidden before it started."""
         async with read(self._engine) as connection:
             row = (await connection.execute(sa.select(EXECUTIONS).where(EXECUTIONS.c.id == run_id))).first()
-        return None if row is None or not row.request else _execution(row)
+        return None if row is None or not row.request else self._execution(row)
 
     async def forbid(self, run_id: str) -> bool:
         """Prevent any execution of that id from starting. Returns False if one has started already."""
@@ -194,7 +204,7 @@ class LedgerStore:
         """Take ownership of at most ``limit`` orphaned executions.
 
         Orphans are executions whose owner is dead, and this process's own executions that are not in ``running``, a
-        live view.
+        live view. An orphan that cannot be read ends as failed: it must not keep the others from being taken over.
         """
         runs, own = EXECUTIONS.c, EXECUTIONS.c.owner == membership.id
         orphaned = runs.owner.not_in(membership.living()) | own & runs.id.not_in(sorted(running))
@@ -204,12 +214,18 @@ class LedgerStore:
                 return []
             # Skip locked rows: an owner that is alive after all and is writing keeps its execution.
             rows = (await connection.execute(orphans.with_for_update(skip_locked=True))).all()
-            found = [
-                replace(execution, takeovers=execution.takeovers + 1)
-                for execution in map(_execution, rows)
-                if execution.run_id not in running  # one may have started during the query
-            ]
-            return [(execution, await _take(connection, execution, membership.id)) for execution in found]
+            found = []
+            for row in rows:
+                if row.id in running:  # it may have started during the query
+                    continue
+                try:
+                    execution = self._execution(row)
+                except ValueError as error:
+                    await _end_unreadable(connection, row.id, error)
+                    continue
+                execution = replace(execution, takeovers=execution.takeovers + 1)
+                found.append((execution, await _take(connection, execution, membership.id)))
+            return found
 
     async def reopen(self, execution: Execution, owner: str) -> Lease | None:
         """Set an execution that ended in doubt running again. None if it has changed in the meantime."""
@@ -277,6 +293,40 @@ class LedgerStore:
             await connection.execute(EXECUTIONS.delete().where(c.id.in_(old)))
         return len(old) + len(values)
 
+    def _execution(self, row: sa.Row[tuple[object, ...]]) -> Execution:
+        """The execution of a row. Raises ValueError if it cannot be read."""
+        request = ExecuteRequest.model_validate_json(row.request)
+        if request.run_id != row.id:
+            raise ValueError("its request is of another run")
+        return Execution(
+            run_id=row.id,
+            plan_id=row.plan_id,
+            status=row.status,
+            owner=row.owner,
+            epoch=row.epoch,
+            takeovers=row.takeovers,
+            cancel_requested=row.cancel_requested,
+            request=request,
+            admitted=self._sealer.holds(row.request, row.seal),
+            result=None if row.result is None else ExecutionFinished.model_validate_json(row.result),
+            traceparent=row.traceparent,
+        )
+
+    def _execution_row(self, admission: Admission) -> dict[str, object]:
+        request = admission.request.model_dump_json()
+        return {
+            "id": admission.request.run_id,
+            "plan_id": admission.request.compiled.plan.id,
+            "status": "running",
+            "owner": admission.lease.owner,
+            "epoch": admission.lease.epoch,
+            "takeovers": 0,
+            "cancel_requested": False,
+            "request": request,
+            "traceparent": admission.traceparent,
+            "seal": self._sealer.seal(request),
+        }
+
 
 @dataclass(slots=True)
 class _Batch:
@@ -338,34 +388,13 @@ async def _take(connection: AsyncConnection, execution: Execution, owner: str) -
     return lease
 
 
-def _execution(row: sa.Row[tuple[object, ...]]) -> Execution:
-    return Execution(
-        run_id=row.id,
-        plan_id=row.plan_id,
-        status=row.status,
-        owner=row.owner,
-        epoch=row.epoch,
-        takeovers=row.takeovers,
-        cancel_requested=row.cancel_requested,
-        request=ExecuteRequest.model_validate_json(row.request),
-        result=None if row.result is None else ExecutionFinished.model_validate_json(row.result),
-        traceparent=row.traceparent,
-    )
-
-
-def _execution_row(admission: Admission) -> dict[str, object]:
-    request = admission.request
-    return {
-        "id": request.run_id,
-        "plan_id": request.compiled.plan.id,
-        "status": "running",
-        "owner": admission.lease.owner,
-        "epoch": admission.lease.epoch,
-        "takeovers": 0,
-        "cancel_requested": False,
-        "request": request.model_dump_json(),
-        "traceparent": admission.traceparent,
-    }
+async def _end_unreadable(connection: AsyncConnection, run_id: str, error: ValueError) -> None:
+    # Of an error of the contract only its kinds: its text quotes the stored values.
+    why = ", ".join(sorted({one["type"] for one in error.errors()})) if isinstance(error, ValidationError) else error
+    _log.warning("a stored run cannot be read and is not continued", run=run_id, why=str(why))
+    ended = ExecutionFinished(status="failed", records=(), problem="the stored run cannot be read", duration_ms=0)
+    values = {"status": ended.status, "result": ended.model_dump_json()}
+    await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id == run_id).values(values))
 
 
 def _call_row(operation: SendIntent | Outcome) -> dict[str, object]:

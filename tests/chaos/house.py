@@ -16,6 +16,7 @@ from typing import Any
 
 from services.clients import ExecutorClient, open_http
 from services.errors import ServiceError
+from tests.chaos.plans import PROOF_KEY
 
 _PAUSE_BEFORE_RESTART_S = 0.1
 
@@ -217,6 +218,7 @@ async def open_house(
     """
     given: dict[str, Any] = {
         "database_url": url,
+        "proof_key": PROOF_KEY,  # so that runs are continued only with the seal of their admission
         "allowed_private_hosts": ["127.0.0.1"],
         "lease_s": 0.5,
         "max_inline_bytes": 1_024,

@@ -5,12 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pydantic import SecretStr
+
 from services.contracts.api import Api, RequestBody
 from services.contracts.execution import ExecuteRequest
 from services.contracts.plan import ForEach, ListValue, Reference, Step, Value, When
 from services.contracts.planning import CompiledPlan
+from services.signing import PlanSigner
 from tests.support.executing import api, compiled, item, literal, parameter, ref, step
 
+PROOF_KEY = "chaos" * 8
 BLOB_WIDTH = 40
 """The response to a call of this width is larger than what the executor keeps inline."""
 
@@ -147,6 +151,7 @@ def case(
     answer = {task.id: ref(task.id) for task in tasks[-2:]}
     mutating = tuple(task.id for task in tasks if apis[task.operation].mutating)
     plan: CompiledPlan = compiled(list(apis.values()), *steps, answer=answer, mutating=mutating)
+    plan = PlanSigner(SecretStr(PROOF_KEY)).signed(plan, "default")
     request = ExecuteRequest(
         run_id=run_id,
         compiled=plan,

@@ -124,7 +124,7 @@ def check_no_secrets(stack: Stack) -> None:
         "the kept runs": "".join(json.dumps(stack.call("GET", f"/runs/{run['id']}").body) for run in runs(stack)),
     }
     secrets = stack.secrets()
-    expect(len(secrets) == 16, "the env file must hold 16 random values", len(secrets))
+    expect(len(secrets) == 19, "the env file must hold 19 random values", len(secrets))
     for place, content in places.items():
         expect(content != "" and not any(secret in content for secret in secrets), f"{place} must hold no secret", "")
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, initialize, invariant, precondition, rule
 
+from executor_svc.admission import Sealer
 from executor_svc.models import Execution
 from executor_svc.storage import LedgerStore
 from services.contracts.doubt import doubts_of
@@ -28,7 +29,7 @@ class Executors(Machine):
 
     def __init__(self, house: House) -> None:
         super().__init__(house)
-        self.store = LedgerStore(house.engine)
+        self.store = LedgerStore(house.engine, Sealer(None))
         self.executors: list[Executor] = []
         self.tracked: list[Tracked] = []
         self.refused: set[str] = set()

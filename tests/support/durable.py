@@ -8,8 +8,10 @@ from typing import Any
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
+from pydantic import SecretStr
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from executor_svc.admission import Sealer
 from executor_svc.main import open_executor
 from executor_svc.models import Admission, CallResult, CallState, Lease, Outcome, SendIntent
 from executor_svc.service import ExecutorService
@@ -46,10 +48,12 @@ class House:
         async with open_executor(given, CollectorRegistry()) as (service, _):
             yield service
 
-    async def left_behind(self, plan: CompiledPlan, *operations: SendIntent | Outcome) -> None:
+    async def left_behind(
+        self, plan: CompiledPlan, *operations: SendIntent | Outcome, proof_key: SecretStr | None = None
+    ) -> None:
         """Write the records of a process that died."""
         await migrate(self.engine, "executor_svc")
-        store = LedgerStore(self.engine)
+        store = LedgerStore(self.engine, Sealer(proof_key))
         await store.write([Admission(DEAD, asked(plan)), *operations])
         store.close()
 

@@ -47,14 +47,16 @@ def test_a_first_run_writes_what_compose_and_the_executor_read(
 
 def test_later_runs_keep_every_value_and_add_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(
-        "# mine\nNESTOR_PORT=9000\nREDIS_PASSWORD=#kept-as-it-is\nNESTOR_DB_PASSWORD=\n"
+        "# mine\nNESTOR_PORT=9000\nREDIS_PASSWORD=#kept-as-it-is\nNESTOR_EXECUTOR_DB_PASSWORD=\n"
         'NESTOR_GATEWAY_TOKEN=""\nNESTOR_PROOF_KEY=  # to do',
         "utf-8",
     )
     assert run(tmp_path) == 0
     first = make_env.read_env(tmp_path / ".env")
     assert (first["NESTOR_PORT"], first["REDIS_PASSWORD"]) == ("9000", "#kept-as-it-is")
-    assert all(len(first[name]) >= 32 for name in ("NESTOR_DB_PASSWORD", "NESTOR_GATEWAY_TOKEN", "NESTOR_PROOF_KEY"))
+    assert all(
+        len(first[name]) >= 32 for name in ("NESTOR_EXECUTOR_DB_PASSWORD", "NESTOR_GATEWAY_TOKEN", "NESTOR_PROOF_KEY")
+    )
     secrets_file = tmp_path / "s" / "executor.json"
     known = json.loads(secrets_file.read_text("utf-8"))
     own = {"crm.apiKey": {"value": "my own key", "hosts": ["crm.example"]}}

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from executor_svc.admission import Sealer
 from executor_svc.storage import MEMBERS, LedgerStore
 from services.contracts.api import Api
 from services.contracts.plan import ForEach
@@ -70,7 +71,7 @@ async def test_no_change_begins_after_a_cancellation_of_which_the_owner_has_not_
     owner = await house.executor(lease_s=60)  # it looks every six seconds
     following = asyncio.create_task(finish(owner, plan))
     await upstream.arrived.wait()
-    elsewhere = LedgerStore(house.engine)
+    elsewhere = LedgerStore(house.engine, Sealer(None))
     await elsewhere.request_cancel("run-1")
     elsewhere.close()
     held.set()
@@ -86,7 +87,7 @@ async def test_a_call_begun_before_the_cancellation_is_sent_again_where_its_answ
     upstream.replies("/book", {"id": "b1"})
     plan = two_bookings(booking(upstream, idempotency_header="Idempotency-Key"))
     await house.left_behind(plan, sending("a", room="blue"))
-    store = LedgerStore(house.engine)
+    store = LedgerStore(house.engine, Sealer(None))
     await store.request_cancel("run-1")
     store.close()
     finished = await finish(await house.executor(), plan)

@@ -12,6 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from prometheus_client import CollectorRegistry
 
+from executor_svc.admission import Sealer
 from executor_svc.main import open_executor
 from executor_svc.models import Admission, Lease
 from executor_svc.settings import ExecutorSettings
@@ -46,7 +47,7 @@ async def test_whoever_takes_an_execution_over_goes_on_with_its_trace(
     url = f"sqlite+aiosqlite:///{tmp_path}/executor.db"
     engine = create_engine(url)
     await migrate(engine, "executor_svc")
-    store = LedgerStore(engine)
+    store = LedgerStore(engine, Sealer(None))
     await store.write([Admission(DEAD, request, GIVEN)])
     store.close()
     await engine.dispose()

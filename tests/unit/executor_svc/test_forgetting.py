@@ -3,6 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
+from executor_svc.admission import Sealer
 from executor_svc.models import Admission, Lease
 from executor_svc.storage import CALLS, EXECUTIONS, LedgerStore
 from services.errors import Conflict, NotFound
@@ -41,7 +42,7 @@ async def test_a_run_in_doubt_is_not_forgotten(house: House, upstream: Upstream)
 
 async def test_what_ended_long_ago_goes_in_batches(house: House, upstream: Upstream) -> None:
     await migrate(house.engine, "executor_svc")
-    store = LedgerStore(house.engine)
+    store = LedgerStore(house.engine, Sealer(None))
     plan = two_bookings(booking(upstream))
     leases = [Lease(f"old-{n}", "a process that died", 1) for n in range(5)]
     await store.write([Admission(lease, asked(plan).model_copy(update={"run_id": lease.run_id})) for lease in leases])

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from executor_svc.admission import Sealer
 from executor_svc.settling import settled
 from executor_svc.storage import LedgerStore
 from services.contracts.doubt import ResolveRequest
@@ -50,7 +51,7 @@ async def test_a_settlement_that_a_crash_cut_short_is_repeated(
     await house.left_behind(plan, sending("a", room="blue"))
     executor = await house.executor()
     assert (await finish(executor, plan)).status == "in_doubt"
-    store = LedgerStore(house.engine)
+    store = LedgerStore(house.engine, Sealer(None))
     execution = await store.execution("run-1")
     assert execution is not None
     assert await store.settle(execution, "a", settled(said))
@@ -68,7 +69,7 @@ async def test_a_settlement_that_comes_too_late_is_not_applied_to_a_later_doubt(
     await house.left_behind(plan, sending("a", room="blue"))
     executor = await house.executor()
     assert (await finish(executor, plan)).status == "in_doubt"
-    store = LedgerStore(house.engine)
+    store = LedgerStore(house.engine, Sealer(None))
     former = await store.execution("run-1")
     assert former is not None
     upstream.replies("/book", web.Response(status=504))

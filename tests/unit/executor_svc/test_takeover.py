@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from executor_svc.adapters.http.adapter import HttpAdapter
+from executor_svc.admission import Sealer
 from executor_svc.models import Call, CallResult, CallState, Conclusion, Lease, Outcome
 from executor_svc.storage import EXECUTIONS, MEMBERS, LedgerStore
 from services.contracts.doubt import ResolveRequest, doubts_of
@@ -201,7 +202,7 @@ async def test_who_gets_back_a_run_that_he_had_lost_runs_it_once(house: House, u
     former, other = slow._lane._live["run-1"], Lease("run-1", "somebody else", 2)
     async with house.engine.begin() as connection:
         await connection.execute(EXECUTIONS.update().values(owner=other.owner, epoch=other.epoch))
-    store, doubt = LedgerStore(house.engine), InDoubt(message="?")
+    store, doubt = LedgerStore(house.engine, Sealer(None)), InDoubt(message="?")
     records = tuple(
         StepRecord(step=step, api=f"test.{name}", outcome=outcome, started_ms=0, duration_ms=0, attempts=0)
         for step, name, outcome in (("a", "book", doubt), ("r", "free", Skipped(because="a")))

@@ -1,0 +1,76 @@
+"""Which plans may run, checked before a run starts and again before a stored one is continued."""
+
+import hashlib
+import hmac
+from typing import Final
+
+from pydantic import SecretStr
+
+from executor_svc.graph import Graph, NotAGraph
+from services.contracts.api import OUTSIDE_CONTENT
+from services.contracts.execution import ExecuteRequest
+from services.contracts.plan import content_hash
+from services.contracts.planning import CompiledPlan
+from services.errors import Conflict, ValidationFailed
+
+_PURPOSE: Final = b"nestor executor: requests in the ledger"
+
+
+class Sealer:
+    """Seals requests that were admitted, so that a request somebody else wrote into the database is recognised.
+
+    A seal covers all that was admitted: run id, plan, APIs, proof, tenant, approval and approved digests. Unlike the
+    planner's signature it does not expire, because a run may wait for days for somebody to settle its doubts.
+
+    Args:
+        proof_key: the key of the planner's signatures; another key is derived from it. None: nothing is sealed, and
+            every request counts as admitted.
+    """
+
+    def __init__(self, proof_key: SecretStr | None) -> None:
+        secret = proof_key.get_secret_value().encode() if proof_key is not None else None
+        self._key = hmac.digest(secret, _PURPOSE, "sha256") if secret is not None else None
+
+    def seal(self, request: str) -> str | None:
+        """The seal of a request's JSON; None without a key."""
+        return hmac.new(self._key, request.encode(), hashlib.sha256).hexdigest() if self._key is not None else None
+
+    def holds(self, request: str, seal: str | None) -> bool:
+        """Whether a holder of the key admitted exactly this JSON."""
+        expected = self.seal(request)
+        return expected is None or hmac.compare_digest(expected.encode(), (seal or "").encode())
+
+
+def admit(request: ExecuteRequest) -> Graph:
+    """Check that this plan may run, and return its graph. The contract has already checked its id.
+
+    Raises:
+        Conflict: an approval is missing or is for another plan, or an API is missing or not the proved one.
+        ValidationFailed: the plan is not a graph.
+    """
+    compiled = request.compiled
+    if compiled.proof.approvals and request.approved != compiled.plan.id:
+        open_steps = ", ".join(compiled.proof.approvals[:5])
+        raise Conflict(f"These steps need an approval of exactly this plan: {open_steps}.", plan_id=compiled.plan.id)
+    check_apis(compiled)
+    return graph_of(compiled)
+
+
+def graph_of(compiled: CompiledPlan) -> Graph:
+    """The plan's graph. Raises ValidationFailed if it is not a graph."""
+    try:
+        return Graph(compiled.plan)
+    except NotAGraph as error:
+        raise ValidationFailed(f"The plan cannot be run: {error}.") from None
+
+
+def check_apis(compiled: CompiledPlan) -> None:
+    """Check that these are the APIs that the plan was proved against. Raises Conflict."""
+    for api_id in dict.fromkeys(step.api for step in compiled.plan.steps):
+        api = compiled.apis.get(api_id)
+        if api is None or api.id != api_id:
+            raise Conflict(f"The compiled plan does not contain the API {api_id}.")
+        # An API without a content hash is proved under the hash that the contract computes.
+        digest = api.content_hash or content_hash(api.model_dump(mode="json", exclude=OUTSIDE_CONTENT))
+        if compiled.proof.api_hashes.get(api_id) != digest:
+            raise Conflict(f"The API {api_id} differs from the one that the plan was proved against.")
