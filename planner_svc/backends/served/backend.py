@@ -9,7 +9,8 @@ from typing import Final
 from planner_svc.backends.served.constraint import Constraint, constrain
 from planner_svc.backends.served.conversation import Conversation, Task
 from planner_svc.backends.served.model import Model
-from planner_svc.backends.served.prompt import BRIEF, FULL, Budget, Prompt, render
+from planner_svc.backends.served.prompt import Budget, Prompt, render
+from planner_svc.backends.served.signatures import DETAILS
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
 from planner_svc.reading.context import read_clock
@@ -85,7 +86,7 @@ def shown(request: PlanRequest, settings: ServedSettings) -> Prompt:
         request.context.model_copy(update={"now": read_clock(request.context)}),
         [*asked, *rest],
         request.demos,
-        detail=FULL if settings.detail == "full" else BRIEF,
+        detail=DETAILS[settings.detail],
         budget=Budget(tokens=settings.prompt_tokens, apis=settings.candidates + len(asked), demos=settings.demos),
         evidence=request.evidence,
     )

@@ -117,6 +117,19 @@ def test_a_model_of_ones_own_is_not_asked_as_the_shipped_one(
     assert "NESTOR_PLANNER_CASCADE" in capsys.readouterr().out, "lines that are left are kept, and named"
 
 
+@pytest.mark.parametrize(("properties", "form"), [({}, "brief"), ({"detail": "full"}, "full")])
+def test_an_adapter_of_ones_own_is_asked_in_the_form_it_learnt(
+    tmp_path: Path, properties: dict[str, str], form: str
+) -> None:
+    report = {"data": {"recipe": {"properties": properties}}}
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "report.json").write_text(json.dumps(report), "utf-8")
+    (tmp_path / ".env").write_text(f"NESTOR_GPU_ADAPTER={tmp_path / 'mine'}\n", "utf-8")
+    env, _ = make_env.complete_env(tmp_path / ".env", "gpu")
+    asked = {name: value for name, value in env.items() if name in make_env.read_env(make_env.PROFILE)}
+    assert asked == {"NESTOR_PLANNER_SERVED_DETAIL": form}
+
+
 def test_how_the_model_is_asked_are_settings_of_the_planner() -> None:
     given = make_env.read_env(make_env.PROFILE) | make_env.chosen_model("llm")
     del given["COMPOSE_PROFILES"]
