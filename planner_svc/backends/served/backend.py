@@ -77,8 +77,12 @@ class ServedBackend:
 
 
 def shown(request: PlanRequest, settings: ServedSettings) -> Prompt:
-    """The prompt for a request: first the APIs looked up for the model, then the other candidates in order."""
-    found = {one.api.id: one.api for one in request.candidates if not one.api.deprecated}
+    """The prompt for a request: first the APIs looked up for the model, then the other candidates in order.
+
+    Deprecated APIs are left out unless the request pins them.
+    """
+    offered = [one for one in request.candidates if not one.api.deprecated or one.found_by == "pinned"]
+    found = {one.api.id: one.api for one in offered}
     asked = [found[api_id] for api_id in request.looked_up if api_id in found]
     rest = [api for api_id, api in found.items() if api_id not in request.looked_up]
     return render(
