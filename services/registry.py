@@ -7,7 +7,7 @@ is better than the previous one. Servers read it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -15,6 +15,8 @@ REGISTRY: Final = "registry.json"
 _MAX_BYTES: Final = 1_000_000
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.\-]{0,99}$")]
+PromptForm = Literal["brief", "full"]
+"""The form of the prompt: brief, or with all of each API's fields and the whole instruction."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -30,6 +32,7 @@ class Entry(BaseModel):
         base: name of the base model it was trained on.
         base_sha256: hash of the base model's file, or of all its weight files together.
         prompt_version: version of the prompt it was trained with; it does not work with another.
+        detail: form of the prompt it was trained with, and has to be asked in.
         data_sha256: hash of the conversations it was trained on.
         figures: metrics measured before promotion, in percent, by folder of requests.
     """
@@ -40,6 +43,7 @@ class Entry(BaseModel):
     base: str
     base_sha256: Sha256
     prompt_version: str
+    detail: PromptForm = "brief"
     data_sha256: Sha256
     figures: dict[str, dict[str, float]] = {}
 

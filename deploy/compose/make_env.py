@@ -2,8 +2,8 @@
 
 It writes two files: ``.env`` (mode 600), read by docker-compose, and the executor's secrets file, one JSON object of
 secrets by name. A value already in ``.env`` is kept, a missing one is added. The secrets file is derived from ``.env``.
-With ``--model``, ``.env`` also names the language model's server to start and how the planner calls it. With
-``--pin-images``, it also names the digests of third-party images.
+With ``--model``, ``.env`` also names the language model's server to start and, for the model that ships, how the
+planner calls it. With ``--pin-images``, it also names the digests of third-party images.
 
 Uses the standard library only, because it runs before anything is installed.
 """
@@ -44,6 +44,11 @@ PROFILE = ROOT / "deploy" / "llm" / "planner.env"
 IMAGES = ROOT / "deploy" / "compose" / "images.env"
 CONSTRAINTS = {"llm": "gbnf", "gpu": "json_schema"}
 """The profiles that serve a language model, and the constraint that each uses to force the answer format."""
+SHIPPED = {
+    "NESTOR_GPU_BASE": "HuggingFaceTB/SmolLM2-135M-Instruct",
+    "NESTOR_GPU_ADAPTER": "./services/models/smollm2-135m-planner",
+}
+"""The model that the GPU profile serves by default; the same values stand in ``docker-compose.yml``."""
 FIXED = {"NESTOR_SANDBOX_BASIC_USERNAME": "sandbox", "NESTOR_SANDBOX_OAUTH_CLIENT_ID": "sandbox-client"}
 
 
@@ -66,15 +71,40 @@ def chosen_model(profile: str) -> dict[str, str]:
     }
 
 
+def serves_own_model(profile: str, env: dict[str, str]) -> bool:
+    """Whether ``.env`` names another base or adapter than those that ship. Only the GPU profile serves others."""
+    given = {name: _unquoted(env.get(name, "")) for name in SHIPPED}
+    return profile == "gpu" and any(given[name] not in ("", value) for name, value in SHIPPED.items())
+
+
+def form_of_adapter(env: dict[str, str]) -> dict[str, str]:
+    """The prompt's form that the adapter was trained with; nothing if ``nestor train llm`` did not make it.
+
+    Raises:
+        ValueError: its report is not JSON.
+    """
+    folder = _unquoted(env.get("NESTOR_GPU_ADAPTER", ""))
+    report = ROOT / folder / "report.json"
+    if not folder or not report.is_file():
+        return {}
+    found = json.loads(report.read_text(encoding="utf-8"))
+    for name in ("data", "recipe", "properties", "detail"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return {"NESTOR_PLANNER_SERVED_DETAIL": "full" if found == "full" else "brief"}
+
+
 def complete_env(path: Path, model: str | None = None, *, pin_images: bool = False) -> tuple[dict[str, str], list[str]]:
     """Append missing or empty values to the env file. Returns all its values, and the names that were written.
 
-    With ``model``, the lines that choose the model are overwritten. With ``pin_images``, so are those of the images.
+    With ``model``, the lines that choose the model are overwritten. How the planner calls it is added for the model
+    that ships; for others the defaults hold, but for the prompt's form. With ``pin_images``, the lines of the images
+    are overwritten.
     """
     have = read_env(path)
     chosen, random, fixed = read_env(IMAGES) if pin_images else {}, list(RANDOM), dict(FIXED)
     if model is not None:
-        chosen, random, fixed = chosen | chosen_model(model), [*RANDOM, MODEL_KEY], FIXED | read_env(PROFILE)
+        chosen, random = chosen | chosen_model(model), [*RANDOM, MODEL_KEY]
+        fixed |= form_of_adapter(have) if serves_own_model(model, have) else read_env(PROFILE)
     wanted = {name: secrets.token_urlsafe(24) for name in random} | fixed
     added = {name: value for name, value in wanted.items() if _is_empty(have.get(name, ""))}
     added |= {name: value for name, value in chosen.items() if have.get(name) != value}
@@ -87,9 +117,13 @@ def complete_env(path: Path, model: str | None = None, *, pin_images: bool = Fal
     return have | added, list(added)
 
 
+def _unquoted(value: str) -> str:
+    return value.strip("\"'")
+
+
 def _is_empty(value: str) -> bool:
     """Whether the value is empty, or only quotation marks or a comment."""
-    return not value.strip("\"'") or value == "#" or value.startswith("# ")
+    return not _unquoted(value) or value == "#" or value.startswith("# ")
 
 
 def executor_secrets(env: dict[str, str]) -> dict[str, dict[str, object]]:
@@ -161,6 +195,11 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     print(f"{arguments.env_file}: {'wrote ' + ', '.join(added) if added else 'complete, kept as it is'}")
     print(f"{arguments.secrets_file}: written")
+    if arguments.model and serves_own_model(arguments.model, env):
+        suits = form_of_adapter(env)
+        kept = [name for name, value in read_env(PROFILE).items() if env.get(name) == value != suits.get(name)]
+        if kept:
+            print(f"{arguments.env_file}: these lines suit the model that ships, not yours: {', '.join(kept)}")
     return 0
 
 

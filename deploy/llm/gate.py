@@ -23,7 +23,7 @@ from deploy.llm.supervisor import planning_model
 from evals.planning.command import COLUMNS, Measurement, errors_only, measure
 from evals.planning.evaluate import PlanReport
 from planner_svc.backends.served.prompt import PROMPT_VERSION
-from services.registry import Entry, RegistryError, enter, promoted
+from services.registry import Entry, PromptForm, RegistryError, enter, promoted
 
 LORA_NAME: Final = "lora.gguf"
 MERGED_NAME: Final = "planner.gguf"
@@ -84,13 +84,13 @@ def judge(
         DataError: a folder cannot be measured.
     """
     now = _current(registry, entry)
-    found = measured(work / MERGED_NAME, folders, work, limit)
+    found = measured(work / MERGED_NAME, folders, work, limit, entry.detail)
     if now is None:
-        before, others = base.stem, measured(base, folders, work, limit)
+        before, others = base.stem, measured(base, folders, work, limit, entry.detail)
     else:
         before, other = now[1].name, work / "before"
         export(now[0], base, other)
-        others = measured(other / MERGED_NAME, folders, work, limit)
+        others = measured(other / MERGED_NAME, folders, work, limit, now[1].detail)
     verdict = Verdict(found, before, others, mean(found) > mean(others))
     if verdict.better:
         _promote(candidate, entry.model_copy(update={"figures": found}), registry)
@@ -102,15 +102,15 @@ def mean(figures: Figures) -> float:
     return sum(one[PARAMETER_F1] for one in figures.values()) / max(len(figures), 1)
 
 
-def measured(model: Path, folders: Sequence[Path], work: Path, limit: int) -> Figures:
-    """Serve a GGUF file and measure its plans on each folder.
+def measured(model: Path, folders: Sequence[Path], work: Path, limit: int, detail: PromptForm) -> Figures:
+    """Serve a GGUF file and measure its plans on each folder, asked with a prompt of this form.
 
     Raises:
         ModelServerError: the model cannot be served.
         DataError: a folder cannot be measured.
     """
     found: Figures = {}
-    with _set_environment({"NESTOR_LLM_MODEL": str(model)}), planning_model():
+    with _set_environment({"NESTOR_LLM_MODEL": str(model)}), planning_model(detail):
         for folder in folders:
             wanted = Measurement(folder, limit=limit, planner="served", cache=work / f"{folder.name}.npz")
             with errors_only(), Progress(*COLUMNS, console=Console(stderr=True), transient=True) as progress:

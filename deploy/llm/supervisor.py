@@ -22,6 +22,7 @@ from deploy.llm.errors import ModelServerError
 from deploy.llm.probe import gives_token
 from deploy.llm.settings import LlmSettings, settings_from_environment
 from deploy.sockets import free_port
+from services.registry import PromptForm
 from services.telemetry import get_logger
 
 START_S: Final = 120.0
@@ -38,6 +39,8 @@ _STANDARD_ERROR: Final = 2
 PROFILE: Final = Path(__file__).with_name("planner.env")
 """Settings with which the planner calls this model. Variables set in the environment take precedence."""
 
+_FULL_FORM: Final = {"NESTOR_PLANNER_SERVED_DETAIL": "full", "NESTOR_PLANNER_SERVED_PROMPT_TOKENS": "3200"}
+"""What differs for a model that was trained with the full form of the prompt: the server's context holds no more."""
 _log = get_logger(__name__)
 
 
@@ -129,10 +132,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
-def _profile() -> dict[str, str]:
-    """The planner's settings for this model. llama.cpp accepts a grammar, which can express more than a JSON schema."""
+def _profile(detail: PromptForm) -> dict[str, str]:
+    """The planner's settings for the model. llama.cpp accepts a grammar, which can express more than a JSON schema."""
     lines = [line for line in PROFILE.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
-    return {"NESTOR_PLANNER_SERVED_CONSTRAINT": "gbnf"} | dict(line.split("=", 1) for line in lines)
+    form = _FULL_FORM if detail == "full" else {}
+    return {"NESTOR_PLANNER_SERVED_CONSTRAINT": "gbnf"} | dict(line.split("=", 1) for line in lines) | form
 
 
 def _environment(settings: LlmSettings) -> dict[str, str]:
@@ -145,10 +149,11 @@ def _environment(settings: LlmSettings) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def planning_model() -> Iterator[str]:
+def planning_model(detail: PromptForm = "brief") -> Iterator[str]:
     """Serve the model until the context ends, and configure this process's planner to use it. Yields its base URL.
 
     Create the planner's settings inside the context, because they read the environment. Only this process has the key.
+    ``detail`` is the form of the prompt that the model was trained with.
 
     Raises:
         LlmError: a setting is wrong, or the server does not start or gives no token.
@@ -161,7 +166,7 @@ def planning_model() -> Iterator[str]:
     try:
         supervisor.wait_for_token()
         os.environ |= {
-            **{name: os.environ.get(name, value) for name, value in _profile().items()},
+            **{name: os.environ.get(name, value) for name, value in _profile(detail).items()},
             "NESTOR_PLANNER_SERVED_URL": f"{supervisor.url}/v1",
             "NESTOR_PLANNER_SERVED_MODEL": settings.name,
             "NESTOR_PLANNER_SERVED_API_KEY": key.get_secret_value(),

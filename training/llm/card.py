@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import BaseModel, ValidationError
 
-from services.registry import Entry
+from services.registry import Entry, PromptForm
 from training.llm.builder import Stats
 from training.llm.settings import Tuning
 from training.llm.statistics import ALL, as_table
@@ -61,6 +61,11 @@ class Report(BaseModel):
     data: Stats
     versions: dict[str, str]
 
+    @property
+    def detail(self) -> PromptForm:
+        """The form of the prompt that was trained with."""
+        return self.data.recipe.properties.detail
+
     def entry(self, name: str) -> Entry:
         """The model's entry in the registry, before it is measured."""
         return Entry(
@@ -68,6 +73,7 @@ class Report(BaseModel):
             base=self.base.name,
             base_sha256=self.base.sha256,
             prompt_version=self.prompt_version,
+            detail=self.detail,
             data_sha256=self.data.sha256,
         )
 
@@ -107,7 +113,10 @@ def _card(out: Path, report: Report) -> str:
         ("base's SHA-256", f"`{report.base.sha256}`"),
         ("begun from", f"{report.start.name}, SHA-256 `{report.start.sha256}`" if report.start else "the base"),
         ("method", f"{tuning.method}, {told.learnt_parameters / 1e6:.1f} million parameters learnt"),
-        ("prompt", f"version {report.prompt_version} (`planner_svc/backends/served/prompt.py`), the short form"),
+        (
+            "prompt",
+            f"version {report.prompt_version} (`planner_svc/backends/served/prompt.py`), form `{report.detail}`",
+        ),
         ("conversations", f"{told.conversations:,}; {told.too_long:,} longer than {tuning.longest:,} tokens left out"),
         ("tokens", f"{told.tokens:,}, of which {told.learnt_tokens:,} are learnt: those of answers"),
         ("training", f"{told.steps:,} steps, {told.epochs:g} passes, {told.minutes:g} minutes on a {told.device}"),
@@ -125,8 +134,9 @@ def _card(out: Path, report: Report) -> str:
         "## Loss\n\nOn answers' tokens, mean since the line before.\n\n"
         + table(("step", "loss"), [(f"{one['step']:.0f}", f"{one['loss']:.3f}") for one in losses]),
         f"## Recipe\n\n```json\n{tuning.model_dump_json(indent=2)}\n```",
-        "## Limits\n\nIt answers in JSON and in nothing else. It was taught with one short line for each API; with "
-        "another version of the prompt it is of no use. Small models invent values: serve it behind the compiler.",
+        "## Limits\n\nIt answers in JSON and in nothing else. It was taught with this form of the "
+        "prompt; with another form or version it is of no use. Small models invent values: serve it behind the "
+        "compiler.",
     ]
     return "\n\n".join(parts) + "\n"
 

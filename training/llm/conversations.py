@@ -24,9 +24,10 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from planner_svc.backends.served import prompt
-from planner_svc.backends.served.signatures import BRIEF, call_names, signature, wanted_names, words_of
+from planner_svc.backends.served.signatures import DETAILS, call_names, signature, wanted_names, words_of
 from services.contracts.api import Api
 from services.contracts.context import Context
+from services.registry import PromptForm
 from training.llm.turns import Turn
 
 _START: Final = datetime(2023, 1, 1, 8, tzinfo=UTC)
@@ -44,6 +45,11 @@ class Properties(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = 7
+    detail: PromptForm = Field(
+        default="brief",
+        description="The prompt's form: `brief`, or `full` for larger models, with everything that a hosted model is "
+        "told.",
+    )
     turns: int = Field(default=4, ge=1, description="Requests in a conversation at most.")
     apis: int = Field(default=10, ge=1, description="APIs in a conversation at most.")
     least_apis: int = Field(
@@ -146,8 +152,9 @@ class _Builder:
         now = next((turn.now for turn in taken if turn.now), _START + timedelta(hours=self._rng.randrange(_HOURS)))
         wanted = wanted_names(apis) | _fields_used(asked)
         words = words_of(" ".join(f"{turn.query} {_arguments_used(turn)}" for turn in asked))
-        lines = [signature(api, names[api.id], BRIEF, words, wanted) for api in apis]
-        messages = [{"role": "system", "content": prompt.system_message(lines, Context(now=now), BRIEF)}]
+        detail = DETAILS[properties.detail]
+        lines = [signature(api, names[api.id], detail, words, wanted) for api in apis]
+        messages = [{"role": "system", "content": prompt.system_message(lines, Context(now=now), detail)}]
         for turn in asked:
             messages.append({"role": "user", "content": self._worded(turn.query)})
             messages.append({"role": "assistant", "content": prompt.answer_text(list(turn.calls), names)})

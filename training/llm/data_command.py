@@ -87,5 +87,6 @@ def _summary(stats: Stats, out: Path) -> str:
     excluded = "".join(
         f"Nothing near {count:,} requests of {name} is learnt.\n" for name, count in stats.excluded.items()
     )
-    end = f"{excluded}{out / TRAIN}, prompt version {stats.prompt_version}; to measure by: {out / HELD_OUT}"
+    form = f"prompt version {stats.prompt_version}, form {stats.recipe.properties.detail}"
+    end = f"{excluded}{out / TRAIN}, {form}; to measure by: {out / HELD_OUT}"
     return f"{as_table(stats.counts)}\n\n{folders}\n\n{end}"

@@ -29,7 +29,11 @@ def train_llm(
     data: Annotated[Path, typer.Option(help="Folder that `nestor train data` wrote.", file_okay=False)],
     out: Annotated[Path, typer.Option(help="Folder to write the model to.", file_okay=False)],
     method: Annotated[
-        Method, typer.Option(help="`lora`; `qlora`: on 4-bit weights, on a GPU; `full`: all weights.")
+        Method,
+        typer.Option(
+            help="`lora`; `qlora`: on 4-bit weights, on a GPU; `full`: all weights, written as a Hugging Face folder "
+            "without GGUF, gate or registry."
+        ),
     ] = Method.LORA,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="Minutes of training over all sessions. [75]")] = None,
     epochs: Annotated[float | None, typer.Option(min=0.01, help="Maximum passes over the data. [3]")] = None,

@@ -9,7 +9,8 @@ from typing import Final
 from planner_svc.backends.served.constraint import Constraint, constrain
 from planner_svc.backends.served.conversation import Conversation, Task
 from planner_svc.backends.served.model import Model
-from planner_svc.backends.served.prompt import BRIEF, FULL, Budget, Prompt, render
+from planner_svc.backends.served.prompt import Budget, Prompt, render
+from planner_svc.backends.served.signatures import DETAILS
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
 from planner_svc.reading.context import read_clock
@@ -76,8 +77,12 @@ class ServedBackend:
 
 
 def shown(request: PlanRequest, settings: ServedSettings) -> Prompt:
-    """The prompt for a request: first the APIs looked up for the model, then the other candidates in order."""
-    found = {one.api.id: one.api for one in request.candidates if not one.api.deprecated}
+    """The prompt for a request: first the APIs looked up for the model, then the other candidates in order.
+
+    Deprecated APIs are left out unless the request pins them.
+    """
+    offered = [one for one in request.candidates if not one.api.deprecated or one.found_by == "pinned"]
+    found = {one.api.id: one.api for one in offered}
     asked = [found[api_id] for api_id in request.looked_up if api_id in found]
     rest = [api for api_id, api in found.items() if api_id not in request.looked_up]
     return render(
@@ -85,7 +90,7 @@ def shown(request: PlanRequest, settings: ServedSettings) -> Prompt:
         request.context.model_copy(update={"now": read_clock(request.context)}),
         [*asked, *rest],
         request.demos,
-        detail=FULL if settings.detail == "full" else BRIEF,
+        detail=DETAILS[settings.detail],
         budget=Budget(tokens=settings.prompt_tokens, apis=settings.candidates + len(asked), demos=settings.demos),
         evidence=request.evidence,
     )

@@ -28,7 +28,10 @@ MAX_DEPTH: Final = 2
 MAX_LISTED: Final = 100
 MAX_MEMBERS: Final = 60
 MAX_NODES: Final = 3_000
-_MAX_CALLS: Final = 24
+MAX_CALLS: Final = 24
+"""Most calls of a plan."""
+MAX_SHORT_CALLS: Final = 12
+"""The same for the short form. The longest plan of the training data has 11 calls."""
 _REFERENCE: Final[JsonSchema] = {"type": "string", "pattern": '^\\$(@|var[1-9][0-9]?)[^"$\\\\]*\\$$'}
 _SCALARS: Final = ("boolean", "integer", "number", "string")
 
@@ -63,7 +66,9 @@ def constrain(apis: Sequence[Api], names: Mapping[str, str], *, calls_only: bool
         names: the name of each API in the prompt, by its id.
         calls_only: leave out ``foreach``, ``var_result`` and ``need``, which the brief instruction does not mention.
     """
-    return Constraint(_Writer(calls_only).plan(apis, names), write_grammar(apis, names, calls_only=calls_only))
+    most = MAX_SHORT_CALLS if calls_only else MAX_CALLS
+    grammar = write_grammar(apis, names, most_calls=most, calls_only=calls_only)
+    return Constraint(_Writer(calls_only).plan(apis, names, most), grammar)
 
 
 class _Writer:
@@ -74,10 +79,10 @@ class _Writer:
         self._calls_only = calls_only
         self._left = MAX_NODES
 
-    def plan(self, apis: Sequence[Api], names: Mapping[str, str]) -> JsonSchema:
+    def plan(self, apis: Sequence[Api], names: Mapping[str, str], most_calls: int) -> JsonSchema:
         forms: list[JsonValue] = [self._call(api, names[api.id]) for api in apis]
         forms += [] if self._calls_only else [_result()]
-        calls: JsonSchema = {"type": "array", "items": {"anyOf": forms}, "maxItems": _MAX_CALLS}
+        calls: JsonSchema = {"type": "array", "items": {"anyOf": forms}, "maxItems": most_calls}
         need: JsonSchema = {"type": "array", "items": {"type": "string"}}
         return _object({"calls": calls} if self._calls_only else {"calls": calls, "need": need}, required=["calls"])
 

@@ -25,6 +25,11 @@ MAX_PLACES: Final = 5
 """For this many calls, references may only name earlier calls; later calls may name any label."""
 MAX_PLACED: Final = 150
 """Most parameters of all APIs for which each place has its own rules: servers parse the grammar on every request."""
+MAX_TEXT: Final = 500
+"""Most characters of a text. The longest that training requests quote has 413; longer values come from answers, by
+reference. Without bounds a small model that repeats itself writes until it is cut off, which is no plan."""
+MAX_ITEMS: Final = 30
+"""Most items of a list, and most members of an object that no schema describes."""
 _MAX_PATH: Final = 6
 _FITS: Final = {
     "string": frozenset({"string", "integer", "number", "boolean"}),
@@ -39,27 +44,33 @@ _FITS: Final = {
 Field = tuple[JsonPath | None, frozenset[str] | None]
 """A path in an answer with the JSON types it may have; None if that is not known."""
 
-_FIXED: Final = r"""
+_FIXED: Final = (
+    r"""
 ws ::= " "?
+index ::= "[" [0-9]{1,4} "]"
 label ::= "\"var" [1-9] [0-9]? "\""
 escape ::= "\\" (["\\/bfnrt] | "u" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F])
 char ::= [^"\\\x00-\x1F] | escape
-string ::= "\"" char* "\""
-plain ::= "\"" (([^"\\$\x00-\x1F] | escape) char*)? "\""
+string ::= "\"" char{0,TEXT} "\""
+path ::= [^"$\\\x00-\x1F]{0,200}
+plain ::= "\"" (([^"\\$\x00-\x1F] | escape) char{0,REST})? "\""
 integer ::= "-"? ("0" | [1-9] [0-9]{0,17})
 number ::= integer ("." [0-9]{1,17})? ([eE] [-+]? [0-9] [0-9]?)?
 boolean ::= "true" | "false"
-object ::= "{" ws (string ":" ws value ("," ws string ":" ws value)*)? "}"
-array ::= "[" ws (value ("," ws value)*)? "]"
+object ::= "{" ws (string ":" ws value ("," ws string ":" ws value){0,ITEMS})? "}"
+array ::= "[" ws (value ("," ws value){0,ITEMS})? "]"
 value ::= object | array | string | number | boolean | "null"
-"""
+""".replace("TEXT", str(MAX_TEXT))
+    .replace("REST", str(MAX_TEXT - 1))
+    .replace("ITEMS", str(MAX_ITEMS - 1))
+)
 
 
-def write_grammar(apis: Sequence[Api], names: Mapping[str, str], *, calls_only: bool = False) -> str:
+def write_grammar(apis: Sequence[Api], names: Mapping[str, str], *, most_calls: int, calls_only: bool = False) -> str:
     """The grammar of plans that call these APIs, by these names; ``root`` comes first. See ``constrain``."""
     writer = _Writer(apis, calls_only)
     placed = MAX_PLACES if sum(len(api.parameters) for api in apis) <= MAX_PLACED else 1
-    calls, lines = '("," ws call)*', []
+    calls, lines = f'("," ws call){{0,{most_calls - placed}}}', []
     for place in range(placed, -1, -1):
         writer.at(place + 1 if place < placed else None)
         forms = [writer.call(index, api, names[api.id]) for index, api in enumerate(apis)]
@@ -68,7 +79,7 @@ def write_grammar(apis: Sequence[Api], names: Mapping[str, str], *, calls_only: 
         lines.append(f"{name} ::= {' | '.join(forms)}")
         if place < placed:
             calls = f'("," ws {name} {calls})?' if place else f"({name} {calls})?"
-    need = "" if calls_only else f'("," ws {_key("need")} "[" ws (string ("," ws string)*)? "]")?'
+    need = "" if calls_only else f'("," ws {_key("need")} "[" ws (string ("," ws string){{0,{MAX_ITEMS - 1}}})? "]")?'
     root = f'root ::= "{{" ws {_key("calls")} "[" ws {calls} "]" {need} "}}"'
     return "\n".join([root, *lines, *writer.rules(), _FIXED.strip()]) + "\n"
 
@@ -112,7 +123,7 @@ class _Writer:
         return self._rule(
             "result",
             f'"{{" ws {_key("name")} {_literal(RESULT)} "," ws ({_key("label")} label "," ws)? {_key("arguments")} '
-            f'"{{" ws ({member} ("," ws {member})*)? "}}" "}}"',
+            f'"{{" ws ({member} ("," ws {member}){{0,{MAX_ITEMS - 1}}})? "}}" "}}"',
         )
 
     def _value(self, node: Node, depth: int) -> str:
@@ -136,7 +147,7 @@ class _Writer:
         if depth >= MAX_DEPTH or not isinstance(item, Node):
             return "array"
         one = self._value(item, depth + 1)
-        return self._rule("l", f'"[" ws ({one} ("," ws {one})*)? "]"')
+        return self._rule("l", f'"[" ws ({one} ("," ws {one}){{0,{MAX_ITEMS - 1}}})? "]"')
 
     def _object(self, node: Node, depth: int) -> str:
         members = self._schemas.properties(node)
@@ -207,8 +218,8 @@ def _members(members: Sequence[str]) -> str:
 def _inside(path: JsonPath | None) -> str:
     """A path as it follows a label inside a JSON text; an index stands for any index."""
     if path is None:
-        return '[^"$\\\\\\x00-\\x1F]*'
-    parts = [_quoted(_escaped(format_path((part,)))) if isinstance(part, str) else '"[" [0-9]+ "]"' for part in path]
+        return "path"
+    parts = [_quoted(_escaped(format_path((part,)))) if isinstance(part, str) else "index" for part in path]
     return " ".join(parts) or '""'
 
 

@@ -72,6 +72,10 @@ EVIDENCE_INSTRUCTION: Final = (
 _MAX_TRIED: Final = 8
 _OUTCOMES: Final = {"empty": "found nothing", "not_found": "no such thing", "rejected": "refused"}
 
+_KNOWN_CHARS: Final = 4_000
+_VALUE_CHARS: Final = 1_000
+"""Most characters of the application's values, all together and each, with their names."""
+
 REPAIR_INSTRUCTION: Final = "This plan cannot be used. Correct it and answer with the whole JSON object. Problems:"
 
 
@@ -221,10 +225,18 @@ def _tried(evidence: Sequence[Attempt], names: Mapping[str, str]) -> str:
 
 
 def _request(query: str, context: Context) -> str:
-    known = {name: value for name, value in context.values.items() if not isinstance(value, dict | list)}
-    if not known:
-        return query
-    return query + "\nKnown: " + orjson.dumps(known).decode()
+    """The request with what the application knows: plain values first, then lists and objects, within bounds.
+
+    A value that is too long is left out whole, since a part of it would be wrong.
+    """
+    given = ({"locale": context.locale} if context.locale else {}) | context.values
+    room, known = _KNOWN_CHARS, []
+    for name in sorted(given, key=lambda one: isinstance(given[one], dict | list)):
+        written = orjson.dumps({name: given[name]}).decode()[1:-1]
+        if len(written) <= min(_VALUE_CHARS, room):
+            room -= len(written)
+            known.append(written)
+    return f"{query}\nKnown: {{{','.join(known)}}}" if known else query
 
 
 __all__ = ["BRIEF", "FULL", "Budget", "Prompt", "render"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,6 +51,8 @@ BRIEF: Final = Detail(optional=4, fields=6, values=6, text=60, request=False, pa
 """For small models: 30 to 60 tokens per API."""
 FULL: Final = Detail(optional=40, fields=40, values=20, text=300, request=True, parameter_text=120)
 """For models that process thousands of tokens per second."""
+DETAILS: Final[Mapping[str, Detail]] = {"brief": BRIEF, "full": FULL}
+"""By the names that settings, recipes and registries use."""
 
 
 def call_names(apis: Iterable[Api]) -> dict[str, str]:

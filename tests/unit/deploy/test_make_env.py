@@ -95,6 +95,43 @@ def test_a_model_is_chosen_and_changed_and_its_key_is_drawn_once(tmp_path: Path)
     assert (tmp_path / ".env").read_text("utf-8") == text, "nothing is left to write"
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("NESTOR_GPU_BASE", "Qwen/Qwen3-8B"), ("NESTOR_GPU_ADAPTER", "./var/models/mine")]
+)
+def test_a_model_of_ones_own_is_not_asked_as_the_shipped_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, value: str
+) -> None:
+    file = tmp_path / ".env"
+    options = ["--env-file", str(file), "--secrets-file", str(tmp_path / "s" / "executor.json"), "--model", "gpu"]
+    profile = make_env.read_env(make_env.PROFILE)
+    file.write_text(f'{name}="{value}"\n', "utf-8")
+    assert make_env.main(options) == 0
+    own = make_env.read_env(file)
+    assert own["NESTOR_PLANNER_SERVED_CONSTRAINT"] == "json_schema"
+    assert not own.keys() & profile.keys(), "the planner's defaults hold"
+    assert "suit the model that ships" not in capsys.readouterr().out
+
+    file.write_text("\n".join(f"{one}={text}" for one, text in make_env.SHIPPED.items()), "utf-8")
+    assert make_env.main(options) == 0
+    assert profile.items() <= make_env.read_env(file).items(), "the shipped model, named"
+    file.write_text(file.read_text("utf-8").replace(make_env.SHIPPED[name], value), "utf-8")
+    assert make_env.main(options) == 0
+    assert "NESTOR_PLANNER_CASCADE" in capsys.readouterr().out, "lines that are left are kept, and named"
+
+
+@pytest.mark.parametrize(("properties", "form"), [({}, "brief"), ({"detail": "full"}, "full")])
+def test_an_adapter_of_ones_own_is_asked_in_the_form_it_learnt(
+    tmp_path: Path, properties: dict[str, str], form: str
+) -> None:
+    report = {"data": {"recipe": {"properties": properties}}}
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "report.json").write_text(json.dumps(report), "utf-8")
+    (tmp_path / ".env").write_text(f"NESTOR_GPU_ADAPTER={tmp_path / 'mine'}\n", "utf-8")
+    env, _ = make_env.complete_env(tmp_path / ".env", "gpu")
+    asked = {name: value for name, value in env.items() if name in make_env.read_env(make_env.PROFILE)}
+    assert asked == {"NESTOR_PLANNER_SERVED_DETAIL": form}
+
+
 def test_how_the_model_is_asked_are_settings_of_the_planner() -> None:
     given = make_env.read_env(make_env.PROFILE) | make_env.chosen_model("llm")
     del given["COMPOSE_PROFILES"]
@@ -106,6 +143,8 @@ def test_how_the_model_is_asked_are_settings_of_the_planner() -> None:
     assert given.keys() <= compose["planner_svc"]["environment"].keys(), "the planner's container is told each of them"
     assert all("model" in compose[profile]["networks"]["model"]["aliases"] for profile in make_env.CONSTRAINTS)
     assert all(compose[profile]["profiles"] == [profile] for profile in make_env.CONSTRAINTS)
+    served_by_default = str(compose["gpu"]["command"]) + str(compose["gpu"]["volumes"])
+    assert all(f"${{{name}:-{value}}}" in served_by_default for name, value in make_env.SHIPPED.items())
 
 
 def test_images_are_pinned_by_digest_and_all_of_them(tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ import pytest
 from deploy.llm import gate
 from deploy.llm.gate import PARAMETER_F1, Figures, judge, measured
 from planner_svc.backends.served.prompt import PROMPT_VERSION
-from services.registry import Entry, RegistryError, enter, promoted, read_registry
+from services.registry import Entry, PromptForm, RegistryError, enter, promoted, read_registry
 
 SHA = "b" * 64
 
 
-def entry(name: str, base: str = SHA) -> Entry:
-    return Entry(name=name, base="tiny", base_sha256=base, prompt_version=PROMPT_VERSION, data_sha256=SHA)
+def entry(name: str, base: str = SHA, detail: PromptForm = "brief") -> Entry:
+    told = {"name": name, "base": "tiny", "base_sha256": base, "detail": detail, "data_sha256": SHA}
+    return Entry.model_validate(told | {"prompt_version": PROMPT_VERSION})
 
 
 def adapter(folder: Path, f1: float) -> Path:
@@ -29,27 +30,34 @@ def adapter(folder: Path, f1: float) -> Path:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Merging copies an adapter's weights, and a model is as good as its file says."""
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[PromptForm]:
+    """Merging copies an adapter's weights, and a model is as good as its file says. `asked` gets the prompts' forms."""
+    asked: list[PromptForm] = []
 
     def export(source: Path, base: Path, out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "planner.gguf").write_text((source / "adapter_model.safetensors").read_text())
 
-    def measured(model: Path, folders: Sequence[Path], work: Path, limit: int) -> Figures:
+    def measured(model: Path, folders: Sequence[Path], work: Path, limit: int, detail: PromptForm) -> Figures:
+        asked.append(detail)
         return {folder.name: {PARAMETER_F1: float(model.read_text()), "requests": limit} for folder in folders}
 
     monkeypatch.setattr(gate, "export", export)
     monkeypatch.setattr(gate, "measured", measured)
     (tmp_path / "base.gguf").write_text("20")
+    return asked
+
+
+@pytest.fixture
+def place(asked: list[PromptForm], tmp_path: Path) -> Path:
     return tmp_path
 
 
-def tried(place: Path, name: str, f1: float, base: str = SHA) -> gate.Verdict:
+def tried(place: Path, name: str, f1: float, base: str = SHA, detail: PromptForm = "brief") -> gate.Verdict:
     candidate, work = adapter(place / name, f1), place / f"{name}.work"
     gate.export(candidate, place / "base.gguf", work)
     folders = [place / "held-out/a", place / "held-out/b"]
-    return judge(candidate, entry(name, base), place / "base.gguf", folders, place / "models", work, 7)
+    return judge(candidate, entry(name, base, detail), place / "base.gguf", folders, place / "models", work, 7)
 
 
 def test_the_first_must_beat_the_base(place: Path) -> None:
@@ -73,6 +81,12 @@ def test_the_next_must_beat_the_one_that_plans(place: Path) -> None:
     assert (registry.promoted, sorted(registry.adapters)) == ("third", ["first", "third"])
 
 
+def test_each_is_asked_in_the_form_that_it_was_trained_with(place: Path, asked: list[PromptForm]) -> None:
+    assert tried(place, "first", 40, detail="full").better
+    assert tried(place, "second", 41, detail="brief").better
+    assert asked == ["full", "full", "brief", "full"], "first and its base, second and first"
+
+
 def test_what_was_trained_on_another_base_is_not_compared(place: Path) -> None:
     adapter(place / "models/first", 10)
     enter(place / "models", entry("first", "c" * 64), promote=True)
@@ -87,14 +101,14 @@ def test_a_model_is_served_while_it_is_measured_and_the_environment_is_as_before
     seen = []
 
     @contextmanager
-    def planning_model() -> Iterator[str]:
-        seen.append(os.environ["NESTOR_LLM_MODEL"])
+    def planning_model(detail: PromptForm) -> Iterator[str]:
+        seen.append((os.environ["NESTOR_LLM_MODEL"], detail))
         os.environ["NESTOR_PLANNER_SERVED_URL"] = "http://127.0.0.1:1/v1"
         yield "http://127.0.0.1:1"
 
     monkeypatch.setattr(gate, "planning_model", planning_model)
     monkeypatch.delenv("NESTOR_PLANNER_SERVED_URL", raising=False)
     before = dict(os.environ)
-    assert measured(tmp_path / "a.gguf", [], tmp_path, 3) == {}
-    assert seen == [str(tmp_path / "a.gguf")]
+    assert measured(tmp_path / "a.gguf", [], tmp_path, 3, "full") == {}
+    assert seen == [(str(tmp_path / "a.gguf"), "full")]
     assert dict(os.environ) == before

@@ -12,7 +12,7 @@ from services.contracts.context import Context
 from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import Reference
 from services.contracts.planning import Decision, PlanRequest, Policy
-from services.contracts.retrieval import Candidate
+from services.contracts.retrieval import Candidate, FoundBy
 from services.contracts.trace import MAX_OUTPUT_CHARS, MAX_PROMPT_CHARS
 from services.errors import ServiceUnavailable
 from tests.support.chat_server import answers, calls, hangs, says
@@ -136,6 +136,37 @@ async def test_operations_that_are_missed(world: Make) -> None:
     assert "list the regions" in response.reason
     assert made.plain.asked == 0
     assert made.counted("nestor_planner_needs_total") == 1
+
+
+async def test_what_the_application_knows_is_shown_within_bounds(world: Make) -> None:
+    values = {"ids": [1, {"a": None}], "letter": "x" * 1_000, "user": "u1"} | {
+        f"n{at:02}": "y" * 300 for at in range(20)
+    }
+    made = await world(calls(FIRST, SECOND))
+    await made.service.plan(REQUEST.model_copy(update={"context": Context(locale="pt-PT", values=values)}))
+    query, _, known = made.server.asked[0]["messages"][-1]["content"].partition("\nKnown: ")
+    assert query == REQUEST.query
+    assert len(known) < 4_200
+    shown = json.loads(known)
+    assert shown["locale"] == "pt-PT"
+    assert shown["user"] == "u1"
+    assert 10 < len(shown) < 20
+    assert "letter" not in shown, "a part of a value would be wrong"
+    few = Context(values={name: values[name] for name in ("ids", "letter")})
+    await made.service.plan(REQUEST.model_copy(update={"context": few}))
+    assert made.server.asked[1]["messages"][-1]["content"].endswith('\nKnown: {"ids":[1,{"a":null}]}')
+
+
+async def test_a_deprecated_api_is_shown_where_it_is_pinned(world: Make) -> None:
+    old = [FIND, *(one.model_copy(update={"deprecated": True}) for one in (HOLIDAYS, DELETE))]
+    found_by: tuple[FoundBy, ...] = ("meaning", "meaning", "pinned")
+    candidates = tuple(Candidate(api=one, score=1, found_by=by) for one, by in zip(old, found_by, strict=True))
+    made = await world(calls(FIRST))
+    await made.service.plan(REQUEST.model_copy(update={"candidates": candidates}))
+    system = made.server.asked[0]["messages"][0]["content"]
+    assert "find(name" in system
+    assert "delete(code" in system
+    assert "holidays(" not in system
 
 
 async def test_what_was_looked_up_comes_first(world: Make) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from planner_svc.backends.served.constraint import MAX_NODES, constrain
+from planner_svc.backends.served.constraint import MAX_CALLS, MAX_NODES, MAX_SHORT_CALLS, constrain
+from planner_svc.backends.served.grammar import MAX_ITEMS, MAX_TEXT
 from services.contracts.api import Location
 from tests.support.gbnf import Grammar
 from tests.unit.planner_svc.building import WHOLE, api, param, record
@@ -137,6 +138,33 @@ def test_long_plans_and_wide_catalogues_pass() -> None:
     grammar = Grammar(constrain([wide], {wide.id: "wide"}).grammar)
     two = calls(call("wide", p99=1), call("wide", "var2", p0="$var1.code$"))
     assert grammar.accepts(json.dumps(two))
+
+
+@pytest.mark.parametrize(("calls_only", "most"), [(True, MAX_SHORT_CALLS), (False, MAX_CALLS)])
+def test_plans_end(calls_only: bool, most: int) -> None:
+    """A small model that repeats a call would write it until it is cut off."""
+    constraint = constrain(APIS, NAMES, calls_only=calls_only)
+    grammar = Grammar(constraint.grammar)
+    for count in (most, most + 1):
+        long = calls(*(call("find", f"var{n}") for n in range(1, count + 1)))
+        assert grammar.accepts(json.dumps(long)) == (count == most)
+        assert jsonschema_rs.is_valid(constraint.schema, long) == (count == most)
+
+
+@pytest.mark.parametrize(
+    ("name", "longest", "longer"),
+    [
+        ("code", "x" * MAX_TEXT, "x" * (MAX_TEXT + 1)),
+        ("any", "$" + "x" * (MAX_TEXT - 1), "$" + "x" * MAX_TEXT),
+        ("seat_ids", [1] * MAX_ITEMS, [1] * (MAX_ITEMS + 1)),
+        ("any", [None] * MAX_ITEMS, [None] * (MAX_ITEMS + 1)),
+        ("any", {str(n): n for n in range(MAX_ITEMS)}, {str(n): n for n in range(MAX_ITEMS + 1)}),
+    ],
+)
+def test_values_end(name: str, longest: Any, longer: Any) -> None:
+    grammar = Grammar(constrain(APIS, NAMES).grammar)
+    assert grammar.accepts(json.dumps(calls(call("t.book", **{name: longest}))))
+    assert not grammar.accepts(json.dumps(calls(call("t.book", **{name: longer}))))
 
 
 def test_numbers_end() -> None:

@@ -11,9 +11,11 @@ from deploy.cli import app
 from evals.data import DataError, read_all, read_dataset
 from tests.unit.training.llm.data import CITIES, ROWS, nested, several, single, small
 from training.llm.builder import LeakError, Stats, build, check_leaks, read_stats
+from training.llm.card import BaseReport, Report, TrainingReport, write_card
 from training.llm.conversations import Properties, bare
 from training.llm.data_command import build_data
 from training.llm.recipe import DataRecipe, FolderRecipe, read_data_recipe
+from training.llm.settings import Tuning
 from training.planner.data import is_held_out
 from training.shared.leaks import NearDuplicates, trigrams
 
@@ -50,6 +52,25 @@ def test_the_same_folders_and_recipe_give_the_same_file(tmp_path: Path) -> None:
     assert first == second
     assert (tmp_path / "a/train.jsonl").read_bytes() == (tmp_path / "b/train.jsonl").read_bytes()
     assert built(tmp_path / "c", one, two, recipe=recipe.model_copy(update={"seed": 8})).sha256 != first.sha256
+
+
+def test_the_form_of_the_prompt_is_on_record(tmp_path: Path) -> None:
+    recipe = RECIPE.model_copy(update={"properties": Properties(detail="full")})
+    stats = built(tmp_path / "out", small(tmp_path / "small"), recipe=recipe)
+    assert json.loads((tmp_path / "out" / "stats.json").read_bytes())["recipe"]["properties"]["detail"] == "full"
+    report = Report(
+        prompt_version=stats.prompt_version,
+        base=BaseReport(name="tiny", sha256="b" * 64, parameters=1),
+        tuning=Tuning(),
+        training=TrainingReport.model_validate(
+            dict.fromkeys(TrainingReport.model_fields, 1) | {"device": "CPU", "losses": []}
+        ),
+        data=stats,
+        versions={},
+    )
+    assert report.entry("mine").detail == "full"
+    write_card(tmp_path, report)
+    assert "form `full`" in (tmp_path / "MODEL_CARD.md").read_text("utf-8")
 
 
 def test_counts_are_those_of_the_requests(tmp_path: Path) -> None:

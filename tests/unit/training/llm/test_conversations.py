@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evals.data import read_all
-from planner_svc.backends.served.prompt import BRIEF_INSTRUCTION
+from planner_svc.backends.served.prompt import BRIEF_INSTRUCTION, FULL_INSTRUCTION
 from tests.unit.training.llm.data import small
 from training.llm.conversations import Catalogue, Conversation, Properties, bare, conversations
 from training.llm.turns import Turn, recorded_turns
@@ -54,6 +54,15 @@ def test_every_request_is_in_each_round_once_with_its_own_answer(found: tuple[li
         assert len(one["ids"]) == len(requests(one)) == len(answers(one)) <= PLAIN.turns
         for query, calls in zip(requests(one), answers(one), strict=True):
             assert [call["arguments"] for call in calls] == by_query[query]
+
+
+def test_the_full_form_is_that_of_a_hosted_model(found: tuple[list[Turn], Catalogue]) -> None:
+    brief, full = made(found, PLAIN), made(found, PLAIN.model_copy(update={"detail": "full"}))
+    for short, long in zip(brief, full, strict=True):
+        assert short["messages"][1:] == long["messages"][1:], "the requests and their answers are the same"
+        assert shown(short) == shown(long)
+        assert long["messages"][0]["content"].startswith(FULL_INSTRUCTION)
+        assert '"need":[' in long["messages"][0]["content"]
 
 
 def test_the_needed_apis_are_always_shown_and_references_are_to_fields_on_their_lines(
