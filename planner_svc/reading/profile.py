@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.nodes import WRAPPERS, Node
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.api_cache import ApiCache
 from planner_svc.reading.text import singular, split_name, stem, stem_set, stems, word_set
@@ -26,22 +26,6 @@ _FROM = word_set("from origin source start first departure begin since after ear
 _TO = word_set("to destination target end second arrival until before latest into max maximum highest")
 _TEMPORAL = stem_set("date day time when start end due until since month year moment datetime timestamp")
 _PAGING = word_set("page size limit offset cursor pages next_cursor page_token next_page_token per_page")
-_WRAPPERS = frozenset(
-    [
-        "data",
-        "entries",
-        "hits",
-        "items",
-        "list",
-        "objects",
-        "records",
-        "response",
-        "result",
-        "results",
-        "rows",
-        "values",
-    ]
-) | {""}
 _PROBES = ("lorem", "Ipsum dolor", "word", "Some Name", "x1", "AB", "12345", "what?", "a_b", "QWERTY")
 _SEARCH = word_set("query q search term keyword keywords")
 
@@ -330,7 +314,7 @@ class _Place:
     @property
     def thing(self) -> str:
         """What its members belong to: a language for "languages", the holder itself for wrappers such as "items"."""
-        return self.holder if self.name.lower() in _WRAPPERS else singular(" ".join(split_name(self.name)))
+        return self.holder if self.name.lower() in WRAPPERS else singular(" ".join(split_name(self.name)))
 
 
 def _fields(schemas: Schemas, root: Node, noun: str) -> Iterator[Field]:
