@@ -14,7 +14,7 @@ from typing import Final
 from planner_svc.proving.unused_values import literals
 from planner_svc.reading.actions import asks_for_change, find_imperatives
 from planner_svc.reading.asked import ANYTHING
-from planner_svc.reading.profile import Profile, read_profile
+from planner_svc.reading.profile import Profile, profile_of
 from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stem_set, stems, word_set
 from services.contracts.api import Api
 from services.contracts.plan import Plan
@@ -64,7 +64,7 @@ def wrong_removal_reason(query: str, plan: Plan, apis: Mapping[str, Api]) -> str
     changing = {step.api: apis[step.api] for step in plan.steps if apis[step.api].mutating}
     if not removing or not changing:
         return ""
-    profiles = [read_profile(api) for api in changing.values()]
+    profiles = [profile_of(api) for api in changing.values()]
     names = [_names(profile) for profile in profiles]
     things = [(verb, thing) for verb, rest in removing if (thing := list(_thing(rest)))]
     known = Vocabulary(frozenset[str]().union(*names))

@@ -1,12 +1,12 @@
 """What a planner needs to know about an API, read once: its arguments, the fields of its answer, and their words.
 
-Profiles depend only on the API, so they are cached by its content hash and shared by all requests.
+Profiles depend only on the API, so one cache keeps them by its content hash for all requests (:func:`profile_of`).
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import JsonValue
 
@@ -398,10 +398,18 @@ class ProfileCache:
         self._cache: ApiCache[Profile] = ApiCache(max_profiles)
 
     def profile(self, api: Api) -> Profile:
-        """The API's profile, read on a cache miss."""
+        """The API's profile, read on a cache miss. It is shared: ask its schemas only about the API's own nodes."""
         key = f"{api.id}\n{api.content_hash}"
         found = self._cache.get(key)
         if found is None or (not api.content_hash and found.api != api):
             found = read_profile(api)
             self._cache.put(key, found, api)
         return found
+
+
+_SHARED: Final = ProfileCache()
+
+
+def profile_of(api: Api) -> Profile:
+    """The API's profile from the cache of this process, which all backends and checks share."""
+    return _SHARED.profile(api)
