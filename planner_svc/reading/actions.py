@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from planner_svc.reading.profile import Effect, Profile
-from planner_svc.reading.text import MAX_CHARS, split_name, stem, stem_set, without_quotes
+from planner_svc.reading.questions import asks_only_for_facts
+from planner_svc.reading.text import MAX_CHARS, WORD, split_name, stem, stem_set, without_quotes
 
 _VERBS: dict[Effect, frozenset[str]] = {
     "create": stem_set(
@@ -23,15 +24,11 @@ _VERBS: dict[Effect, frozenset[str]] = {
     ),
     "destroy": stem_set("cancel clear close delete discard drop end erase remove revoke stop terminate void withdraw"),
 }
+_READING = stem_set("fetch get list read retrieve show view")
 _BEGINNING = re.compile(
     r"(?:^|(?:[.!?;,:]|(?<!\s))\s*\n)[\s\-*\u2022\d.)(]*|[.!?;,:]\s+(?:-\s+)?|\s-\s+|\band\s+|\bthen\s+|\d[.)]\s+"
 )
 """Where an imperative may stand: at the start of a text, line or list item, after a stop, after "and" or "then"."""
-_QUESTION = re.compile(
-    r"\W*+(?:(?:and|but|hello|hey|hi|ok|okay|please|so)\W++)*(?:am|any|anybody|anyone|are|did|do|does|had|has|have|how|is|was|were|"
-    r"what|when|where|which|who|whom|whose|why)\b",
-    re.IGNORECASE,
-)
 _CALL_OFF = re.compile(r"\bcall(?=\s+off\b)", re.IGNORECASE)
 _WANTED = re.compile(
     r"\b(?:i|we)(?:['\u2019]d\s+like|\s+(?:would\s+like|want|need))\s+(?:an?|the|one|\d+)\s", re.IGNORECASE
@@ -58,18 +55,31 @@ def may_call(profile: Profile, text: str) -> bool:
         return True
     if profile.effect == "create" and _WANTED.search(without_quotes(text)):
         return True
-    own = stem((split_name(profile.api.name) or [""])[0])
+    own = _own_verb(profile)
     return any(verb in _VERBS[profile.effect] or verb == own for verb in _imperatives(text[:MAX_CHARS]))
 
 
 def may_be_meant(profile: Profile, text: str) -> bool:
     """Whether the words may mean what the API changes: requests use more words than the lists contain.
 
-    "That order has to go" may mean cancelling it. A question ("Was the order cancelled?") changes nothing, unless a
-    part of it asks for the change.
+    "That order has to go" may mean cancelling it, and "could you pause it?" may mean an update. A question for a fact
+    ("Was the order cancelled?") changes nothing, unless a part of the request asks for what the operation does, in the
+    operation's own verb or in one of the lists. An operation that is named as one that reads (``getStatus``) may answer
+    a question, although its method may change something.
     """
-    bare = without_quotes(text)
-    return may_call(profile, text) or not ("?" in bare or _QUESTION.match(bare))
+    if not asks_only_for_facts(text) or may_call(profile, text):
+        return True
+    return _own_verb(profile) in _READING or not _said_verbs(profile).isdisjoint(_imperatives(text[:MAX_CHARS]))
+
+
+def _own_verb(profile: Profile) -> str:
+    return stem((split_name(profile.api.name) or [""])[0])
+
+
+def _said_verbs(profile: Profile) -> frozenset[str]:
+    """Stems of the words that a document begins its summary and description with: "Pauses a subscription"."""
+    api = profile.api
+    return frozenset(stem(match[0]) for text in (api.summary, api.description) if (match := WORD.search(text)))
 
 
 def asks_for_action(text: str) -> bool:
