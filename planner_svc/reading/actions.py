@@ -24,7 +24,6 @@ _VERBS: dict[Effect, frozenset[str]] = {
     ),
     "destroy": stem_set("cancel clear close delete discard drop end erase remove revoke stop terminate void withdraw"),
 }
-_READING = stem_set("fetch get list read retrieve show view")
 _BEGINNING = re.compile(
     r"(?:^|(?:[.!?;,:]|(?<!\s))\s*\n)[\s\-*\u2022\d.)(]*|[.!?;,:]\s+(?:-\s+)?|\s-\s+|\band\s+|\bthen\s+|\d[.)]\s+"
 )
@@ -55,7 +54,7 @@ def may_call(profile: Profile, text: str) -> bool:
         return True
     if profile.effect == "create" and _WANTED.search(without_quotes(text)):
         return True
-    own = _own_verb(profile)
+    own = stem((split_name(profile.api.name) or [""])[0])
     return any(verb in _VERBS[profile.effect] or verb == own for verb in _imperatives(text[:MAX_CHARS]))
 
 
@@ -64,16 +63,11 @@ def may_be_meant(profile: Profile, text: str) -> bool:
 
     "That order has to go" may mean cancelling it, and "could you pause it?" may mean an update. A question for a fact
     ("Was the order cancelled?") changes nothing, unless a part of the request asks for what the operation does, in the
-    operation's own verb or in one of the lists. An operation that is named as one that reads (``getStatus``) may answer
-    a question, although its method may change something.
+    operation's own verb or in one of the lists.
     """
     if not asks_only_for_facts(text) or may_call(profile, text):
         return True
-    return _own_verb(profile) in _READING or not _said_verbs(profile).isdisjoint(_imperatives(text[:MAX_CHARS]))
-
-
-def _own_verb(profile: Profile) -> str:
-    return stem((split_name(profile.api.name) or [""])[0])
+    return not _said_verbs(profile).isdisjoint(_imperatives(text[:MAX_CHARS]))
 
 
 def _said_verbs(profile: Profile) -> frozenset[str]:

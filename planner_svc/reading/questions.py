@@ -5,6 +5,7 @@ fact, "could you pause it?" asks for a change in the form of a question.
 """
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
 from typing import Final
@@ -58,6 +59,14 @@ _TELLING: Final = re.compile(
     re.IGNORECASE,
 )
 """The beginning of what asks to be told something: nothing else is to be done."""
+
+
+def polite_requests(text: str) -> Iterator[tuple[str, str]]:
+    """The first words of what is asked to be done in the form of a question, in lower case, each with what follows."""
+    for sentence in _SENTENCE.finditer(without_quotes(text)):
+        for match in _POLITE.finditer(sentence[0]):
+            if _TELLING.match(match["asked"]) is None and (verb := re.match("[a-z]+", match["asked"], re.IGNORECASE)):
+                yield verb[0].lower(), match["asked"][verb.end() :]
 
 
 @lru_cache(maxsize=16)

@@ -11,7 +11,6 @@ from tests.unit.planner_svc.building import api, param
 PATH = param("id", required=True, at=Location.PATH)
 UPDATE = read_profile(api("updateSubscription", PATH, param("status"), method="PATCH", path="/subscriptions/{id}"))
 PAUSE = read_profile(api("sub_p", PATH, method="POST", path="/subscriptions/{id}/p", summary="Pauses a subscription."))
-STATUS = read_profile(api("getStatus", PATH, method="POST", path="/status"))
 ASKING_TO_DO = [
     "could you pause subscription 5?",
     "Can we put subscription 5 on hold?",
@@ -95,10 +94,6 @@ def test_beside_a_question_the_verbs_of_the_operation_count() -> None:
     assert may_be_meant(PAUSE, query)
     assert not may_be_meant(UPDATE, query)
     assert not may_be_meant(PAUSE, "Was subscription 5 paused?")
-
-
-def test_an_operation_that_reads_by_its_name_may_answer_a_question() -> None:
-    assert may_be_meant(STATUS, "Is subscription 5 paused?")
 
 
 def test_what_is_quoted_asks_for_nothing() -> None:
