@@ -2,7 +2,9 @@
 
 NESTful calls a call *implicit* if the request does not mention it but a later call needs its output. The compiler adds
 one only if it is unambiguous: the argument is an identifier (known to systems, rarely said by people), exactly one of
-the given APIs produces it, both calls only read, and all arguments that the added call needs are in the plan already.
+the given APIs produces it, both calls only read, and the plan has all arguments that the added call needs, at least
+one. A call without arguments (``latest()``) finds the same thing for every request, so nothing shows that it is the
+thing meant: it is only offered as a fix, like an item of a list.
 Each value filled in this way is reported as a warning, and the proof lists the added steps.
 """
 
@@ -16,10 +18,11 @@ from planner_svc.compiler.access import secrets_for
 from planner_svc.compiler.arguments import ArgumentChecker
 from planner_svc.compiler.assign import mismatch
 from planner_svc.compiler.findings import Findings
-from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.nodes import WRAPPERS, Node
 from planner_svc.compiler.schemas import Schemas
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath
+from services.contracts.evidence import written_path
 from services.contracts.plan import LiteralValue, Plan, Reference, Step, Value
 from services.contracts.planning import Decision, DiagnosticCode, Fix, Policy, Question
 
@@ -40,7 +43,12 @@ _SPECIFIC = frozenset({"iata", "icao", "lat", "latitude", "lon", "lng", "longitu
 """Words that are an identifier's name by themselves."""
 _IDENTIFIERS = _SPECIFIC | {"code", "guid", "handle", "id", "ids", "iso", "key", "ref", "reference", "slug"}
 """Last words of longer names that are identifiers."""
+_BARE = (_IDENTIFIERS - _SPECIFIC) | {"name"}
+"""Names of arguments that mean another thing in another operation: the ``id`` of a customer is not that of an order."""
+
+
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_Index = dict[str, list[tuple[Api, JsonPath, Node]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +67,9 @@ class Producer:
 
     api: Api
     path: JsonPath
+    """The path to the field; it takes the first item of each list."""
     certain: bool
-    """Whether the argument is an identifier, so that a field with its name means the same."""
+    """Whether the argument is an identifier and the field, outside lists, is surely that of the same thing."""
 
 
 def find_missing(plan: Plan, apis: Mapping[str, Api], checker: ArgumentChecker) -> list[Missing]:
@@ -102,7 +111,7 @@ class Completer:
             and policy.decide(api) is Decision.ALLOW
             and secrets_for(api, configured) is not None
         }
-        self._fields = self._index(apis.values())
+        self._fields, self._listed = self._index(apis.values())
         self._literals = self._known_literals()
         self.inserted: list[str] = []
 
@@ -117,7 +126,7 @@ class Completer:
             index = self._index_of(gap.step.id)
             step = self._steps[index]
             self._steps[index] = step.model_copy(update={"arguments": {**step.arguments, gap.parameter.name: value}})
-            source = f"{_dotted(value.path)} of the output of {value.step!r}"
+            source = f"{_written(value.path)} of the output of {value.step!r}"
             message = f"{gap.parameter.name!r} was missing and is taken from {source}"
             findings.warning(DiagnosticCode.MISSING_ARGUMENT, message, gap.step.id, gap.parameter.name)
         return Plan(steps=tuple(self._steps), answer=self._answer)
@@ -128,12 +137,12 @@ class Completer:
         for producer in self._producers(gap):
             found.setdefault(producer.api.id, producer)
         here = [
-            Fix(message=f"Take {_dotted(found[step.api].path)} of the output of {step.id!r}.", api=step.api)
+            Fix(message=f"Take {_written(found[step.api].path)} of the output of {step.id!r}.", api=step.api)
             for step in self._steps[: self._index_of(gap.step.id)]
             if step.api in found
         ]
         return here[:MAX_FIXES] + [
-            Fix(message=f"Call {producer.api.id}, whose output has {_dotted(producer.path)}.", api=producer.api.id)
+            Fix(message=f"Call {producer.api.id}, whose output has {_written(producer.path)}.", api=producer.api.id)
             for producer in list(found.values())[:MAX_FIXES]
             if producer.api.id in self._callable and producer.api.id != gap.api.id
         ]
@@ -167,16 +176,21 @@ class Completer:
         return Reference(step=step_id, path=producer.path)
 
     def _arguments_for(self, api: Api, gap: Missing) -> dict[str, Value] | None:
-        """An API's required arguments, from literals of the same name in the plan; None if one is not known."""
+        """An API's required arguments, from literals of the same name in the plan; None if one is not known or needed.
+
+        A name such as ``id`` says too little: the literal may identify something else.
+        """
         arguments: dict[str, Value] = {}
         for name, (parameter, node) in self._checker.parameters(api).items():
             if parameter.needed:
+                if _fold(name) in _BARE:
+                    return None
                 own = gap.step.arguments.get(name)
                 known = own if isinstance(own, LiteralValue) else self._literals.get(_fold(name))
                 if known is None or self._schemas.problem(node, known.value) is not None:
                     return None
                 arguments[name] = known
-        return arguments
+        return arguments or None
 
     def _certain(self, gap: Missing) -> dict[str, Producer]:
         """The best certain producer of each API, by the API's id."""
@@ -190,35 +204,50 @@ class Completer:
         """Fields with the argument's name first, then fields whose API or object has the rest of the name.
 
         ``countryCode`` comes from a field ``countryCode``, or from a field ``code`` of an API named ``findCountry``.
+        Of each, fields inside lists are last.
         """
         wanted, specific = _fold(gap.parameter.name), _is_identifier(gap.parameter.name)
         as_text = gap.parameter.location is not Location.BODY
         for start in range(max(len(wanted) - 1, 1)):
             rest = wanted[:start]
-            entries = self._fields.get(wanted[start:], [])
-            for api, path, node in entries[:MAX_PRODUCERS]:
-                named = not rest or (len(rest) >= 3 and rest in _fold(api.name + "".join(map(str, path[:-1]))))
-                if named and mismatch(self._schemas, node, gap.node, as_text=as_text) is None:
-                    yield Producer(api, path, certain=specific and len(entries) <= MAX_PRODUCERS)
+            for index in (self._fields, self._listed):
+                entries = index.get(wanted[start:], [])
+                clear = specific and index is self._fields and len(entries) <= MAX_PRODUCERS
+                for api, path, node in entries[:MAX_PRODUCERS]:
+                    named = not rest or (len(rest) >= 3 and rest in _fold(api.name + "".join(map(str, path[:-1]))))
+                    if named and mismatch(self._schemas, node, gap.node, as_text=as_text) is None:
+                        certain = clear and (not rest or _belongs(gap.parameter.name, rest, api, path))
+                        yield Producer(api, path, certain)
 
-    def _index(self, apis: Iterable[Api]) -> dict[str, list[tuple[Api, JsonPath, Node]]]:
-        """Response fields by their last name, normalized. Fields inside lists are left out: the item is ambiguous."""
-        index: dict[str, list[tuple[Api, JsonPath, Node]]] = {}
+    def _index(self, apis: Iterable[Api]) -> tuple[_Index, _Index]:
+        """Response fields by their last name, normalized: those outside lists, and those inside."""
+        outside: _Index = {}
+        inside: _Index = {}
         for api in apis:
             for path, node in self._fields_of(self._checker.response(api)):
+                index = inside if any(isinstance(part, int) for part in path) else outside
                 index.setdefault(_fold(str(path[-1])), []).append((api, path, node))
-        return index
+        return outside, inside
 
     def _fields_of(self, root: Node) -> Iterator[tuple[JsonPath, Node]]:
+        """The named fields of an answer, breadth first, those inside lists last. Of a list, the first item is read."""
         waiting: list[tuple[JsonPath, Node]] = [((), root)]
+        lists: list[tuple[JsonPath, Node]] = []
         for _ in range(MAX_FIELDS):
+            if not waiting:
+                waiting, lists = lists, []
             if not waiting:
                 return
             path, node = waiting.pop(0)
-            if path:
+            if path and isinstance(path[-1], str):
                 yield path, node
-            if len(path) < _MAX_NESTING and self._schemas.kinds(node) - {"null"} == {"object"}:
+            if sum(isinstance(part, str) for part in path) >= _MAX_NESTING:
+                continue
+            kinds = self._schemas.kinds(node) - {"null"}
+            if kinds == {"object"}:
                 waiting += [((*path, name), child) for name, child in self._schemas.properties(node).items()]
+            elif kinds == {"array"} and isinstance(item := self._schemas.child(node, 0, strict=False), Node):
+                lists.append(((*path, 0), item))
 
     def _known_literals(self) -> dict[str, LiteralValue]:
         """Literals of the plan by argument name, if all with that name are equal."""
@@ -270,7 +299,7 @@ def questions_inside(
 
 
 def _question(gap: Missing) -> Question:
-    label = " ".join(word.lower() for word in _WORD.findall(gap.parameter.name)) or gap.parameter.name
+    label = " ".join(_words(gap.parameter.name)) or gap.parameter.name
     purpose = gap.api.summary or gap.api.name
     choices = gap.parameter.json_schema.get("enum")
     listed = ", ".join(map(str, choices[:20])) if isinstance(choices, list) else ""
@@ -293,12 +322,28 @@ def _detail(parameter: Parameter) -> str:
 
 def _is_identifier(name: str) -> bool:
     """Whether the last word of a name is that of an identifier."""
-    words = [word.lower() for word in _WORD.findall(name)]
+    words = _words(name)
     return bool(words) and words[-1] in (_IDENTIFIERS if len(words) > 1 else _SPECIFIC)
 
 
-def _dotted(path: JsonPath) -> str:
-    return ".".join(map(str, path))
+def _belongs(name: str, rest: str, api: Api, path: JsonPath) -> bool:
+    """Whether the field at a path is one of the thing that the first words of a name say.
+
+    The ``id`` in ``order.customer.id`` is the customer's, and that of ``getCompetition`` is no ``petId``.
+    """
+    words = _words(name)
+    first = next((words[:n] for n in range(1, len(words)) if "".join(words[:n]) == rest), None)
+    holders = (part for part in reversed(path[:-1]) if isinstance(part, str) and part.lower() not in WRAPPERS)
+    held = {word.removesuffix("s") for word in _words(next(holders, api.name))}
+    return first is not None and held.issuperset(word.removesuffix("s") for word in first)
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def _written(path: JsonPath) -> str:
+    return written_path(path).removeprefix(".")
 
 
 def _fold(name: str) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 from planner_svc.cascade import BackendAnswer
 from planner_svc.reading.actions import asks_for_action
 from planner_svc.reading.leaves import flat, has
-from planner_svc.reading.profile import Slot, read_profile, words_of_api
+from planner_svc.reading.profile import Slot, profile_of, words_of_api
 from planner_svc.reading.text import MAX_CHARS, stems
 from services.contracts.api import Api
 from services.contracts.plan import Plan, Step, scalars, step_references
@@ -82,7 +82,7 @@ def signs_of(request: PlanRequest, answer: BackendAnswer) -> tuple[float, ...]:
 
 def _left_out(step: Step, api: Api) -> Iterator[Slot]:
     """The arguments that a call could have but lacks, such as a status if open tickets are asked for."""
-    for slot in flat(read_profile(api)).slots:
+    for slot in flat(profile_of(api)).slots:
         if slot.words and not slot.paging and not has(step.arguments, slot.path or (slot.name,)):
             yield slot
 
@@ -103,7 +103,7 @@ def _unaccounted(
     """
     if not said:
         return 0.0
-    profiles = [read_profile(api) for api in apis]
+    profiles = [profile_of(api) for api in apis]
     known = {stem for text in literals for stem in stems(text[:MAX_CHARS])}
     unused = {word for slot in left_out for word in (*slot.words, *_words_of_options(slot))}
     unused -= known.union(*(one.title for one in profiles), *(field.words for one in profiles for field in one.fields))

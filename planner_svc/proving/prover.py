@@ -12,7 +12,7 @@ from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.proving.item_matches import with_matches
 from planner_svc.proving.repair import repair
 from planner_svc.proving.unused_values import questions_about, with_answers
-from planner_svc.proving.wrong_target import wrong_removal_reason
+from planner_svc.proving.wrong_target import wrong_change_reason
 from planner_svc.reading.single_change import keep_single_change
 from planner_svc.reading.stated import may_state, with_stated
 from services.compute import ComputePool
@@ -103,7 +103,7 @@ class Prover:
         if result.compiled is None or backend == DEMONSTRATED:
             return "", ()
         plan, apis = result.compiled.plan, result.compiled.apis
-        if wrong := await self._pool.run(wrong_removal_reason, request.query, plan, apis):
+        if wrong := await self._pool.run(wrong_change_reason, request.query, plan, apis):
             return wrong, ()
         return "", await self._pool.run(questions_about, request.query, request.context, plan, apis)
 

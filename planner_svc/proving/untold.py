@@ -15,7 +15,7 @@ from planner_svc.compiler.nodes import Node
 from planner_svc.proving.unused_values import literals
 from planner_svc.proving.wrong_target import Vocabulary
 from planner_svc.reading.asked import Asked, asked_for
-from planner_svc.reading.profile import MAX_FIELDS, MAX_NESTING, Profile, read_profile, words_of_api
+from planner_svc.reading.profile import MAX_FIELDS, MAX_NESTING, Profile, profile_of, words_of_api
 from planner_svc.reading.text import MAX_CHARS, split_name, stems
 from services.compute import checkpoint
 from services.contracts.api import Api
@@ -48,8 +48,8 @@ def untold(query: str, plan: Plan, apis: Mapping[str, Api], candidates: Iterable
         if not missing:
             return ""
         if candidate.id not in ids:
-            missing = _without(missing, _words(read_profile(candidate)))
-    return _sentence(query, [read_profile(api) for api in called], missing) if missing else ""
+            missing = _without(missing, _words(profile_of(candidate)))
+    return _sentence(query, [profile_of(api) for api in called], missing) if missing else ""
 
 
 def missing_from_plan(query: str, plan: Plan, apis: Mapping[str, Api]) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ def _missing(query: str, plan: Plan, apis: Mapping[str, Api]) -> list[Asked]:
     asked, called = list(islice(asked_for(query), _MAX_ASKED)), _called(plan, apis)
     if not asked or any(api.mutating for api in called):
         return []
-    profiles = [read_profile(api) for api in called]
+    profiles = [profile_of(api) for api in called]
     if not all(_declared(profile) for profile in profiles):
         return []
     known = {word for value in literals(plan) for word in stems(str(value)[:MAX_CHARS])}

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from planner_svc.reading.context import read_clock
 from planner_svc.reading.dates import Moment
 from planner_svc.reading.leaves import flat, has, put
-from planner_svc.reading.profile import Profile, Slot, read_profile
+from planner_svc.reading.profile import Profile, Slot, profile_of
 from planner_svc.reading.text import MAX_CHARS, stem_set, stems, words_of
 from planner_svc.reading.values import Kind, Span, find_spans
 from services.contracts.api import Api, Location
@@ -91,7 +91,7 @@ def questions_about(query: str, context: Context, plan: Plan, apis: Mapping[str,
     if not changing:
         return ()
     query = query[:MAX_CHARS]
-    profiles = {step.api: flat(read_profile(apis[step.api]), _MAX_LEAVES) for step in changing}
+    profiles = {step.api: flat(profile_of(apis[step.api]), _MAX_LEAVES) for step in changing}
     known = frozenset(word for profile in profiles.values() for word in profile.vocabulary)
     left = [
         span
@@ -127,7 +127,7 @@ def with_answers(plan: Plan, context: Context, apis: Mapping[str, Api]) -> Plan:
 def _with_answers(step: Step, context: Context, api: Api | None) -> Step:
     if api is None:
         return step
-    profile, arguments = flat(read_profile(api), _MAX_LEAVES), step.arguments
+    profile, arguments = flat(profile_of(api), _MAX_LEAVES), step.arguments
     for slot in (*profile.slots, *profile.constant_slots):
         takes = slot.path or slot.required or slot.parameter.constant is not None
         value = context.values.get(slot.name) if takes else None

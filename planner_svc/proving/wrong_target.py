@@ -1,21 +1,29 @@
-"""Checks that a plan removes what the request asks to remove: cancelling an order does not close an account.
+"""Checks that a plan changes what the request asks to change: cancelling an order does not close an account.
 
 If a catalogue cannot do what is asked, the nearest operation does something similar to something else. If that cannot
-be undone, it is worse than no plan.
+be undone, it is worse than no plan. The operation's own words decide:
+
+- A certain thing ("card 5", "my subscription") must be in them, unless they share another word with the request.
+- An operation that removes needs words for removing, or its own, where the request says what to do with the thing:
+  "refund order 5" cancels no order.
+- For verbs that remove, the thing must be in the operation's names, and something must remove.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, takewhile
 from typing import Final
 
 from planner_svc.proving.unused_values import literals
 from planner_svc.reading.actions import asks_for_change, find_imperatives
 from planner_svc.reading.asked import ANYTHING
-from planner_svc.reading.profile import Profile, read_profile
-from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stem_set, stems, word_set
+from planner_svc.reading.profile import Profile, profile_of, words_of_api
+from planner_svc.reading.questions import polite_requests
+from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stem_set, stems, without_quotes, word_set
+from services.compute import checkpoint
 from services.contracts.api import Api
 from services.contracts.plan import Plan
 
@@ -29,8 +37,8 @@ _UNDOING: Final = frozenset(map(stem, _REMOVING)) | stem_set(
 )
 """Words in the names of operations that remove something."""
 _NOUN: Final = re.compile(
-    r"\s+(?:off\s+|out\s+|down\s+)?(?:(?:the|my|our|this|that|his|her|their|its|your|an?|all|those|these|every|each|any"
-    r"|another|one|two|of)\s+)*(?P<words>[^.,;:!?()\n]{0,100})",
+    r"\s+(?:(?P<away>away|down|off|out|rid\s+of)\s+)?(?P<closer>(?:(?:the|my|our|this|that|his|her|their|its|your|an?|all|those|these|every|each|any"
+    r"|another|one|two|of)\s+)*)(?P<words>[^.,;:!?()\n]{0,100})",
     re.IGNORECASE,
 )
 _WORD: Final = re.compile(r"[a-z][a-z'\u2019-]*")
@@ -41,17 +49,57 @@ _CLOSING: Final = stem_set(
     """
 )
 """Words that end a noun phrase."""
+_OWNED: Final = re.compile(r"\b(?:the|my|our|his|her|their|its|your)\b", re.IGNORECASE)
+_GENERAL: Final = word_set("get make use")
+"""Verbs that are function words elsewhere."""
+_ENDING: Final = frozenset(map(stem, _REMOVING)) | stem_set(
+    "clear destroy drop end kill purge rid scrap stop trash unsubscribe wipe"
+)
+"""Verbs that remove, wherever they stand in a request."""
 _MAX_WORDS: Final = 4
+_MAX_CHOICES: Final = 200
+_MAX_CHOICE: Final = 200
 _LEAST: Final = 4
 """Fewest letters of the shorter of two similar words."""
 _MAX_LETTERS: Final = 40
 
 
-def wrong_removal_reason(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
-    """Why the plan does not do what is asked, in a sentence for the user; empty if it may.
+class _Said:
+    """A word in the place of an imperative, and the thing named after it.
 
-    The plan is rejected if the request asks to remove something and no changing call of the plan has any of its names,
-    or if the request only asks to remove and nothing in the plan removes.
+    Attributes:
+        verb: the word, in lower case.
+        thing: the common noun after it, with the words before that: "my old account at X".
+        certain: whether it is a thing that exists: "my account", "card 5".
+        away: whether the verb gets rid of the thing: "throw out", "get rid of".
+    """
+
+    def __init__(self, verb: str, rest: str) -> None:
+        match = _NOUN.match(rest)
+        self.verb = verb
+        self.away = match is not None and match["away"] is not None
+        words = match["words"].split() if match is not None else []
+        named = list(takewhile(_is_part, words[:_MAX_WORDS]))
+        self.thing = [word for word in named if stem(word) not in ANYTHING]
+        after = words[len(named)] if len(named) < len(words) else ""
+        owned = match is not None and _OWNED.search(match["closer"]) is not None
+        self.certain = bool(self.thing) and (owned or any(char.isdigit() for char in after))
+
+    def __str__(self) -> str:
+        return f"{self.verb} “{' '.join(self.thing)}”" if self.thing else self.verb
+
+    def is_in(self, known: Vocabulary) -> bool:
+        """Whether a word for the thing is known."""
+        return any(word in known for word in stems(" ".join(self.thing)))
+
+
+def _is_part(word: str) -> bool:
+    """Whether a word is part of a noun phrase."""
+    return _WORD.fullmatch(word) is not None and word not in STOP and stem(word) not in _CLOSING
+
+
+def wrong_change_reason(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
+    """Why the plan does not do what is asked, in a sentence for the user; empty if it may.
 
     Args:
         query: the request.
@@ -59,20 +107,54 @@ def wrong_removal_reason(query: str, plan: Plan, apis: Mapping[str, Api]) -> str
         apis: its APIs by id.
     """
     query = query[:MAX_CHARS]
-    said = [(verb, rest) for verb, rest in find_imperatives(query) if asks_for_change(verb)]
-    removing = [(verb, rest) for verb, rest in said if verb in _REMOVING]
-    changing = {step.api: apis[step.api] for step in plan.steps if apis[step.api].mutating}
-    if not removing or not changing:
+    profiles = [profile_of(one) for one in {step.api: apis[step.api] for step in plan.steps}.values()]
+    changing = [profile for profile in profiles if profile.api.mutating]
+    if not changing:
         return ""
-    profiles = [read_profile(api) for api in changing.values()]
-    names = [_names(profile) for profile in profiles]
-    things = [(verb, thing) for verb, rest in removing if (thing := list(_thing(rest)))]
+    said = [_Said(verb, rest) for verb, rest in chain(polite_requests(query), find_imperatives(query))]
+    removed = _wrong_removal(query, plan, [one for one in said if asks_for_change(one.verb)], changing)
+    asked = removed or _uncovered(query, plan, said, profiles, changing)
+    return _reason(asked, changing) if asked else ""
+
+
+def _wrong_removal(query: str, plan: Plan, said: Sequence[_Said], changing: Sequence[Profile]) -> str:
+    """What is to be removed and has no name that a changing call has, or what nothing in the plan removes."""
+    removing = [one for one in said if one.verb in _REMOVING]
+    if not removing:
+        return ""
+    names = [_names(profile) for profile in changing]
     known = Vocabulary(frozenset[str]().union(*names))
-    if things and not any(word in known for _, thing in things for word in stems(" ".join(thing))):
-        return _reason(f"{things[0][0]} “{' '.join(things[0][1])}”", profiles)
-    undoes = any(one.effect == "destroy" or own & _UNDOING for one, own in zip(profiles, names, strict=True))
+    things = [one for one in removing if one.thing]
+    if things and not any(one.is_in(known) for one in things):
+        return str(things[0])
+    undoes = any(one.effect == "destroy" or own & _UNDOING for one, own in zip(changing, names, strict=True))
     if len(removing) == len(said) and not undoes and not _sets_something(query, plan):
-        return _reason(removing[0][0], profiles)
+        return removing[0].verb
+    return ""
+
+
+def _uncovered(
+    query: str, plan: Plan, said: Sequence[_Said], profiles: Sequence[Profile], changing: Sequence[Profile]
+) -> str:
+    """A certain thing that the changing calls have no word for, or what is to be done with it and is no removal."""
+    things = [one for one in said if one.thing and one.verb not in STOP - _GENERAL]
+    if not any(one.certain for one in things):
+        return ""
+    names = Vocabulary(frozenset[str]().union(*map(_names, changing)))
+    checkpoint()
+    options: set[str] = set()
+    for profile in profiles:
+        listed = (str(choice)[:_MAX_CHOICE] for slot in profile.slots for choice in slot.choices[:_MAX_CHOICES])
+        options.update(word for choice in listed for word in stems(" ".join(split_name(choice))))
+    values = (stems(str(one)[:MAX_CHARS]) for one in literals(plan))
+    known = Vocabulary(options.union(*map(words_of_api, profiles), *values))
+    asked = stems(without_quotes(query))
+    if not any(one.is_in(known) for one in things) and not any(word in names or word in options for word in asked):
+        return str(next(one for one in things if one.certain))
+    about = [one for one in things if one.certain and one.is_in(names)]
+    if about and all(profile.effect == "destroy" for profile in changing):
+        removes = any(one.away or stem(one.verb) in known for one in said) or not _ENDING.isdisjoint(asked)
+        return "" if removes else str(about[0])
     return ""
 
 
@@ -86,17 +168,6 @@ def _names(profile: Profile) -> frozenset[str]:
     """Stems of an operation's name, of its path and of its arguments."""
     path = stems(" ".join(split_name(profile.api.path)))
     return profile.title | frozenset(path) | frozenset(word for slot in profile.slots for word in slot.words)
-
-
-def _thing(rest: str) -> Iterator[str]:
-    """The common noun after a verb, with the words before it: "my old account at X"."""
-    match = _NOUN.match(rest)
-    for number, word in enumerate(match["words"].split() if match is not None else ()):
-        closing = not _WORD.fullmatch(word) or word in STOP or stem(word) in _CLOSING
-        if closing or number >= _MAX_WORDS:
-            return
-        if stem(word) not in ANYTHING:
-            yield word
 
 
 class Vocabulary:

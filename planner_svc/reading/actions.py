@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from planner_svc.reading.profile import Effect, Profile
-from planner_svc.reading.text import MAX_CHARS, split_name, stem, stem_set, without_quotes
+from planner_svc.reading.questions import asks_only_for_facts
+from planner_svc.reading.text import MAX_CHARS, WORD, split_name, stem, stem_set, without_quotes
 
 _VERBS: dict[Effect, frozenset[str]] = {
     "create": stem_set(
@@ -27,11 +28,6 @@ _BEGINNING = re.compile(
     r"(?:^|(?:[.!?;,:]|(?<!\s))\s*\n)[\s\-*\u2022\d.)(]*|[.!?;,:]\s+(?:-\s+)?|\s-\s+|\band\s+|\bthen\s+|\d[.)]\s+"
 )
 """Where an imperative may stand: at the start of a text, line or list item, after a stop, after "and" or "then"."""
-_QUESTION = re.compile(
-    r"\W*+(?:(?:and|but|hello|hey|hi|ok|okay|please|so)\W++)*(?:am|any|anybody|anyone|are|did|do|does|had|has|have|how|is|was|were|"
-    r"what|when|where|which|who|whom|whose|why)\b",
-    re.IGNORECASE,
-)
 _CALL_OFF = re.compile(r"\bcall(?=\s+off\b)", re.IGNORECASE)
 _WANTED = re.compile(
     r"\b(?:i|we)(?:['\u2019]d\s+like|\s+(?:would\s+like|want|need))\s+(?:an?|the|one|\d+)\s", re.IGNORECASE
@@ -65,11 +61,19 @@ def may_call(profile: Profile, text: str) -> bool:
 def may_be_meant(profile: Profile, text: str) -> bool:
     """Whether the words may mean what the API changes: requests use more words than the lists contain.
 
-    "That order has to go" may mean cancelling it. A question ("Was the order cancelled?") changes nothing, unless a
-    part of it asks for the change.
+    "That order has to go" may mean cancelling it, and "could you pause it?" may mean an update. A question for a fact
+    ("Was the order cancelled?") changes nothing, unless a part of the request asks for what the operation does, in the
+    operation's own verb or in one of the lists.
     """
-    bare = without_quotes(text)
-    return may_call(profile, text) or not ("?" in bare or _QUESTION.match(bare))
+    if not asks_only_for_facts(text) or may_call(profile, text):
+        return True
+    return not _said_verbs(profile).isdisjoint(_imperatives(text[:MAX_CHARS]))
+
+
+def _said_verbs(profile: Profile) -> frozenset[str]:
+    """Stems of the words that a document begins its summary and description with: "Pauses a subscription"."""
+    api = profile.api
+    return frozenset(stem(match[0]) for text in (api.summary, api.description) if (match := WORD.search(text)))
 
 
 def asks_for_action(text: str) -> bool:

@@ -33,7 +33,8 @@ class ApiCache(Generic[T]):
 
     def __len__(self) -> int:
         """The number of cached APIs."""
-        return len(self._known)
+        with self._lock:
+            return len(self._known)
 
     def get(self, key: str) -> T | None:
         """The value under the key, which becomes the most recently used; None if there is none."""

@@ -1,16 +1,16 @@
 """What a planner needs to know about an API, read once: its arguments, the fields of its answer, and their words.
 
-Profiles depend only on the API, so they are cached by its content hash and shared by all requests.
+Profiles depend only on the API, so one cache keeps them by its content hash for all requests (:func:`profile_of`).
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import JsonValue
 
-from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.nodes import WRAPPERS, Node
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.api_cache import ApiCache
 from planner_svc.reading.text import singular, split_name, stem, stem_set, stems, word_set
@@ -26,22 +26,6 @@ _FROM = word_set("from origin source start first departure begin since after ear
 _TO = word_set("to destination target end second arrival until before latest into max maximum highest")
 _TEMPORAL = stem_set("date day time when start end due until since month year moment datetime timestamp")
 _PAGING = word_set("page size limit offset cursor pages next_cursor page_token next_page_token per_page")
-_WRAPPERS = frozenset(
-    [
-        "data",
-        "entries",
-        "hits",
-        "items",
-        "list",
-        "objects",
-        "records",
-        "response",
-        "result",
-        "results",
-        "rows",
-        "values",
-    ]
-) | {""}
 _PROBES = ("lorem", "Ipsum dolor", "word", "Some Name", "x1", "AB", "12345", "what?", "a_b", "QWERTY")
 _SEARCH = word_set("query q search term keyword keywords")
 
@@ -330,7 +314,7 @@ class _Place:
     @property
     def thing(self) -> str:
         """What its members belong to: a language for "languages", the holder itself for wrappers such as "items"."""
-        return self.holder if self.name.lower() in _WRAPPERS else singular(" ".join(split_name(self.name)))
+        return self.holder if self.name.lower() in WRAPPERS else singular(" ".join(split_name(self.name)))
 
 
 def _fields(schemas: Schemas, root: Node, noun: str) -> Iterator[Field]:
@@ -414,10 +398,18 @@ class ProfileCache:
         self._cache: ApiCache[Profile] = ApiCache(max_profiles)
 
     def profile(self, api: Api) -> Profile:
-        """The API's profile, read on a cache miss."""
+        """The API's profile, read on a cache miss. It is shared: ask its schemas only about the API's own nodes."""
         key = f"{api.id}\n{api.content_hash}"
         found = self._cache.get(key)
         if found is None or (not api.content_hash and found.api != api):
             found = read_profile(api)
             self._cache.put(key, found, api)
         return found
+
+
+_SHARED: Final = ProfileCache()
+
+
+def profile_of(api: Api) -> Profile:
+    """The API's profile from the cache of this process, which all backends and checks share."""
+    return _SHARED.profile(api)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from planner_svc.reading.profile import read_profile
+from planner_svc.reading.profile import profile_of
 from planner_svc.reading.stated import stated
 from planner_svc.reading.text import MAX_CHARS, STOP, name_parts, split_name, stem, word_set
 from services.contracts.api import Api
@@ -48,7 +48,7 @@ def _is_all(step: Step, query: str, api: Api) -> bool:
     """Whether the request contains nothing but this change."""
     if not api.mutating or step.foreach is not None:
         return False
-    profile = read_profile(api)
+    profile = profile_of(api)
     found = stated(query, profile)
     if not found:
         return False

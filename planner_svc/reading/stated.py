@@ -16,7 +16,7 @@ import orjson
 from pydantic import JsonValue
 
 from planner_svc.reading.leaves import flat, put
-from planner_svc.reading.profile import Profile, Slot, read_profile
+from planner_svc.reading.profile import Profile, Slot, profile_of
 from planner_svc.reading.readings import NO_CLOCK, TRUTHS, moment_of, number_in, readings
 from planner_svc.reading.text import MAX_CHARS, QUOTED, STOP, Word, name_parts, split_name, stem, stem_set
 from services.compute import checkpoint
@@ -120,7 +120,7 @@ def without_constants(query: str, apis: Sequence[Api]) -> str:
     for api in apis:
         constants = {one.name for one in api.parameters if one.constant is not None} - open_names
         if constants:
-            for one in stated(query, read_profile(api)):
+            for one in stated(query, profile_of(api)):
                 if one.path[0] in constants:
                     query = query[: one.named] + " " * (one.end - one.named) + query[one.end :]
     return query
@@ -145,7 +145,7 @@ def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
 
 
 def _given(step: Step, query: str, api: Api) -> Step:
-    found = stated(query, read_profile(api))
+    found = stated(query, profile_of(api))
     own = {str(one.path[0]) for one in found}
     taken = {one.value for one in found if _is_said_once(query, one)}
     arguments: dict[str, Value] = {}

@@ -7,7 +7,7 @@ import hashlib
 from planner_svc.backends.compact.items import Encoded, encode
 from planner_svc.reading.api_cache import ApiCache
 from planner_svc.reading.leaves import flat
-from planner_svc.reading.profile import read_profile
+from planner_svc.reading.profile import profile_of
 from services.contracts.api import Api
 from services.encoder import Encoder
 
@@ -33,6 +33,6 @@ class Encodings:
         key = f"{api.id}\n{api.content_hash or hashlib.sha256(api.model_dump_json().encode()).hexdigest()}"
         found = self._cache.get(key)
         if found is None:
-            found = encode(flat(read_profile(api)), self._encoder)
+            found = encode(flat(profile_of(api)), self._encoder)
             self._cache.put(key, found, api, len(found.items) + len(found.head))
         return found

@@ -7,7 +7,7 @@ from planner_svc.backends.demonstrated.transfer import transfer_plan
 from planner_svc.backends.demonstrated.wording import Wording
 from planner_svc.models import PlanDraft
 from planner_svc.reading.context import read_clock
-from planner_svc.reading.profile import ProfileCache
+from planner_svc.reading.profile import profile_of
 from services.compute import ComputePool
 from services.contracts.api import Api
 from services.contracts.planning import PlanRequest
@@ -29,7 +29,6 @@ class DemonstratedBackend:
     name = "demonstrated"
 
     def __init__(self, pool: ComputePool) -> None:
-        self._profiles = ProfileCache()
         self._pool = pool
 
     async def read(self, apis: Sequence[Api]) -> int:
@@ -51,7 +50,7 @@ class DemonstratedBackend:
         demos = [one.demo for one in request.demos if apis.keys() >= {*one.demo.apis}][:MAX_DEMOS]
         found = []
         for demo in demos:
-            profiles = {name: self._profiles.profile(apis[name]) for name in demo.apis}
+            profiles = {name: profile_of(apis[name]) for name in demo.apis}
             transfer = transfer_plan(demo, asked, profiles, request.context.values)
             if transfer is not None and transfer.same:
                 return PlanDraft(transfer.plan, SAME)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner_svc.reading.answers import answer_of, unique_name
-from planner_svc.reading.profile import read_profile
+from planner_svc.reading.profile import profile_of
 from services.contracts.api import Api
 from services.contracts.plan import AnswerOutput, Plan, Reference
 from services.contracts.plan import dependencies as needed_by
@@ -23,7 +23,7 @@ def with_outputs(plan: Plan, apis: Sequence[Api]) -> Plan:
         if step.id in taken:
             continue
         many = step.foreach is not None  # a list of answers: return all of it
-        for name, path in [("", ())] if many else answer_of(read_profile(known[step.api])):
+        for name, path in [("", ())] if many else answer_of(profile_of(known[step.api])):
             label = unique_name(name or "result", names)
             outputs.append(AnswerOutput(name=label, value=Reference(step=step.id, path=path)))
     return Plan(steps=plan.steps, answer=tuple(outputs))

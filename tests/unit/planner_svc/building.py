@@ -54,6 +54,11 @@ def record(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
+def listed(item: Mapping[str, Any]) -> dict[str, Any]:
+    """A list of these."""
+    return {"type": "array", "items": dict(item)}
+
+
 def secret(name: str, kind: SecretKind = SecretKind.BEARER) -> SecurityRequirement:
     return SecurityRequirement(scheme=name, kind=kind, secret=f"t.{name}")
 

@@ -1,18 +1,10 @@
 """What a call's answer is given for: all of what was asked, and the whole where nobody knows what that is."""
 
-from typing import Any
-
 from planner_svc.reading.answers import answer_of
 from planner_svc.reading.asked import named_besides
 from planner_svc.reading.profile import Field, Profile, read_profile
 from services.contracts.base import JsonPath
-from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, record
-
-
-def listed(item: dict[str, Any]) -> dict[str, Any]:
-    """A list of these."""
-    return {"type": "array", "items": item}
-
+from tests.unit.planner_svc.building import TEXT, WHOLE, api, listed, param, record
 
 ITEM = record(id=TEXT, name=TEXT, owner=record(name=TEXT, city=TEXT))
 PAGE = record(items=listed(ITEM), total=WHOLE, pages=WHOLE)

@@ -11,14 +11,12 @@ from planner_svc.backends.demonstrated.backend import LIKE, SAME
 from planner_svc.backends.demonstrated.wording import Run, Wording
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.proving.item_matches import with_matches
-from planner_svc.reading.profile import ProfileCache
 from planner_svc.service import PlannerService
 from services.compute import ComputePool
 from services.contracts.demo import Demo
 from services.contracts.plan import Plan
 from services.errors import DeadlineExceeded
 from tests.unit.planner_svc.demonstrated_world import asking, demo_of, demos, pairs, wanted
-from tests.unit.planner_svc.worlds import GET_WEATHER
 
 _RELATIVE = r"tomorrow|friday|thursday|weekend|12 June"
 LEAST = 0.85
@@ -251,10 +249,3 @@ async def test_a_change_waits_for_an_approval_as_ever(backend: DemonstratedBacke
         await pool.close()
     assert response.compiled is not None
     assert response.compiled.proof.approvals == ("var1",)
-
-
-def test_what_is_remembered_of_apis_is_bounded() -> None:
-    cache = ProfileCache(max_profiles=3)
-    for number in range(12):
-        cache.profile(GET_WEATHER.model_copy(update={"content_hash": str(number)}))
-    assert len(cache._cache) == 3

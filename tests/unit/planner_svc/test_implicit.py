@@ -1,8 +1,13 @@
 """Missing arguments that leave no choice are filled in and said; all others are asked for, with producers named."""
 
+from typing import Any
+
+import pytest
+
 from services.contracts.api import Location, SecretKind
+from services.contracts.plan import LiteralValue
 from services.contracts.planning import Decision, DiagnosticCode, Policy
-from tests.unit.planner_svc.building import api, codes, param, plan, prove, record, secret, step
+from tests.unit.planner_svc.building import api, codes, listed, param, plan, prove, record, secret, step
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}
@@ -105,3 +110,76 @@ def test_questions_are_bounded() -> None:
     assert len(response.diagnostics) <= 200
     assert response.questions[0].text == "What is the x for “needy”? (What to put)"
     assert codes(response) >= {DiagnosticCode.MISSING_ARGUMENT}
+
+
+ORDER = {"type": "string"}
+TRACK = api("track", param("orderId", required=True), param("customer"))
+LATEST = api("latest", returns=record(orderId=ORDER))
+SEARCH = api("searchOrders", param("q", required=True), returns=record(results=listed(record(orderId=ORDER))))
+
+
+def test_a_call_without_arguments_is_offered_and_never_inserted() -> None:
+    response = prove(plan(step("a", "track", customer="Nora Berg")), TRACK, LATEST)
+    assert response.compiled is None
+    assert [question.argument for question in response.questions] == ["orderId"]
+    assert [fix.message for fix in response.diagnostics[0].fixes] == ["Call t.latest, whose output has orderId."]
+    called = prove(plan(step("l", "latest"), step("a", "track")), TRACK, LATEST)
+    assert called.compiled is not None  # the plan itself calls it
+    assert called.compiled.proof.inserted == ()
+
+
+def test_what_is_inside_a_list_is_offered_and_never_taken() -> None:
+    missing = prove(plan(step("a", "track")), TRACK, SEARCH)
+    assert [fix.message for fix in missing.diagnostics[0].fixes] == [
+        "Call t.searchOrders, whose output has results[0].orderId."
+    ]
+    searched = prove(plan(step("s", "searchOrders", q="Nora"), step("a", "track")), TRACK, SEARCH)
+    assert searched.compiled is None
+    assert searched.diagnostics[0].fixes[0].message == "Take results[0].orderId of the output of 's'."
+    taken = plan(step("s", "searchOrders", q="Nora"), step("a", "track", orderId="$s.results.0.orderId$"))
+    fixed = prove(taken, TRACK, SEARCH)
+    assert fixed.compiled is not None
+
+
+def test_a_field_outside_a_list_is_offered_before_one_inside() -> None:
+    both = api("find", param("q", required=True), returns=record(orders=listed(record(orderId=ORDER)), orderId=ORDER))
+    response = prove(plan(step("a", "track")), TRACK, both)
+    assert response.diagnostics[0].fixes[0].message == "Call t.find, whose output has orderId."
+
+
+@pytest.mark.parametrize(
+    ("producer", "returned", "inserted"),
+    [
+        ("getOrder", record(id=ORDER), True),
+        ("getOrder", record(data=record(id=ORDER)), True),
+        ("open", record(order=record(id=ORDER)), True),
+        ("getOrder", record(customer=record(id=ORDER)), False),
+        ("getOrder", record(order=record(customer=record(id=ORDER))), False),
+        ("reorderings", record(id=ORDER), False),
+    ],
+)
+def test_the_id_of_another_thing_is_not_inserted(producer: str, returned: dict[str, Any], inserted: bool) -> None:
+    found = api(producer, param("customer", required=True), returns=returned)
+    response = prove(plan(step("a", "track", customer="Nora Berg")), TRACK, found)
+    assert (response.compiled is not None) == inserted
+    if not inserted:
+        assert [fix.api for fix in response.diagnostics[0].fixes] == [found.id]
+
+
+@pytest.mark.parametrize("bare", ["id", "name"])
+def test_an_argument_of_a_bare_name_is_not_taken_from_another_call(bare: str) -> None:
+    customer = api("getCustomer", param(bare, required=True), returns=record(email=TEXT))
+    order = api("getOrder", param(bare, required=True), returns=record(orderId=ORDER))
+    named = step("c", "getCustomer").model_copy(update={"arguments": {bare: LiteralValue(value="Nora Berg")}})
+    subject = plan(named, step("a", "track", customer="$c.email$"))
+    response = prove(subject, customer, order, TRACK)
+    assert response.compiled is None
+    assert [fix.api for fix in response.diagnostics[0].fixes] == ["t.getOrder"]
+
+
+def test_recursive_lists_are_read_within_bounds() -> None:
+    tree = {"$ref": "#/$defs/T"}
+    definitions = {"T": {"type": "array", "items": tree}}
+    endless = api("endless", returns=tree, definitions=definitions)
+    response = prove(plan(step("a", "track")), TRACK, endless)
+    assert response.diagnostics[0].fixes == ()

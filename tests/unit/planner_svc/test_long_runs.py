@@ -24,6 +24,7 @@ from planner_svc.reading.actions import asks_for_action, find_imperatives, may_b
 from planner_svc.reading.dates import DateReader
 from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.profile import MAX_MEMBERS, read_profile
+from planner_svc.reading.questions import asks_only_for_facts
 from planner_svc.reading.values import find_spans
 from services.contracts.api import Api, Location
 from services.errors import DeadlineExceeded
@@ -43,6 +44,7 @@ HOSTILE = {
 READERS: dict[str, Callable[[str], object]] = {
     "imperatives": lambda text: list(find_imperatives(text)),
     "asks_for_action": asks_for_action,
+    "asks_only_for_facts": asks_only_for_facts,
     "quotations": quotations,
     "sentence_ends": sentence_ends,
     "list": lambda text: written(Form.LISTED, text, NOW),

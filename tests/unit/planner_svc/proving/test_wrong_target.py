@@ -1,4 +1,4 @@
-"""What is to be removed must be what a plan removes."""
+"""What is to be changed must be what a plan changes."""
 
 import itertools
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner_svc.proving.wrong_target import Vocabulary, wrong_removal_reason
+from planner_svc.proving.wrong_target import Vocabulary, wrong_change_reason
 from services.contracts.api import Location
 from tests.unit.planner_svc.building import api, param, plan, step
 
@@ -25,7 +25,64 @@ CANCEL = api("cancel_order", param("id", required=True, at=Location.PATH), metho
     ],
 )
 def test_another_thing_is_not_removed(query: str, refused: bool) -> None:
-    assert bool(wrong_removal_reason(query, plan(step("a", "cancel_order", id="77")), {CANCEL.id: CANCEL})) is refused
+    assert bool(wrong_change_reason(query, plan(step("a", "cancel_order", id="77")), {CANCEL.id: CANCEL})) is refused
+
+
+NOTE = api(
+    "updateSubscription",
+    param("id", required=True, at=Location.PATH),
+    param("status", {"type": "string", "enum": ["active", "on_hold"]}),
+    method="PATCH",
+    path="/subscriptions/{id}",
+)
+BOOK = api("createBooking", param("room", required=True), method="POST", path="/bookings")
+
+
+@pytest.mark.parametrize(
+    ("query", "refused"),
+    [
+        ("pause my subscription 5", "pause “subscription”"),
+        ("Could you please suspend subscription 5?", "suspend “subscription”"),
+        ("Can we put subscription 5 on hold?", "put “subscription”"),
+        ("would you mind freezing card 5?", "freezing “card”"),
+        ("freeze card 5", "freeze “card”"),
+        ("get rid of account 5", "get “account”"),
+        ("refund order 5", "refund “order”"),
+        ("please ship my order 5 tomorrow", "ship “order”"),
+        ("get rid of order 5", ""),
+        ("throw out order 5", ""),
+        ("call off my order 5", ""),
+        ("scrap order 5", ""),
+        ("order 5 has to go", ""),
+        ("refund order 5 and cancel order 6", ""),
+        ("my subscription bores me, so end order 5", ""),
+        ("5", ""),
+    ],
+)
+def test_only_what_an_operation_has_words_for_is_done(query: str, refused: str) -> None:
+    reason = wrong_change_reason(query, plan(step("a", "cancel_order", id="5")), {CANCEL.id: CANCEL})
+    assert (f"asks to {refused}." in reason) if refused else not reason
+
+
+@pytest.mark.parametrize(
+    ("query", "refused"),
+    [
+        ("pause my subscription 5", False),  # an update may do anything to its thing
+        ("put plan 5 on hold", False),  # an option's word
+        ("freeze card 5", True),
+        ("Add a note, and freeze the card", True),
+        ("freeze a card", False),  # no certain thing
+    ],
+)
+def test_an_update_may_do_anything_to_its_own_thing(query: str, refused: bool) -> None:
+    subject = plan(step("a", "updateSubscription", id="5", status="on_hold"))
+    assert bool(wrong_change_reason(query, subject, {NOTE.id: NOTE})) is refused
+
+
+def test_a_thing_that_is_a_value_of_the_plan_is_covered() -> None:
+    taken = plan(step("a", "createBooking", room="atrium"))
+    assert wrong_change_reason("take my atrium 5", taken, {BOOK.id: BOOK}) == ""
+    assert wrong_change_reason("take my canteen 5", taken, {BOOK.id: BOOK})
 
 
 def alike(one: str, other: str) -> bool:
