@@ -37,10 +37,7 @@ def with_matches(plan: Plan, query: str) -> Plan:
     matches = {step.id: match for step in plan.steps if (match := _match(step, query[:_MAX_READ])) is not None}
     if not matches:
         return plan
-    steps = tuple(
-        step.model_copy(update={"arguments": {name: _matched(v, matches) for name, v in step.arguments.items()}})
-        for step in plan.steps
-    )
+    steps = tuple(_matched_step(step, matches) for step in plan.steps)
     answer = tuple(one.model_copy(update={"value": _of(one.value, matches)}) for one in plan.answer)
     return Plan(steps=steps, answer=answer)
 
@@ -63,6 +60,16 @@ def _match(step: Step, query: str) -> Match | None:
     others = (word.text.casefold() for word in words_of(query))
     words = [word for word in dict.fromkeys(others) if 2 < len(word) <= _MAX_CHARS and word not in known | STOP]
     return Match(said=tuple(said), words=tuple(words[:_MAX_WORDS]))
+
+
+def _matched_step(step: Step, matches: dict[str, Match]) -> Step:
+    updates: dict[str, object] = {"arguments": {name: _matched(v, matches) for name, v in step.arguments.items()}}
+    if step.foreach is not None:
+        updates["foreach"] = step.foreach.model_copy(update={"items": _matched(step.foreach.items, matches)})
+    if step.when is not None:
+        left, right = _matched(step.when.left, matches), _matched(step.when.right, matches)
+        updates["when"] = step.when.model_copy(update={"left": left, "right": right})
+    return step.model_copy(update=updates)
 
 
 def _matched(value: Value, matches: dict[str, Match]) -> Value:

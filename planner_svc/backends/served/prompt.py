@@ -70,7 +70,12 @@ EVIDENCE_INSTRUCTION: Final = (
 )
 """Precedes a request that was planned before. A request without evidence keeps the form used in training."""
 _MAX_TRIED: Final = 8
-_OUTCOMES: Final = {"empty": "found nothing", "not_found": "no such thing", "rejected": "refused"}
+_OUTCOMES: Final = {
+    "empty": "found nothing",
+    "unmatched": "found only other things",
+    "not_found": "no such thing",
+    "rejected": "refused",
+}
 
 REPAIR_INSTRUCTION: Final = "This plan cannot be used. Correct it and answer with the whole JSON object. Problems:"
 

@@ -6,8 +6,8 @@ import pytest
 
 from executor_svc.choosing import MAX_ITEMS, best
 from executor_svc.models import Limits
-from executor_svc.references import Several, Unresolved, chosen, resolve
-from executor_svc.steps import prepare
+from executor_svc.references import Several, Unmatched, Unresolved, Use, chosen, resolve, walk
+from executor_svc.steps import Prepared, prepare
 from services.contracts.outcome import Failed, ItemChoice
 from services.contracts.plan import Match, Reference
 from tests.support.executing import api, step
@@ -52,8 +52,49 @@ def test_its_value_is_taken() -> None:
     assert found(to("items", 0, "city"), KELLY, GRACE) == "Arlington"
 
 
-def test_where_nothing_matches_the_first_is_taken() -> None:
-    assert found(to("items", 0, "id", said="Nobody"), KELLY, GRACE) == "p2"
+@pytest.mark.parametrize(
+    ("use", "items", "taken"),
+    [
+        ("change", (KELLY,), None),  # a change is never made with an item of another name, not even with the only one
+        ("change", (KELLY, GRACE), None),
+        ("read", (KELLY, GRACE), None),
+        ("read", (KELLY,), "p2"),  # the search returned this one for these words
+        ("read", (KELLY, KELLY | {"city": "Paris"}), "p2"),
+        ("shown", (KELLY, GRACE), "p2"),
+    ],
+)
+def test_where_nothing_matches(use: Use, items: tuple[Any, ...], taken: str | None) -> None:
+    reference, outputs = to("items", 0, "id", said="Nobody"), {"var1": {"items": list(items)}}
+    if taken is not None:
+        path = chosen(outputs["var1"], reference, use)  # type: ignore[arg-type]
+        assert walk(outputs["var1"], path, "") == taken  # type: ignore[arg-type]
+        return
+    with pytest.raises(Unmatched, match="no item of items of var1 matches “Nobody”") as error:
+        chosen(outputs["var1"], reference, use)  # type: ignore[arg-type]
+    assert [value for value, _ in error.value.choices] == [item["id"] for item in items]
+
+
+def test_a_value_is_for_a_change_unless_it_is_said_to_be_for_a_read() -> None:
+    reference = to("items", 0, "id", said="Nobody")
+    with pytest.raises(Unmatched):
+        found(reference, KELLY)
+    asking = step("var2", api("http://x.example", "/a"), {"person": reference})
+    outputs: Any = {"var1": {"items": [KELLY]}}
+    limits = Limits(run_s=1, step_s=1, items=10)
+    failed = prepare(asking, api("http://x.example", "/a"), outputs, limits)
+    assert isinstance(failed, Failed)
+    assert (failed.reason, [choice.value for choice in failed.choices]) == ("unmatched", ["p2"])
+    read = prepare(asking, api("http://x.example", "/a"), outputs, limits, use="read")
+    assert isinstance(read, Prepared)
+    assert read.arguments == ({"person": "p2"},)
+
+
+def test_items_without_the_value_are_no_choices() -> None:
+    with pytest.raises(Unmatched) as error:
+        found(to("items", 0, "id", said="Nobody"), {"name": "x"}, KELLY)
+    assert [value for value, _ in error.value.choices] == ["p2"]
+    with pytest.raises(Unresolved, match=r"has no items\[0\].id"):
+        found(to("items", 0, "id", said="Nobody"), {"name": "x"})
 
 
 def test_those_that_match_alike_with_one_value_are_one() -> None:
@@ -68,7 +109,7 @@ def test_those_that_match_alike_with_several_values_are_told() -> None:
 
 def test_what_is_only_told_takes_the_first_of_them() -> None:
     output = {"items": [KELLY, GRACE, TWIN]}
-    assert chosen(output, to("items", 0, "id"), sure=False) == ("items", 1, "id")  # type: ignore[arg-type]
+    assert chosen(output, to("items", 0, "id"), "shown") == ("items", 1, "id")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("output", [{"items": []}, {"items": None}, {}, None, {"items": {"0": GRACE}}])
