@@ -4,7 +4,7 @@ There are no string templates, and substituted values are not resolved again. Ou
 changed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -147,7 +147,7 @@ def unmatched(output: JsonValue, reference: Reference, budget: SizeBudget) -> st
     def as_written() -> str | None:
         at, items = _list(output, reference)
         index = reference.path[at]
-        if reference.match is None or best(items, reference.match) or index not in range(len(items)):
+        if reference.match is None or _alike(output, reference) or index not in range(len(items)):
             return None
         return label(items[int(index)])
 
@@ -159,7 +159,7 @@ def _chosen(output: JsonValue, reference: Reference, use: Use) -> JsonPath:
     at, items = _list(output, reference)
     if match is None or not items:
         return path
-    alike = best(items, match)
+    alike = _alike(output, reference)
     if len(alike) != 1 and use != "shown":
         among = alike or range(min(len(items), MAX_ITEMS))
         found = _different(output, reference, among)
@@ -170,6 +170,18 @@ def _chosen(output: JsonValue, reference: Reference, use: Use) -> JsonPath:
         if alike and len(found) > 1:
             raise Several(f"several items of {where} match equally well", choices)
     return (*path[:at], alike[0], *path[at + 1 :]) if alike else path
+
+
+def _alike(output: JsonValue, reference: Reference) -> list[int]:
+    """The indices of the items that match best."""
+    match, (_, items) = reference.match, _list(output, reference)
+    if match is None:
+        return []
+    given = set[int]()
+    if match.given is not None:
+        among = _values(output, reference, range(min(len(items), MAX_ITEMS)))
+        given = {index for index, value in among if equal(value, match.given)}
+    return best(items, match, given)
 
 
 def _list(output: JsonValue, reference: Reference) -> tuple[int, list[JsonValue]]:
@@ -184,16 +196,23 @@ def _list(output: JsonValue, reference: Reference) -> tuple[int, list[JsonValue]
 
 def _different(output: JsonValue, reference: Reference, indices: Iterable[int]) -> list[tuple[JsonValue, int]]:
     """The different values that the reference has at these indices, each with its first index; at most a few."""
-    at, _ = _list(output, reference)
     found: list[tuple[JsonValue, int]] = []
+    for index, value in _values(output, reference, indices):
+        if not any(equal(value, other) for other, _ in found):
+            found.append((value, index))
+        if len(found) == MAX_CHOICES:
+            break
+    return found
+
+
+def _values(output: JsonValue, reference: Reference, indices: Iterable[int]) -> Iterator[tuple[int, JsonValue]]:
+    """The values that the reference has at these indices of its list. Items without the value are left out."""
+    at, _ = _list(output, reference)
     for index in indices:
         try:
-            value = walk(output, (*reference.path[:at], index, *reference.path[at + 1 :]), reference.step)
+            yield index, walk(output, (*reference.path[:at], index, *reference.path[at + 1 :]), reference.step)
         except Unresolved:
             continue
-        if len(found) < MAX_CHOICES and not any(equal(value, other) for other, _ in found):
-            found.append((value, index))
-    return found
 
 
 def _is_small(value: JsonValue) -> bool:

@@ -38,6 +38,12 @@ class Match(Contract):
         max_length=32,
         description="The request's other words. They decide between items that match equally well.",
     )
+    given: str | int | float | None = Field(
+        default=None,
+        exclude_if=lambda given: given is None,
+        description="The value that the application gives for this argument, such as the answer to a question. An item "
+        "with this value counts like one whose field equals what was looked up.",
+    )
 
 
 class Reference(Contract):

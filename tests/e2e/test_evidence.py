@@ -53,13 +53,14 @@ def directory(world: tuple[str, Directory], monkeypatch: pytest.MonkeyPatch) -> 
     world[1].reset()
 
 
-def solve(world: tuple[str, Directory], query: str, **options: object) -> Run:
-    """Solve a request."""
+def solve(world: tuple[str, Directory], query: str, values: dict[str, str] | None = None, **options: object) -> Run:
+    """Solve a request. ``values``: the answers to an earlier question."""
+    body = {"query": query, "context": {"values": values or {}}, "options": options}
 
     async def ask() -> Run:
         gateway = GatewayClient(open_http(world[0]))
         try:
-            return await gateway.solve(SolveRequest.model_validate({"query": query, "options": options}))
+            return await gateway.solve(SolveRequest.model_validate(body))
         finally:
             await gateway.aclose()
 
@@ -256,6 +257,8 @@ def test_where_several_match_alike_the_user_is_asked_and_nothing_is_changed(worl
     assert "Grace Hopper" in question.text
     assert run.answer.values == ()
     assert world[1].notes == []
+    answered = solve(world, query, values={"person_id": "per_7"}, mutations="allow")
+    assert (answered.status, world[1].notes) == (RunStatus.SUCCEEDED, [("per_7", "likes ships")])
 
 
 def like_grace(world: tuple[str, Directory], *kinds: str, ids: tuple[str, ...] = ("per_1",)) -> None:
@@ -291,17 +294,11 @@ def test_nothing_is_changed_of_the_only_one_who_is_found_under_another_name(
 def test_who_confirms_the_one_who_was_found_gets_the_change(world: tuple[str, Directory]) -> None:
     like_grace(world, *KINDS)
 
-    async def confirm() -> Run:
-        gateway = GatewayClient(open_http(world[0]))
-        body = {"query": NOTE, "context": {"values": {"person_id": "per_1"}}, "options": {"mutations": "allow"}}
-        try:
-            return await gateway.solve(SolveRequest.model_validate(body))
-        finally:
-            await gateway.aclose()
-
-    run = asyncio.run(confirm())
+    run = solve(world, NOTE, values={"person_id": "per_1"}, mutations="allow")
     assert run.status is RunStatus.SUCCEEDED, run.reason
     assert world[1].notes == [("per_1", "likes ships")]
+    run = solve(world, NOTE, values={"person_id": "per_2"}, mutations="allow")  # whom no search returned
+    assert (run.status, len(world[1].notes)) == (RunStatus.NEEDS_INPUT, 1)
 
 
 @pytest.mark.usefixtures("directory")
