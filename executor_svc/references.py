@@ -131,7 +131,7 @@ def chosen(output: JsonValue, reference: Reference, use: Use, budget: SizeBudget
 
     def choose() -> JsonPath | Several:
         try:
-            return _chosen(output, reference, use)
+            return _chosen(output, reference, use, budget)
         except Several as several:
             return several
 
@@ -147,19 +147,18 @@ def unmatched(output: JsonValue, reference: Reference, budget: SizeBudget) -> st
     def as_written() -> str | None:
         at, items = _list(output, reference)
         index = reference.path[at]
-        if reference.match is None or _alike(output, reference) or index not in range(len(items)):
-            return None
-        return label(items[int(index)])
+        taken = reference.match is not None and reference.match.pick is None and index in range(len(items))
+        return label(items[int(index)]) if taken and not _alike(output, reference, budget) else None
 
     return budget.cached(output, (reference, "unmatched"), as_written)
 
 
-def _chosen(output: JsonValue, reference: Reference, use: Use) -> JsonPath:
+def _chosen(output: JsonValue, reference: Reference, use: Use, budget: SizeBudget | None) -> JsonPath:
     path, match = reference.path, reference.match
     at, items = _list(output, reference)
-    if match is None or not items:
+    if match is None or not items or (match.pick is not None and use != "change"):
         return path
-    alike = _alike(output, reference)
+    alike = _alike(output, reference, budget)
     if len(alike) != 1 and use != "shown":
         among = alike or range(min(len(items), MAX_ITEMS))
         found = _different(output, reference, among)
@@ -167,21 +166,25 @@ def _chosen(output: JsonValue, reference: Reference, use: Use) -> JsonPath:
         choices = [(value if _is_small(value) else None, label(items[index])) for value, index in found]
         if not alike and (len(found) > 1 or (found and use == "change")):
             raise Unmatched(f"no item of {where} matches {written_said(match)}", choices)
-        if alike and len(found) > 1:
+        if alike and len(found) > 1 and match.pick != "any":
             raise Several(f"several items of {where} match equally well", choices)
     return (*path[:at], alike[0], *path[at + 1 :]) if alike else path
 
 
-def _alike(output: JsonValue, reference: Reference) -> list[int]:
+def _alike(output: JsonValue, reference: Reference, budget: SizeBudget | None) -> list[int]:
     """The indices of the items that match best."""
-    match, (_, items) = reference.match, _list(output, reference)
-    if match is None:
-        return []
-    given = set[int]()
-    if match.given is not None:
-        among = _values(output, reference, range(min(len(items), MAX_ITEMS)))
-        given = {index for index, value in among if equal(value, match.given)}
-    return best(items, match, given)
+
+    def found() -> list[int]:
+        match, (_, items) = reference.match, _list(output, reference)
+        if match is None:
+            return []
+        given = set[int]()
+        if match.given is not None:
+            among = _values(output, reference, range(min(len(items), MAX_ITEMS)))
+            given = {index for index, value in among if equal(value, match.given)}
+        return best(items, match, given)
+
+    return found() if budget is None else budget.cached(output, (reference, "alike"), found)
 
 
 def _list(output: JsonValue, reference: Reference) -> tuple[int, list[JsonValue]]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import JsonValue
 
@@ -17,14 +17,17 @@ from services.contracts.plan import (
     Reference,
     Step,
     Value,
+    scalars,
+    step_values,
 )
 
 _ANY: Final = re.compile(
-    r"\b(?:any|first|random|whichever|whatever|cheapest|nearest|closest|best|latest|newest|oldest|earliest|largest"
-    r"|biggest|smallest|highest|lowest|longest|shortest|fastest|top|most|least)\b",
+    r"\b(?:(?:any|first|random|whichever|whatever)|(?P<extreme>cheapest|nearest|closest|best|latest|newest|oldest"
+    r"|earliest|largest|biggest|smallest|highest|lowest|longest|shortest|fastest|top|most|least))\b",
     re.IGNORECASE,
 )
 """Words that show that the request does not mean an item by its name."""
+_SORTS: Final = re.compile(r"sort|order_?by|ordering|^order$", re.IGNORECASE)
 _NO_VALUES: Final[Mapping[str, JsonValue]] = MappingProxyType({})
 _MAX_SAID: Final = 8
 _MAX_WORDS: Final = 32
@@ -32,19 +35,25 @@ _MAX_CHARS: Final = 200
 _MAX_READ: Final = 4_000
 
 
-def with_matches(plan: Plan, query: str, values: Mapping[str, JsonValue] = _NO_VALUES) -> Plan:
+def with_matches(
+    plan: Plan, query: str, values: Mapping[str, JsonValue] = _NO_VALUES, *, changes: bool = False
+) -> Plan:
     """The plan with a match at every reference to the first item of a list that was searched with words of the request.
 
-    An index other than 0, or a word such as "any" or "cheapest", already says which item is meant.
+    An index other than 0 already says which item is meant. So does a word such as "any" or "cheapest" if the plan only
+    reads. A change needs more than such a word: the list may be in any order, unless the call sorts it.
 
     Args:
         plan: the plan.
         query: the request.
         values: the application's values by argument, such as answers to questions about items.
+        changes: whether the plan may change something.
     """
-    if _ANY.search(query[:_MAX_READ]) is not None:
+    read = query[:_MAX_READ]
+    loose = _ANY.search(_without_literals(plan, read))
+    if loose is not None and not changes:
         return plan
-    matches = {step.id: match for step in plan.steps if (match := _match(step, query[:_MAX_READ])) is not None}
+    matches = {step.id: match for step in plan.steps if (match := _match(step, read, loose)) is not None}
     if not matches:
         return plan
     steps = tuple(_matched_step(step, matches, values) for step in plan.steps)
@@ -52,8 +61,36 @@ def with_matches(plan: Plan, query: str, values: Mapping[str, JsonValue] = _NO_V
     return Plan(steps=steps, answer=answer)
 
 
-def _match(step: Step, query: str) -> Match | None:
-    """The words that this step searches for; None if the request does not contain them."""
+def _without_literals(plan: Plan, query: str) -> str:
+    """The request without the texts that the plan takes from it: words inside them do not say which item is meant."""
+    texts = {text for step in plan.steps for value in step_values(step) for text in scalars(value)}
+    for text in sorted((one for one in texts if isinstance(one, str) and " " in one), key=len, reverse=True)[
+        :_MAX_WORDS
+    ]:
+        query = query.replace(text, " ")
+    return query
+
+
+def _match(step: Step, query: str, loose: re.Match[str] | None) -> Match | None:
+    """What the item of this step's list must match; None if anything may.
+
+    Args:
+        step: the step.
+        query: the request.
+        loose: the word that means any item, or an extreme one, if there is one.
+    """
+    extreme = loose["extreme"] if loose is not None else None
+    if step.foreach is not None or (extreme and any(_SORTS.search(name) for name in step.arguments)):
+        return None
+    said, words = _said(step, query)
+    if not said and extreme:
+        said = [extreme]  # no item has this word, so that a change asks which one is meant
+    pick: Literal["any", "extreme"] | None = "extreme" if extreme else "any" if loose is not None else None
+    return Match(said=tuple(said), words=tuple(words), pick=pick) if said else None
+
+
+def _said(step: Step, query: str) -> tuple[list[str], list[str]]:
+    """The texts of the request that this step searches for, and the request's other words."""
     texts = [value.value for value in step.arguments.values() if isinstance(value, LiteralValue)]
     folded = query.casefold()
     said = [
@@ -64,12 +101,10 @@ def _match(step: Step, query: str) -> Match | None:
         and any(char.isalpha() for char in text)
         and text.casefold() in folded
     ][:_MAX_SAID]
-    if not said or step.foreach is not None:
-        return None
     known = {word.text.casefold() for text in said for word in words_of(text)}
     others = (word.text.casefold() for word in words_of(query))
     words = [word for word in dict.fromkeys(others) if 2 < len(word) <= _MAX_CHARS and word not in known | STOP]
-    return Match(said=tuple(said), words=tuple(words[:_MAX_WORDS]))
+    return said, words[:_MAX_WORDS]
 
 
 def _matched_step(step: Step, matches: Mapping[str, Match], values: Mapping[str, JsonValue]) -> Step:

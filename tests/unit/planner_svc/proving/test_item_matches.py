@@ -35,6 +35,48 @@ def test_whoever_says_any_means_any(query: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "pick"),
+    [
+        ("Any agenda of Grace Hopper", "any"),
+        ("the oldest agenda of Grace Hopper", "extreme"),
+        ("the agenda of Grace Hopper", None),
+        ('Note "she likes it most" at the agenda of Grace Hopper', None),
+    ],
+)
+def test_a_change_still_needs_the_name(query: str, pick: str | None) -> None:
+    noted = looking_up()
+    more = step("c", "addNote", text="she likes it most")
+    match = match_of(with_matches(Plan(steps=(more, *noted.steps)), query, changes=True))
+    assert match is not None
+    assert (match.said, match.pick) == (("Grace Hopper",), pick)
+
+
+def test_of_an_extreme_one_a_change_asks_unless_the_call_sorts() -> None:
+    def made(**arguments: object) -> Match | None:
+        of = plan(step("a", "listOrders", **arguments), step("b", "cancel", person="$a.items.0.id$"))
+        return match_of(with_matches(of, "Cancel my latest order", changes=True))
+
+    assert made() == made(limit=5) == Match(said=("latest",), words=("cancel", "latest", "order"), pick="extreme")
+    assert made(sort="-created") is None
+    assert made(order_by="created") is None
+    assert made(order_id=5) == made()
+
+
+def test_what_the_application_gives_for_the_argument_says_which() -> None:
+    match = match_of(with_matches(looking_up(), QUERY, {"person": "p1", "name": "x"}))
+    assert match == SAID.model_copy(update={"given": "p1"})
+    assert match_of(with_matches(looking_up(), QUERY, {"person": ["p1"]})) == SAID
+
+
+def test_a_loop_over_what_the_item_has_is_of_the_item_that_is_said() -> None:
+    loop = step("b", "deleteNote", foreach="$a.items.0.notes$")
+    found = with_matches(plan(looking_up().steps[0], loop), QUERY).steps[1]
+    assert found.foreach is not None
+    assert isinstance(found.foreach.items, Reference)
+    assert found.foreach.items.match == SAID
+
+
+@pytest.mark.parametrize(
     "found",
     [
         looking_up("somebody else"),  # the request does not say that
