@@ -8,6 +8,7 @@ from typing import Final, Literal
 from pydantic import JsonValue
 
 from planner_svc.reading.text import STOP, words_of
+from services.contracts.api import Api
 from services.contracts.plan import (
     ListValue,
     LiteralValue,
@@ -18,6 +19,7 @@ from services.contracts.plan import (
     Step,
     Value,
     scalars,
+    step_references,
     step_values,
 )
 
@@ -50,7 +52,7 @@ def with_matches(
         changes: whether the plan may change something.
     """
     read = query[:_MAX_READ]
-    loose = _ANY.search(_without_literals(plan, read))
+    loose = _loose(_without_literals(plan, read))
     if loose is not None and not changes:
         return plan
     matches = {step.id: match for step in plan.steps if (match := _match(step, read, loose)) is not None}
@@ -59,6 +61,40 @@ def with_matches(
     steps = tuple(_matched_step(step, matches, values) for step in plan.steps)
     answer = tuple(one.model_copy(update={"value": _of(one.value, matches)}) for one in plan.answer)
     return Plan(steps=steps, answer=answer)
+
+
+def unordered(plan: Plan, query: str, apis: Mapping[str, Api]) -> str:
+    """A word such as "cheapest", if the plan takes the first item of a list that nothing orders by it; else empty.
+
+    A call orders its list if it is told how to sort it, or if the API's own texts have the word.
+    """
+    loose = _loose(_without_literals(plan, query[:_MAX_READ]))
+    extreme: str | None = loose["extreme"] if loose is not None else None
+    if extreme is None:
+        return ""
+    firsts = {ref.step for step in plan.steps for ref in step_references(step) if _is_first(ref)}
+    firsts |= {output.value.step for output in plan.answer if _is_first(output.value)}
+    for step in plan.steps:
+        if step.id in firsts and step.foreach is None and not _sorts(step):
+            api = apis[step.api]
+            if extreme.casefold() not in f"{api.name} {api.summary} {api.description}".casefold():
+                return extreme
+    return ""
+
+
+def _loose(query: str) -> re.Match[str] | None:
+    """The word that means an extreme item, or else any; None if there is no such word."""
+    found = list(_ANY.finditer(query))
+    return next((one for one in found if one["extreme"]), found[0] if found else None)
+
+
+def _is_first(reference: Reference) -> bool:
+    return next((part for part in reference.path if isinstance(part, int)), None) == 0
+
+
+def _sorts(step: Step) -> bool:
+    """Whether the call is told how to sort its list."""
+    return any(_SORTS.search(name) for name in step.arguments)
 
 
 def _without_literals(plan: Plan, query: str) -> str:
@@ -80,7 +116,7 @@ def _match(step: Step, query: str, loose: re.Match[str] | None) -> Match | None:
         loose: the word that means any item, or an extreme one, if there is one.
     """
     extreme = loose["extreme"] if loose is not None else None
-    if step.foreach is not None or (extreme and any(_SORTS.search(name) for name in step.arguments)):
+    if step.foreach is not None or (extreme and _sorts(step)):
         return None
     said, words = _said(step, query)
     if not said and extreme:
@@ -136,7 +172,6 @@ def _matched(value: Value, matches: Mapping[str, Match]) -> Value:
 
 
 def _of(reference: Reference, matches: Mapping[str, Match]) -> Reference:
-    index = next((part for part in reference.path if isinstance(part, int)), None)
-    if index != 0 or reference.match is not None or reference.step not in matches:
+    if not _is_first(reference) or reference.match is not None or reference.step not in matches:
         return reference
     return reference.model_copy(update={"match": matches[reference.step]})

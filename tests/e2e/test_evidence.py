@@ -342,6 +342,21 @@ def test_a_read_of_several_under_other_names_goes_on_to_the_next_search(world: t
 
 
 @pytest.mark.usefixtures("directory")
+def test_who_is_the_newest_is_told_by_no_search(world: tuple[str, Directory]) -> None:
+    for kind in KINDS:
+        world[1].people[kind] |= {"Grace Kelly": "per_1", "Grace Hopper": "per_7"}
+    world[1].agendas.update(per_1="Tuesday", per_7="Monday")
+    run = solve(world, 'What is the next appointment of the newest person named "Grace"?', backend="compact")
+    assert run.status is RunStatus.SUCCEEDED, run.reason
+    assert "nothing says that this is the “newest” one" in run.unsure
+    assert run.answer.text.startswith(run.unsure)
+    newest = 'Find the newest person named "Grace" and add a note "likes ships" about that person.'
+    run = solve(world, newest, mutations="allow", backend="compact")
+    assert (run.status, world[1].notes) == (RunStatus.NEEDS_INPUT, []), run.reason
+    assert run.questions[0].json_schema == {"enum": ["per_1", "per_7"]}
+
+
+@pytest.mark.usefixtures("directory")
 def test_an_upstream_whose_items_are_ever_others_is_asked_as_often_as_the_budget_says(
     world: tuple[str, Directory], monkeypatch: pytest.MonkeyPatch
 ) -> None:

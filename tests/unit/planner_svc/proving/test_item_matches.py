@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from planner_svc.proving.item_matches import with_matches
+from planner_svc.proving.item_matches import unordered, with_matches
 from services.contracts.plan import AnswerOutput, ListValue, Match, Plan, Reference
-from tests.unit.planner_svc.building import plan, step, value
+from tests.unit.planner_svc.building import api, plan, step, value
 
 QUERY = "When does Grace Hopper, the admiral, meet us next?"
 SAID = Match(said=("Grace Hopper",), words=("admiral", "meet", "next"))
@@ -117,3 +117,23 @@ def test_long_requests_make_short_matches() -> None:
     match = match_of(with_matches(looking_up(), QUERY + " word" * 100 + " ".join(f"w{n}" for n in range(5_000))))
     assert match is not None
     assert len(match.words) <= 32
+
+
+@pytest.mark.parametrize(
+    ("query", "more", "texts", "word"),
+    [
+        ("Tell the cheapest room", {}, "Rooms of a hotel", "cheapest"),
+        ("Tell any of the Cheapest rooms", {}, "Rooms of a hotel", "Cheapest"),
+        ("Tell the cheapest room", {"sort_by": "price"}, "Rooms of a hotel", ""),
+        ("Tell the cheapest room", {}, "Rooms, cheapest first", ""),
+        ("Tell any room", {}, "Rooms of a hotel", ""),
+        ('Tell a room in "the most famous place"', {"place": "the most famous place"}, "Rooms of a hotel", ""),
+    ],
+)
+def test_an_extreme_item_is_told_from_others_only_where_the_list_is_sorted(
+    query: str, more: dict[str, str], texts: str, word: str
+) -> None:
+    rooms = api("listRooms").model_copy(update={"summary": texts})
+    made = plan(step("a", "listRooms", **more), answer="$a.items.0.name$")
+    assert unordered(made, query, {rooms.id: rooms}) == word
+    assert unordered(plan(step("a", "listRooms", **more), answer="$a.items$"), query, {rooms.id: rooms}) == ""
