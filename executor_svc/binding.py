@@ -15,6 +15,7 @@ from executor_svc.graph import Graph
 from executor_svc.models import COMPARISONS, MAX_LOOP_VALUES, Limits
 from executor_svc.references import Incomparable, Item, Several, Unresolved, chosen, holds, parts, resolve, walk
 from executor_svc.steps import Ambiguous
+from services.contracts.evidence import EACH
 from services.contracts.execution import ExecuteRequest
 from services.contracts.outcome import Failed, Skipped
 from services.contracts.plan import (
@@ -64,6 +65,15 @@ class Scope:
     def of_reads(self, outputs: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """The outputs of the reads."""
         return {step: output for step, output in outputs.items() if step in self.reads}
+
+
+def feeding_changes(compiled: CompiledPlan, graph: Graph) -> frozenset[str]:
+    """The held steps, and all whose outputs they use, directly or through other steps."""
+    found = {*compiled.proof.mutating, *compiled.proof.approvals}
+    for step_id in reversed(graph.order):
+        if step_id in found:
+            found |= {ref.step for ref in step_references(graph.steps[step_id])}
+    return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +135,7 @@ def _resolved_calls(
         when, rest = None, step.model_copy(update={"when": None})
     if step.foreach is None:
         return ResolvedCalls((_arguments(step, outputs, None, budget),), step=rest if when is not None else None)
-    items = filled(step.foreach.items, outputs, None, budget)
+    items = _argument(EACH, step.foreach.items, outputs, None, budget)
     if not isinstance(items, LiteralValue):
         rest = rest.model_copy(update={"foreach": step.foreach.model_copy(update={"items": items})})
         return ResolvedCalls((_arguments(step, outputs, None, budget),), step=rest)
@@ -145,13 +155,16 @@ def _resolved_calls(
 
 
 def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None, budget: SizeBudget) -> dict[str, Value]:
-    arguments: dict[str, Value] = {}
-    for name, value in step.arguments.items():
-        try:
-            arguments[name] = filled(value, outputs, item, budget)
-        except Several as error:
-            raise Ambiguous(name, error) from None
-    return arguments
+    return {name: _argument(name, value, outputs, item, budget) for name, value in step.arguments.items()}
+
+
+def _argument(
+    name: str, value: Value, outputs: Mapping[str, JsonValue], item: Item | None, budget: SizeBudget
+) -> Value:
+    try:
+        return filled(value, outputs, item, budget)
+    except Several as error:
+        raise Ambiguous(name, error) from None
 
 
 def filled(value: Value, outputs: Mapping[str, JsonValue], item: Item | None, budget: SizeBudget) -> Value:
@@ -193,7 +206,7 @@ def source(
 ) -> tuple[tuple[str | int, ...], JsonValue]:
     """The path that a reference resolves to, with the item that its match selects, and its value. Raises Unresolved."""
     output = outputs[reference.step]
-    path = reference.path if reference.match is None else tuple(chosen(output, reference, sure=False, budget=budget))
+    path = reference.path if reference.match is None else tuple(chosen(output, reference, "shown", budget))
     return path, walk(output, path, f"the output of {reference.step}")
 
 

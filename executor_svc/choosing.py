@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -19,13 +19,13 @@ _LABEL_LEAVES: Final = 4
 _WORD: Final = re.compile(r"[^\W_]+")
 
 
-def best(items: Sequence[JsonValue], match: Match) -> list[int]:
+def best(items: Sequence[JsonValue], match: Match, given: Collection[int] = ()) -> list[int]:
     """The indices of the items that match best, in order; none if no item holds the text that was looked up.
 
     An item with a field equal to the text ranks above an item with a field that only holds all of its words. Ties are
-    broken by the number of the request's other words in the item.
+    broken by the number of the request's other words in the item. ``given``: the items with the value that was given.
     """
-    scores = [_score(item, match) for item in items[:MAX_ITEMS]]
+    scores = [_score(item, match, given=index in given) for index, item in enumerate(items[:MAX_ITEMS])]
     top = max(scores, default=(0, 0))
     return [index for index, score in enumerate(scores) if score == top] if top[0] else []
 
@@ -36,10 +36,10 @@ def label(item: JsonValue) -> str:
     return " ".join(", ".join(values).split())[:_MAX_CHARS]
 
 
-def _score(item: JsonValue, match: Match) -> tuple[int, int]:
+def _score(item: JsonValue, match: Match, *, given: bool) -> tuple[int, int]:
     fields = [_words(str(leaf)[:_MAX_CHARS]) for leaf in _leaves(item)]
     sets = [frozenset(field) for field in fields]
-    said = 0
+    said = 2 if given else 0
     for text in match.said:
         words = _words(text)
         if words in fields:

@@ -4,15 +4,16 @@ There are no string templates, and substituted values are not resolved again. Ou
 changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from executor_svc.choosing import best, label
+from executor_svc.choosing import MAX_ITEMS, best, label
 from services.contracts.base import JsonPath
+from services.contracts.evidence import written_said
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Reference, Value, When
 from services.size_budget import SizeBudget
 
@@ -29,6 +30,10 @@ class Several(Unresolved):
         self.choices = choices
 
 
+class Unmatched(Several):
+    """No item matches the words. ``choices``: the values of the items that there are; there may be only one."""
+
+
 class Incomparable(Exception):
     """A `when` compares values that have no order, for example a string with a number."""
 
@@ -39,6 +44,9 @@ class Item:
 
     value: JsonValue
 
+
+Use = Literal["shown", "read", "change"]
+"""What a value is used for: only shown in the answer, to read something else, or, in the end, for a change."""
 
 MAX_CHOICES: Final = 10
 _MAX_CHOICE_CHARS: Final = 200
@@ -51,13 +59,18 @@ _ORDERINGS: Final = {
 
 
 def resolve(
-    value: Value, outputs: Mapping[str, JsonValue], item: Item | None = None, budget: SizeBudget | None = None
+    value: Value,
+    outputs: Mapping[str, JsonValue],
+    item: Item | None = None,
+    budget: SizeBudget | None = None,
+    use: Use = "change",
 ) -> JsonValue:
     """The JSON value of ``value``. The size of referenced values is taken from ``budget``, if given.
 
     Raises:
         Unresolved: a step gave no output, a path does not exist, or there is no current item.
         Several: several items with different values match equally well.
+        Unmatched: no item matches (see :func:`chosen`).
         SizeExceeded: the referenced values are larger than the budget that is left.
     """
     match value:
@@ -67,15 +80,15 @@ def resolve(
             if value.step not in outputs:
                 raise Unresolved(f"step {value.step} has no output")
             output, what = outputs[value.step], f"the output of {value.step}"
-            found = walk(output, value.path if value.match is None else chosen(output, value, budget=budget), what)
+            found = walk(output, value.path if value.match is None else chosen(output, value, use, budget), what)
         case ItemReference():
             if item is None:
                 raise Unresolved("there is no current item outside a foreach")
             found = walk(item.value, value.path, "the current item")
         case ListValue():
-            return [resolve(element, outputs, item, budget) for element in value.items]
+            return [resolve(element, outputs, item, budget, use) for element in value.items]
         case ObjectValue():
-            return {name: resolve(field, outputs, item, budget) for name, field in value.fields.items()}
+            return {name: resolve(field, outputs, item, budget, use) for name, field in value.fields.items()}
     if budget is not None:
         budget.take(found)
     return found
@@ -98,52 +111,111 @@ def parts(value: Value | JsonValue, *, literals: bool) -> int:
     return count
 
 
-def chosen(output: JsonValue, reference: Reference, *, sure: bool = True, budget: SizeBudget | None = None) -> JsonPath:
-    """The path to the item that the reference's match selects; the path as written if no item matches.
+def chosen(output: JsonValue, reference: Reference, use: Use, budget: SizeBudget | None = None) -> JsonPath:
+    """The path to the item that the reference's match selects.
+
+    The path is as written if there is no list, or if no item matches and the first may be taken: to be shown, or to be
+    read with if all items have the same value, such as the only one that a search returned for these words. Nothing is
+    changed with an item that does not match.
 
     Args:
         output: the step's output.
         reference: a reference with a match.
-        sure: whether the match must be unique. Otherwise the first of the best matches is used.
+        use: what the value is used for. A value that is only shown is that of the first of the best matches.
         budget: caches the result: comparing the words of a list is slow, and a plan may need it a thousand times.
 
     Raises:
-        Several: ``sure`` is set, and several best matches have different values.
+        Several: several best matches have different values.
+        Unmatched: no item matches, and none may be taken.
     """
 
     def choose() -> JsonPath | Several:
         try:
-            return _chosen(output, reference, sure=sure)
+            return _chosen(output, reference, use, budget)
         except Several as several:
             return several
 
-    found = choose() if budget is None else budget.cached(output, (reference, sure), choose)
+    found = choose() if budget is None else budget.cached(output, (reference, use), choose)
     if isinstance(found, Several):
         raise found
     return found
 
 
-def _chosen(output: JsonValue, reference: Reference, *, sure: bool) -> JsonPath:
+def unmatched(output: JsonValue, reference: Reference, budget: SizeBudget) -> str | None:
+    """The label of the item at the path as written, if the reference has a match and no item matches it; else None."""
+
+    def as_written() -> str | None:
+        at, items = _list(output, reference)
+        index = reference.path[at]
+        taken = reference.match is not None and reference.match.pick is None and index in range(len(items))
+        return label(items[int(index)]) if taken and not _alike(output, reference, budget) else None
+
+    return budget.cached(output, (reference, "unmatched"), as_written)
+
+
+def _chosen(output: JsonValue, reference: Reference, use: Use, budget: SizeBudget | None) -> JsonPath:
     path, match = reference.path, reference.match
-    at = next(at for at, part in enumerate(path) if isinstance(part, int))
-    try:
-        items = walk(output, path[:at], reference.step)
-    except Unresolved:
-        return path  # following this path raises the error later
-    if match is None or not isinstance(items, list) or not (alike := best(items, match)):
+    at, items = _list(output, reference)
+    if match is None or not items or (match.pick is not None and use != "change"):
         return path
-    paths: list[JsonPath] = [(*path[:at], index, *path[at + 1 :]) for index in alike]
-    if sure and len(alike) > 1:
-        found: list[tuple[JsonValue, str]] = []
-        for index, one in zip(alike, paths, strict=True):
-            value = walk(output, one, f"the output of {reference.step}")
-            if len(found) < MAX_CHOICES and not any(equal(value, other) for other, _ in found):
-                found.append((value, label(items[index])))
-        if len(found) > 1:
-            where = render(path[:at]) or "the answer"
-            choices = [(value if _is_small(value) else None, text) for value, text in found]
-            raise Several(f"several items of {where} of {reference.step} match equally well", choices)
-    return paths[0]
+    alike = _alike(output, reference, budget)
+    if len(alike) != 1 and use != "shown":
+        among = alike or range(min(len(items), MAX_ITEMS))
+        found = _different(output, reference, among)
+        where = f"{render(path[:at]) or 'the answer'} of {reference.step}"
+        choices = [(value if _is_small(value) else None, label(items[index])) for value, index in found]
+        if not alike and (len(found) > 1 or (found and use == "change")):
+            raise Unmatched(f"no item of {where} matches {written_said(match)}", choices)
+        if alike and len(found) > 1 and match.pick != "any":
+            raise Several(f"several items of {where} match equally well", choices)
+    return (*path[:at], alike[0], *path[at + 1 :]) if alike else path
+
+
+def _alike(output: JsonValue, reference: Reference, budget: SizeBudget | None) -> list[int]:
+    """The indices of the items that match best."""
+
+    def found() -> list[int]:
+        match, (_, items) = reference.match, _list(output, reference)
+        if match is None:
+            return []
+        given = set[int]()
+        if match.given is not None:
+            among = _values(output, reference, range(min(len(items), MAX_ITEMS)))
+            given = {index for index, value in among if equal(value, match.given)}
+        return best(items, match, given)
+
+    return found() if budget is None else budget.cached(output, (reference, "alike"), found)
+
+
+def _list(output: JsonValue, reference: Reference) -> tuple[int, list[JsonValue]]:
+    """Where the reference's first index is in its path, and the list that it chooses from; empty if there is none."""
+    at = next(at for at, part in enumerate(reference.path) if isinstance(part, int))
+    try:
+        items = walk(output, reference.path[:at], reference.step)
+    except Unresolved:
+        items = None  # following the path raises the error later
+    return at, items if isinstance(items, list) else []
+
+
+def _different(output: JsonValue, reference: Reference, indices: Iterable[int]) -> list[tuple[JsonValue, int]]:
+    """The different values that the reference has at these indices, each with its first index; at most a few."""
+    found: list[tuple[JsonValue, int]] = []
+    for index, value in _values(output, reference, indices):
+        if not any(equal(value, other) for other, _ in found):
+            found.append((value, index))
+        if len(found) == MAX_CHOICES:
+            break
+    return found
+
+
+def _values(output: JsonValue, reference: Reference, indices: Iterable[int]) -> Iterator[tuple[int, JsonValue]]:
+    """The values that the reference has at these indices of its list. Items without the value are left out."""
+    at, _ = _list(output, reference)
+    for index in indices:
+        try:
+            yield index, walk(output, (*reference.path[:at], index, *reference.path[at + 1 :]), reference.step)
+        except Unresolved:
+            continue
 
 
 def _is_small(value: JsonValue) -> bool:
@@ -189,7 +261,11 @@ def type_name(value: JsonValue) -> str:
 
 
 def holds(
-    when: When, outputs: Mapping[str, JsonValue], item: Item | None = None, budget: SizeBudget | None = None
+    when: When,
+    outputs: Mapping[str, JsonValue],
+    item: Item | None = None,
+    budget: SizeBudget | None = None,
+    use: Use = "change",
 ) -> bool:
     """Whether the condition holds. ``exists`` is true for a value that is present and not null.
 
@@ -200,10 +276,10 @@ def holds(
     """
     if when.op == "exists":
         try:
-            return resolve(when.left, outputs, item) is not None
+            return resolve(when.left, outputs, item, use=use) is not None
         except Unresolved:
             return False
-    left, right = (_compared(side, outputs, item, budget) for side in (when.left, when.right))
+    left, right = (_compared(side, outputs, item, budget, use) for side in (when.left, when.right))
     if when.op in ("eq", "ne"):
         return equal(left, right) is (when.op == "eq")
     if when.op == "in":
@@ -213,10 +289,12 @@ def holds(
     return bool(_ORDERINGS[when.op](left, right))
 
 
-def _compared(side: Value, outputs: Mapping[str, JsonValue], item: Item | None, budget: SizeBudget | None) -> JsonValue:
+def _compared(
+    side: Value, outputs: Mapping[str, JsonValue], item: Item | None, budget: SizeBudget | None, use: Use
+) -> JsonValue:
     if budget is not None and isinstance(side, LiteralValue):
         budget.take(side.value)
-    return resolve(side, outputs, item, budget)
+    return resolve(side, outputs, item, budget, use)
 
 
 def equal(left: JsonValue, right: JsonValue) -> bool:

@@ -15,16 +15,26 @@ from opentelemetry.trace import Span
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from executor_svc.binding import Hold
+from executor_svc.binding import Hold, feeding_changes
 from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
-from executor_svc.references import Unresolved, chosen, walk
+from executor_svc.references import Unresolved, Use, chosen, unmatched, walk
 from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare
 from executor_svc.values import AnswerValues, ValueStore
 from services.contracts.answer import AnswerValue
+from services.contracts.evidence import written_said
 from services.contracts.execution import ExecutionEvent, ExecutionFinished, StepFinished, StepStarted
-from services.contracts.outcome import Failed, InDoubt, RequestRecord, Skipped, StepOutcome, StepRecord, Succeeded
-from services.contracts.plan import Step
+from services.contracts.outcome import (
+    Failed,
+    InDoubt,
+    RequestRecord,
+    Skipped,
+    StepOutcome,
+    StepRecord,
+    Succeeded,
+    UnmatchedItem,
+)
+from services.contracts.plan import Step, step_references
 from services.contracts.planning import CompiledPlan
 from services.size_budget import SizeBudget
 from services.tracing import Attributes, fail, span
@@ -42,6 +52,7 @@ def _record_result(current: Span, result: StepResult) -> None:
 _MAX_SENT_BYTES: Final = 4 * 1024 * 1024
 """Total size of the requests that are kept in full in the records of a run."""
 _CUT_URL: Final = 200
+_MAX_UNMATCHED: Final = 5
 _NOT_KEPT: Final = "(not kept)"
 
 
@@ -76,6 +87,7 @@ class Run:
         self._reads_left = len(hold.scope.reads) if hold is not None else 0
         self._compiled, self._graph, self._adapter, self._run_id = compiled, graph, adapter, run_id
         self._limits, self._value_store = limits, value_store
+        self._feeding = feeding_changes(compiled, graph)
         self._compared = SizeBudget(limits.compared_bytes)
         self._sent_bytes = 0
         self._stop = Stop(begun=begun)
@@ -156,7 +168,8 @@ class Run:
         if self._hold is not None and (refused := self._hold.refusal(step, self.outputs)) is not None:
             return refused
         api, wanted = self._compiled.apis[step.api], self._graph.items.get(step.id)
-        prepared = prepare(step, api, self.outputs, self._limits, wanted, self._compared)
+        use: Use = "change" if step.id in self._feeding else "read"
+        prepared = prepare(step, api, self.outputs, self._limits, wanted, self._compared, use)
         if isinstance(prepared, Prepared) and step.api in self._compiled.proof.pages_anywhere:
             return replace(prepared, pages_anywhere=True)
         return prepared
@@ -251,6 +264,7 @@ class Run:
             records=tuple(self._records[step.id] for step in self._compiled.plan.steps),
             answer=answer,
             problem=problem,
+            unmatched=self._unmatched(),
             duration_ms=self._now_ms(),
         )
 
@@ -264,7 +278,7 @@ class Run:
                 continue  # the step's own record says why
             found, path = self.outputs[reference.step], reference.path
             if reference.match is not None:
-                path = chosen(found, reference, sure=False, budget=self._compared)
+                path = chosen(found, reference, "shown", self._compared)
             try:
                 value = walk(found, path, f"the output of {reference.step}")
             except Unresolved as error:
@@ -277,6 +291,19 @@ class Run:
                     )
                 )
         return tuple(values), "; ".join(missing)
+
+    def _unmatched(self) -> tuple[UnmatchedItem, ...]:
+        """The items that were used although they do not match; at most a few."""
+        plan, found = self._compiled.plan, dict[UnmatchedItem, None]()
+        made = (step for step in plan.steps if isinstance(self._records[step.id].outcome, Succeeded))
+        used = [reference for step in made for reference in step_references(step)]
+        for reference in (*used, *(output.value for output in plan.answer)):
+            if reference.match is None or reference.step not in self.outputs or len(found) >= _MAX_UNMATCHED:
+                continue
+            label = unmatched(self.outputs[reference.step], reference, self._compared)
+            if label is not None:
+                found[UnmatchedItem(said=written_said(reference.match), label=label)] = None
+        return tuple(found)
 
     def _now_ms(self) -> float:
         return round((time.perf_counter() - self._began) * 1000, 3)

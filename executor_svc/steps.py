@@ -3,12 +3,25 @@
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from pydantic import JsonValue
 
 from executor_svc.models import MAX_LOOP_VALUES, Adapter, Call, CallResult, Limits, NotBegun
-from executor_svc.references import Incomparable, Item, Several, Unresolved, holds, parts, resolve, type_name
+from executor_svc.references import (
+    Incomparable,
+    Item,
+    Several,
+    Unmatched,
+    Unresolved,
+    Use,
+    holds,
+    parts,
+    resolve,
+    type_name,
+)
 from services.contracts.api import Api
+from services.contracts.evidence import EACH
 from services.contracts.outcome import (
     Failed,
     InDoubt,
@@ -102,31 +115,34 @@ def prepare(
     limits: Limits,
     wanted: int | None = None,
     compared: SizeBudget | None = None,
+    use: Use = "change",
 ) -> Prepared | Failed | Skipped:
     """Resolve a step's inputs, or return why it makes no call.
 
     A condition that uses the current item filters the items; any other condition applies to the whole step.
-    ``compared`` bounds what the run's conditions compare, and caches results about its values.
+    ``compared`` bounds what the run's conditions compare, and caches results about its values. ``use``: what the step's
+    values are used for.
     """
     filtering = step.foreach is not None and step.when is not None and _of_item(step.when.left, step.when.right)
     compared, budgets = compared or SizeBudget(limits.compared_bytes), list[SizeBudget]()
 
     def arguments(item: Item | None) -> dict[str, JsonValue]:
         budgets.append(SizeBudget(limits.copied_bytes, known=compared.known))
-        return _arguments(step, outputs, item, budgets[-1])
+        return _arguments(step, outputs, item, budgets[-1], use)
 
     try:
-        if step.when is not None and not filtering and not holds(step.when, outputs, None, compared):
+        if step.when is not None and not filtering and not holds(step.when, outputs, None, compared, use):
             return Skipped(because=CONDITION)
         if step.foreach is None:
             single = arguments(None)
             return Prepared(step, api, (single,), (budgets[0].taken,), mapped=False, items=wanted)
-        elements = resolve(step.foreach.items, outputs, None, SizeBudget(limits.compared_bytes, known=compared.known))
+        listed = SizeBudget(limits.compared_bytes, known=compared.known)
+        elements = _argument(EACH, step.foreach.items, outputs, None, listed, use)
         if not isinstance(elements, list):
             return Failed(reason="reference", message=f"foreach needs a list, not {type_name(elements)}")
         items = [Item(element) for element in elements]
         if filtering and step.when is not None:
-            items = [item for item in items if holds(step.when, outputs, item, compared)]
+            items = [item for item in items if holds(step.when, outputs, item, compared, use)]
         if len(items) > limits.items:
             return Failed(reason="refused", message=f"foreach over {len(items)} items; the limit is {limits.items}")
         if len(items) * sum(parts(value, literals=False) for value in step.arguments.values()) > MAX_LOOP_VALUES:
@@ -264,7 +280,7 @@ def _item(index: int, result: CallResult | None, stopped_by: str) -> ItemRecord:
 
 
 class Ambiguous(Unresolved):
-    """An argument is one of several values."""
+    """It is not clear which of several values an argument has."""
 
     def __init__(self, argument: str, several: Several) -> None:
         super().__init__(str(several))
@@ -273,19 +289,23 @@ class Ambiguous(Unresolved):
     def failed(self, step: str) -> Failed:
         """The failure of the step, with the choices."""
         choices = tuple(ItemChoice(argument=self._argument, value=v, label=label) for v, label in self._several.choices)
-        return Failed(reason="ambiguous", message=f"{step}: {self._argument}: {self._several}", choices=choices)
+        reason: Literal["ambiguous", "unmatched"] = "unmatched" if isinstance(self._several, Unmatched) else "ambiguous"
+        return Failed(reason=reason, message=f"{step}: {self._argument}: {self._several}", choices=choices)
 
 
 def _arguments(
-    step: Step, outputs: Mapping[str, JsonValue], item: Item | None, budget: SizeBudget
+    step: Step, outputs: Mapping[str, JsonValue], item: Item | None, budget: SizeBudget, use: Use
 ) -> dict[str, JsonValue]:
-    arguments = {}
-    for name, value in step.arguments.items():
-        try:
-            arguments[name] = resolve(value, outputs, item, budget)
-        except Several as error:
-            raise Ambiguous(name, error) from None
-    return arguments
+    return {name: _argument(name, value, outputs, item, budget, use) for name, value in step.arguments.items()}
+
+
+def _argument(
+    name: str, value: Value, outputs: Mapping[str, JsonValue], item: Item | None, budget: SizeBudget, use: Use
+) -> JsonValue:
+    try:
+        return resolve(value, outputs, item, budget, use)
+    except Several as error:
+        raise Ambiguous(name, error) from None
 
 
 def _of_item(*values: Value) -> bool:

@@ -1,19 +1,18 @@
-"""What can be learned from a run's calls: which of them found nothing, and whether another plan may be tried.
+"""What can be learned from a run's calls: which of them did not find what was needed, and whether to plan again.
 
 Only reads are tried again. If a mutating call has begun, the run is not planned again. A new plan must make the same
 changes as the plan before.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from services.contracts.api import Api
 from services.contracts.base import JsonPath
-from services.contracts.evidence import MAX_REASON_CHARS, Attempt, written_calls
+from services.contracts.evidence import EACH, MAX_REASON_CHARS, Attempt, written_calls, written_said
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import Failed, ItemChoice, Skipped, StepRecord, Succeeded
 from services.contracts.plan import (
@@ -25,9 +24,11 @@ from services.contracts.plan import (
     Reference,
     Value,
     content_hash,
+    references,
     step_references,
 )
 from services.contracts.planning import CompiledPlan, Question
+from services.contracts.run import EvidenceRound
 
 MAX_ATTEMPTS_A_ROUND: Final = 8
 _NOT_FOUND: Final = frozenset({404, 410})
@@ -48,35 +49,70 @@ def attempts_of(compiled: CompiledPlan, finished: ExecutionFinished) -> tuple[At
     for step in _empty(compiled.plan, records):
         if not compiled.apis[records[step].api].mutating:
             found.setdefault(step, Attempt(api=records[step].api, arguments=calls[step], outcome="empty"))
+    for step in _unmatched(compiled.plan, records):
+        if not compiled.apis[records[step].api].mutating:
+            found.setdefault(step, Attempt(api=records[step].api, arguments=calls[step], outcome="unmatched"))
     return tuple(found.values())[:MAX_ATTEMPTS_A_ROUND]
 
 
-def questions_of(compiled: CompiledPlan, finished: ExecutionFinished) -> tuple[Question, ...]:
-    """Questions that the user must answer before the run can go on: which of several equally good matches is meant.
+def questions_of(
+    compiled: CompiledPlan, finished: ExecutionFinished, rounds: Sequence[EvidenceRound] = ()
+) -> tuple[Question, ...]:
+    """Questions that the user must answer before the run can go on: which of the items that were found is meant.
 
     None if something may have been changed already, because running the plan again would change it a second time.
+
+    Args:
+        compiled: the plan.
+        finished: how its run ended.
+        rounds: the plans before it. If it found nothing either, the latest of their questions are asked.
     """
     if finished.status != "failed" or _has_changed(compiled, finished):
         return ()
-    return tuple(_question(record, compiled.apis[record.api]) for record in finished.records if _choices(record))
+    asked = tuple(_question(record, compiled) for record in finished.records if _choices(record))
+    if asked or not attempts_of(compiled, finished):
+        return asked
+    return next((one.questions for one in reversed(rounds) if one.questions), ())
 
 
 def _choices(record: StepRecord) -> tuple[ItemChoice, ...]:
     return record.outcome.choices if isinstance(record.outcome, Failed) else ()
 
 
-def _question(record: StepRecord, api: Api) -> Question:
-    choices = _choices(record)
+def _question(record: StepRecord, compiled: CompiledPlan) -> Question:
+    api, choices = compiled.apis[record.api], _choices(record)
     argument = choices[0].argument
     values = [choice.value for choice in choices]
-    listed = "; ".join(_message_line(choice.label) for choice in choices)
+    listed = "; ".join(message_line(choice.label) for choice in choices)
+    said = dict.fromkeys(written_said(one.match) for one in _matched(compiled.plan, record) if one.match is not None)
+    unmatched = isinstance(record.outcome, Failed) and record.outcome.reason == "unmatched"
+    what = "item" if argument == EACH else argument
     return Question(
         step=record.step,
         api=record.api,
         argument=argument,
-        text=f"Which {argument} is meant for “{(api.summary or api.name).rstrip('.')}”? {listed}",
+        text=(f"No item matches {', '.join(said)}. " if unmatched else "")
+        + f"Which {what} is meant for “{(api.summary or api.name).rstrip('.')}”? {listed}",
         json_schema={} if None in values else {"enum": values},
     )
+
+
+def _matched(plan: Plan, record: StepRecord) -> list[Reference]:
+    """The references with a match in the argument that a step could not choose; in all of them, if it is not known."""
+    step, choices = plan.step(record.step), _choices(record)
+    assert step is not None, "a record is of a step of the plan"
+    value = step.arguments.get(choices[0].argument) if choices else None
+    found = step_references(step) if value is None else references(value)
+    return [reference for reference in found if reference.match is not None]
+
+
+def _unmatched(plan: Plan, records: Mapping[str, StepRecord]) -> Iterator[str]:
+    """Steps that succeeded, but found no item that matches the request's words."""
+    for record in records.values():
+        if isinstance(record.outcome, Failed) and record.outcome.reason == "unmatched":
+            for reference in _matched(plan, record):
+                if isinstance(records[reference.step].outcome, Succeeded):
+                    yield reference.step
 
 
 def same_changes(plan: CompiledPlan, other: CompiledPlan) -> bool:
@@ -92,7 +128,8 @@ def _has_changed(compiled: CompiledPlan, finished: ExecutionFinished) -> bool:
 def _unsent(record: StepRecord) -> bool:
     """Whether a step certainly made no call, because its inputs were missing, ambiguous or changed."""
     kept_back = isinstance(record.outcome, Skipped) or (
-        isinstance(record.outcome, Failed) and record.outcome.reason in ("reference", "ambiguous", "changed")
+        isinstance(record.outcome, Failed)
+        and record.outcome.reason in ("reference", "ambiguous", "unmatched", "changed")
     )
     return kept_back and not record.requests and not record.attempts and not record.items
 
@@ -103,14 +140,14 @@ def _refused(record: StepRecord, arguments: dict[str, str]) -> Attempt | None:
     if not isinstance(outcome, Failed) or outcome.reason != "upstream_error":
         return None
     if outcome.status in _NOT_FOUND:
-        return Attempt(api=record.api, arguments=arguments, outcome="not_found", reason=_message_line(outcome.detail))
-    if outcome.status in _REJECTED and (reason := _message_line(outcome.detail)):
+        return Attempt(api=record.api, arguments=arguments, outcome="not_found", reason=message_line(outcome.detail))
+    if outcome.status in _REJECTED and (reason := message_line(outcome.detail)):
         return Attempt(api=record.api, arguments=arguments, outcome="rejected", reason=reason)
     return None
 
 
-def _message_line(detail: JsonValue) -> str:
-    """An upstream's error message on one line. The executor has already masked it."""
+def message_line(detail: JsonValue) -> str:
+    """A text of an upstream on one line, cut. The executor has already masked it."""
     if detail is None:
         return ""
     text = detail if isinstance(detail, str) else to_json(detail).decode()

@@ -273,20 +273,32 @@ class Runs:
         may_go_on = len(ended.evidence) < budget and not live.cancelled
         attempts = attempts_of(compiled, finished) if may_go_on else ()
         if not attempts:
-            return _with_questions(ended, questions_of(compiled, finished))
+            return _with_questions(ended, questions_of(compiled, finished, ended.evidence))
         live.durable = False  # nothing is under way at the executor
-        again = await self._replan(live, compiled, ended, attempts)
+        questions = questions_of(compiled, finished)
+        again = await self._replan(live, compiled, ended, attempts, questions)
         self._metrics.count_evidence(live.run.evidence[-1])
         if again is None:
-            return ended.model_copy(update={"evidence": live.run.evidence, "timings": live.clock.timings()})
+            kept = ended.model_copy(update={"evidence": live.run.evidence, "timings": live.clock.timings()})
+            return _with_questions(kept, questions_of(compiled, finished, kept.evidence))
         return await self._approve_or_execute(live, again)
 
     async def _replan(
-        self, live: Live, compiled: CompiledPlan, ended: Run, attempts: tuple[Attempt, ...]
+        self,
+        live: Live,
+        compiled: CompiledPlan,
+        ended: Run,
+        attempts: tuple[Attempt, ...],
+        questions: tuple[Question, ...],
     ) -> CompiledPlan | None:
         """A new plan, made with the results so far; None to keep the current one. The run records the outcome."""
         replaced = EvidenceRound(
-            outcome="replanned", attempts=attempts, plan=compiled.plan, steps=ended.steps, approval=ended.approval
+            outcome="replanned",
+            attempts=attempts,
+            plan=compiled.plan,
+            steps=ended.steps,
+            questions=questions,
+            approval=ended.approval,
         )
         tried = {compiled.plan.id} | {one.plan.id for one in ended.evidence if one.plan is not None}
         again = live.run.model_copy(
@@ -367,7 +379,7 @@ def _with_questions(ended: Run, questions: tuple[Question, ...]) -> Run:
     """The run; if there are questions, it waits for the user. Its answer is dropped, as it may be of another item."""
     if not questions:
         return ended
-    reason = "Several things match the request equally well."
+    reason = "It is not clear which of the things that were found is meant."
     return ended.model_copy(
         update={"status": RunStatus.NEEDS_INPUT, "questions": questions, "reason": reason, "answer": Answer()}
     )

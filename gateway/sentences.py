@@ -51,6 +51,8 @@ class PendingSentence:
         """The sentence with its values filled in; None where there is none, or none in time."""
         if self._task is None or finished.status != "succeeded":
             return None
+        if finished.unmatched and self._live.request.options.sentence is None:
+            return None  # a sentence would hide that another item was used
         left_s = min(self._wait_s, self._live.clock.remaining_s() - _RESERVE_S)
         done, _ = await asyncio.wait({self._task}, timeout=max(left_s, 0.0))
         if not done:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from gateway.demonstrations import demos_of_same_request, offer_apis_of, select_demos
+from gateway.evidence import message_line
 from gateway.lookup import look_up
 from gateway.peers import Peers
 from gateway.rendering import render
@@ -18,7 +19,7 @@ from services.contracts.demo import SelectDemosResponse
 from services.contracts.doubt import doubts_of
 from services.contracts.evidence import MAX_ATTEMPTS
 from services.contracts.execution import ExecuteRequest, ExecutionFinished, StepFinished, StepStarted
-from services.contracts.outcome import Failed
+from services.contracts.outcome import Failed, UnmatchedItem
 from services.contracts.planning import PlanRequest, PlanResponse, Policy
 from services.contracts.retrieval import RetrieveRequest, RetrieveResponse
 from services.contracts.run import CandidateSummary, DemoSummary, Run, RunStatus, Timings
@@ -223,16 +224,23 @@ def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: C
     """The run with its result."""
     status = RunStatus(finished.status)
     values = (*run.kept, *finished.answer)
+    remarks = [run.unsure, *(text for text in map(_unmatched, finished.unmatched) if text not in run.unsure)]
+    unsure = " ".join(filter(None, remarks))
     return run.model_copy(
         update={
             "status": status,
             "reason": finished.problem or _failure(finished),
             "steps": finished.records,
+            "unsure": unsure,
             "doubts": doubts_of(finished.records) if status is RunStatus.IN_DOUBT else (),
-            "answer": Answer(values=values, text=render(values, run.unsure, run.untold), sentence=sentence),
+            "answer": Answer(values=values, text=render(values, unsure, run.untold), sentence=sentence),
             "timings": clock.timings(),
         }
     )
+
+
+def _unmatched(item: UnmatchedItem) -> str:
+    return f"No item matches {item.said} by name; this is about “{message_line(item.label)}”."
 
 
 def _failure(finished: ExecutionFinished) -> str:

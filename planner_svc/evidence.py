@@ -9,6 +9,7 @@ from services.contracts.planning import Diagnostic, DiagnosticCode
 
 _WHY: Final = {
     "empty": "it found nothing",
+    "unmatched": "nothing that it found matches the request's words",
     "not_found": "there is no such thing",
     "rejected": "its arguments were refused",
 }

@@ -11,6 +11,7 @@ from planner_svc.cascade import COMPACT, DEMONSTRATED, MODEL, BackendAnswer, Cas
 from planner_svc.compile import compile_plan
 from planner_svc.judging.judge import Weigh
 from planner_svc.metrics import PlannerMetrics
+from planner_svc.proving.item_matches import unordered
 from planner_svc.proving.prover import Prover, probability
 from planner_svc.proving.untold import join_words, missing_from_plan, untold
 from planner_svc.reading.stated import without_constants
@@ -169,9 +170,8 @@ class PlannerService:
             answer, asked, trace = await self._ask_in_order(order, request, time_left)
         missing, elsewhere = await self._find_missing(answer, request)
         response = answer.response.model_copy(update={"untold": missing})
-        response = self._mark_if_unsure(
-            response if request.backend else self._withhold_if_unsure(answer, response), elsewhere
-        )
+        response = response if request.backend else self._withhold_if_unsure(answer, response)
+        response = self._mark_if_unsure(response, elsewhere, await self._find_unordered(response, request))
         self._metrics.outcomes.labels(backend=response.backend, status=response.status).inc()
         self._metrics.needs.inc(bool(response.needs))
         worded = self._writer is not None and self._writer.is_wanted(None, request.backend)
@@ -297,6 +297,16 @@ class PlannerService:
         self._metrics.untold.inc(bool(missing))
         return missing, () if missing else names
 
+    async def _find_unordered(self, response: PlanResponse, request: PlanRequest) -> str:
+        """What the request orders a list by, and nothing in the plan does; empty for a demonstration's plan."""
+        if response.compiled is None or response.backend == DEMONSTRATED:
+            return ""
+        compiled = response.compiled
+        try:
+            return await self._pool.run(unordered, compiled.plan, request.query, compiled.apis)
+        except (Overloaded, DeadlineExceeded):
+            return ""  # optional: the plan is valid without it
+
     def _withhold_if_unsure(self, answer: BackendAnswer, response: PlanResponse) -> PlanResponse:
         """The response. A plan of too low confidence is withheld and described, so that the user can insist on it."""
         if response.status != "planned" or response.confidence >= self._policy.min_confidence(response):
@@ -318,12 +328,13 @@ class PlannerService:
             untold=response.untold,
         )
 
-    def _mark_if_unsure(self, response: PlanResponse, elsewhere: Sequence[str]) -> PlanResponse:
+    def _mark_if_unsure(self, response: PlanResponse, elsewhere: Sequence[str], extreme: str) -> PlanResponse:
         """The response. A plan that is probably wrong, or does not return what is asked for, is marked as unsure.
 
         Args:
             response: the response to mark.
             elsewhere: what is asked for and the plan's calls do not return.
+            extreme: the word that asks for an extreme item, if the plan takes the first of a list in any order.
         """
         if response.compiled is None or not self._policy.unsure_below:
             return response
@@ -331,6 +342,8 @@ class PlannerService:
             doubt = f"it is right with a probability of only {response.confidence:.0%}"
         elif elsewhere:
             doubt = f"what is called does not tell {join_words([f'“{name}”' for name in elsewhere], 'or')}"
+        elif extreme:
+            doubt = f"it takes the first item, and nothing says that this is the “{extreme}” one"
         else:
             return response
         self._metrics.unsure.labels(response.backend).inc()

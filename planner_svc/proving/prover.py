@@ -115,7 +115,9 @@ class Prover:
             plan = await self._pool.run(with_answers, plan, request.context, {api.id: api for api in apis})
         shown = backend == DEMONSTRATED and any(plan.id == one.demo.plan.id for one in request.demos)
         if request.choose_items and not shown:  # a demonstration's own plan already says which items it takes
-            plan = await self._pool.run(with_matches, plan, request.query)
+            changing = {api.id for api in apis if api.mutating}
+            changes = any(step.api in changing for step in plan.steps)
+            plan = await self._pool.run(with_matches, plan, request.query, request.context.values, changes=changes)
         result = await self._pool.run(compile_plan, plan, apis, request.policy, request.credentials)
         if result.compiled is None and (repaired := await self._pool.run(repair, plan, result.diagnostics)) is not None:
             result = await self._pool.run(compile_plan, repaired, apis, request.policy, request.credentials)

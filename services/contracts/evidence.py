@@ -26,8 +26,9 @@ EACH: Final = "for each"
 class Attempt(Contract):
     """A read call that was made and did not find what was needed.
 
-    ``empty``: it succeeded, but its response lacks the value that was needed. ``not_found``: the upstream has no such
-    object. ``rejected``: the upstream refused the arguments.
+    ``empty``: it succeeded, but its response lacks the value that was needed. ``unmatched``: it found
+    items, but none matches the request's words. ``not_found``: the upstream has no such object. ``rejected``: the
+    upstream refused the arguments.
     """
 
     api: ApiId
@@ -36,7 +37,7 @@ class Attempt(Contract):
         description="As text: a literal is JSON; the answer of another call is that call and a path, "
         '`x.find(q="a").id`.',
     )
-    outcome: Literal["empty", "not_found", "rejected"]
+    outcome: Literal["empty", "unmatched", "not_found", "rejected"]
     reason: str = Field(
         default="",
         max_length=MAX_REASON_CHARS,
@@ -88,6 +89,11 @@ def written_path(path: Sequence[str | int], match: Match | None = None) -> str:
     said = written_literal(match.said[0]) if match is not None else ""
     parts = (f"[{said if n == at else part}]" if isinstance(part, int) else f".{part}" for n, part in enumerate(path))
     return "".join(parts)
+
+
+def written_said(match: Match) -> str:
+    """The words that a match looks for, in quotation marks."""
+    return " and ".join(f"“{text}”" for text in match.said)
 
 
 def bounded(text: str) -> str:

@@ -8,7 +8,7 @@ from services.contracts.answer import AnswerValue
 from services.contracts.api import Tenant
 from services.contracts.base import Contract, Digest, StepId
 from services.contracts.doubt import DoubtfulCall
-from services.contracts.outcome import StepRecord
+from services.contracts.outcome import StepRecord, UnmatchedItem
 from services.contracts.planning import CompiledPlan
 
 
@@ -56,6 +56,9 @@ class ExecutionFinished(Contract):
     answer: tuple[AnswerValue, ...] = ()
     problem: str = Field(
         default="", description="Why the run failed if no step failed: the step's output lacks a value of the answer."
+    )
+    unmatched: tuple[UnmatchedItem, ...] = Field(
+        default=(), description="Items that reads or the answer used although they do not match the request's words."
     )
     duration_ms: float = Field(ge=0)
 

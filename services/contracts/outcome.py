@@ -26,10 +26,17 @@ class Succeeded(Contract):
 
 
 class ItemChoice(Contract):
-    """One of several items that match equally well: the argument it is for, the argument's value, and a label."""
+    """One of the items that may be meant: the argument it is for, the argument's value, and a label."""
 
     argument: str
     value: JsonValue = Field(description="Null if it is large, or neither text nor a number.")
+    label: str = Field(max_length=200)
+
+
+class UnmatchedItem(Contract):
+    """An item that was used although it does not match the request's words: what was looked up, and a label."""
+
+    said: str
     label: str = Field(max_length=200)
 
 
@@ -47,6 +54,7 @@ class Failed(Contract):
         "credential",
         "reference",
         "ambiguous",
+        "unmatched",
         "circuit_open",
         "ledger",
         "changed",
@@ -56,7 +64,9 @@ class Failed(Contract):
     status: int | None = None
     detail: JsonValue = None
     choices: tuple[ItemChoice, ...] = Field(
-        default=(), description="If it is `ambiguous`: items that match the request's words equally well."
+        default=(),
+        description="If it is `ambiguous`: items that match the request's words equally well. If it is `unmatched`: "
+        "the items that were found; none matches.",
     )
 
 

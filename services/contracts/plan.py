@@ -38,6 +38,18 @@ class Match(Contract):
         max_length=32,
         description="The request's other words. They decide between items that match equally well.",
     )
+    pick: Literal["any", "extreme"] | None = Field(
+        default=None,
+        exclude_if=lambda pick: pick is None,
+        description="The request means any item (or the first), or an extreme one, such as the cheapest. Then reads "
+        "take the item as written. A change takes the first of those that match; of extreme ones, the only one.",
+    )
+    given: str | int | float | None = Field(
+        default=None,
+        exclude_if=lambda given: given is None,
+        description="The value that the application gives for this argument, such as the answer to a question. An item "
+        "with this value counts like one whose field equals what was looked up.",
+    )
 
 
 class Reference(Contract):

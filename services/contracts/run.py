@@ -91,6 +91,9 @@ class EvidenceRound(Contract):
     attempts: tuple[Attempt, ...] = Field(description="The calls that did not bring what was needed.")
     plan: Plan | None = Field(default=None, description="The plan that was replaced.")
     steps: tuple[StepRecord, ...] = Field(default=(), description="Outcomes of its calls.")
+    questions: tuple[Question, ...] = Field(
+        default=(), description="Which of the items that it found is meant. Asked if no later plan finds anything."
+    )
     approval: Approval | None = Field(default=None, description="Approval of that plan. The next plan needs its own.")
 
 
@@ -168,8 +171,9 @@ class Run(Contract):
     )
     unsure: str = Field(
         default="",
-        description="A sentence that says why the plan may be wrong (it is unlikely, or its calls do not provide what "
-        "is asked for) and what it calls. Empty: no such reason is known.",
+        description="Sentences that say why the plan may be wrong (it is unlikely, or its calls do not provide what is "
+        "asked for) and what it calls, or that an item was used that does not match the request's words. Empty: no "
+        "such reason is known.",
     )
     problem: RunProblem | None = None
     catalogue_version: int = 0

@@ -19,7 +19,7 @@ from services.contracts.api import ImportRequest
 from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveRequest
 from services.errors import ServiceError
-from tests.support.directory import KINDS, Directory, serve_directory
+from tests.support.directory import KINDS, Directory, People, Person, serve_directory
 
 AGENDA = 'What is the next appointment of "Grace Hopper"?'
 NOTE = 'Find a person named "Grace Hopper" and add a note "likes ships" about that person.'
@@ -53,13 +53,14 @@ def directory(world: tuple[str, Directory], monkeypatch: pytest.MonkeyPatch) -> 
     world[1].reset()
 
 
-def solve(world: tuple[str, Directory], query: str, **options: object) -> Run:
-    """Solve a request."""
+def solve(world: tuple[str, Directory], query: str, values: dict[str, str] | None = None, **options: object) -> Run:
+    """Solve a request. ``values``: the answers to an earlier question."""
+    body = {"query": query, "context": {"values": values or {}}, "options": options}
 
     async def ask() -> Run:
         gateway = GatewayClient(open_http(world[0]))
         try:
-            return await gateway.solve(SolveRequest.model_validate({"query": query, "options": options}))
+            return await gateway.solve(SolveRequest.model_validate(body))
         finally:
             await gateway.aclose()
 
@@ -255,6 +256,126 @@ def test_where_several_match_alike_the_user_is_asked_and_nothing_is_changed(worl
     assert "Grace Kelly" in question.text
     assert "Grace Hopper" in question.text
     assert run.answer.values == ()
+    assert world[1].notes == []
+    answered = solve(world, query, values={"person_id": "per_7"}, mutations="allow")
+    assert (answered.status, world[1].notes) == (RunStatus.SUCCEEDED, [("per_7", "likes ships")])
+
+
+def like_grace(world: tuple[str, Directory], *kinds: str, ids: tuple[str, ...] = ("per_1",)) -> None:
+    """Add people of these kinds who are not Grace Hopper, and whom a fuzzy search finds for that name."""
+    world[1].fuzzy = True
+    for kind in kinds:
+        world[1].people[kind] |= {f"Grace Kelly {one[4:]}": one for one in ids}
+    world[1].agendas.update(dict.fromkeys(ids, "Tuesday"), per_7="Monday")
+
+
+@pytest.mark.usefixtures("directory")
+@pytest.mark.parametrize("mutations", ["allow", "ask"])
+@pytest.mark.parametrize(
+    ("query", "argument"),
+    [(NOTE, "person_id"), ('Find a person named "Grace Hopper" and delete that person.', "person_id")],
+)
+def test_nothing_is_changed_of_the_only_one_who_is_found_under_another_name(
+    world: tuple[str, Directory], query: str, argument: str, mutations: str
+) -> None:
+    like_grace(world, *KINDS)
+    run = solve(world, query, mutations=mutations)
+    assert run.status is RunStatus.NEEDS_INPUT, run.reason
+    assert (world[1].notes, world[1].removed) == ([], [])
+    (question,) = run.questions
+    assert (question.argument, question.json_schema) == (argument, {"enum": ["per_1"]})
+    assert "No item matches “Grace Hopper”." in question.text
+    assert "Grace Kelly" in question.text
+    assert {attempt.outcome for learnt in run.evidence for attempt in learnt.attempts} == {"unmatched"}
+    assert run.answer.values == ()
+
+
+@pytest.mark.usefixtures("directory")
+def test_who_confirms_the_one_who_was_found_gets_the_change(world: tuple[str, Directory]) -> None:
+    like_grace(world, *KINDS)
+
+    run = solve(world, NOTE, values={"person_id": "per_1"}, mutations="allow")
+    assert run.status is RunStatus.SUCCEEDED, run.reason
+    assert world[1].notes == [("per_1", "likes ships")]
+    run = solve(world, NOTE, values={"person_id": "per_2"}, mutations="allow")  # whom no search returned
+    assert (run.status, len(world[1].notes)) == (RunStatus.NEEDS_INPUT, 1)
+
+
+@pytest.mark.usefixtures("directory")
+def test_of_another_name_the_next_search_is_tried_before_a_change(world: tuple[str, Directory]) -> None:
+    first = known_but_there(world, NOTE)
+    like_grace(world, first)
+    run = solve(world, NOTE, mutations="allow")
+    assert run.status is RunStatus.SUCCEEDED, run.reason
+    assert [attempt.outcome for learnt in run.evidence for attempt in learnt.attempts] == ["unmatched"]
+    assert world[1].notes == [("per_7", "likes ships")]
+
+
+@pytest.mark.usefixtures("directory")
+def test_where_the_next_searches_find_nobody_the_first_ones_are_asked_about(world: tuple[str, Directory]) -> None:
+    like_grace(world, first_search(world, NOTE))
+    run = solve(world, NOTE, mutations="allow")
+    assert (run.status, world[1].notes) == (RunStatus.NEEDS_INPUT, [])
+    assert [question.json_schema for question in run.questions] == [{"enum": ["per_1"]}]
+    assert [attempt.outcome for learnt in run.evidence for attempt in learnt.attempts][:2] == ["unmatched", "empty"]
+
+
+@pytest.mark.usefixtures("directory")
+def test_a_read_takes_the_only_one_who_is_found_and_says_so(world: tuple[str, Directory]) -> None:
+    like_grace(world, *KINDS)
+    run = solve(world, AGENDA)
+    assert (run.status, run.evidence) == (RunStatus.SUCCEEDED, ())
+    said = "No item matches “Grace Hopper” by name; this is about “per_1, Grace Kelly 1”."
+    assert run.unsure.endswith(said)
+    assert said in run.answer.text.splitlines()[0]
+    assert [value.value for value in run.answer.values] == ["Tuesday"]
+
+
+@pytest.mark.usefixtures("directory")
+def test_a_read_of_several_under_other_names_goes_on_to_the_next_search(world: tuple[str, Directory]) -> None:
+    first = known_but_there(world, AGENDA)
+    like_grace(world, first, ids=("per_1", "per_2"))
+    run = solve(world, AGENDA)
+    assert run.status is RunStatus.SUCCEEDED, run.reason
+    assert [value.value for value in run.answer.values] == ["Monday"]
+    assert run.unsure == "" or "No item matches" not in run.unsure
+
+
+@pytest.mark.usefixtures("directory")
+def test_who_is_the_newest_is_told_by_no_search(world: tuple[str, Directory]) -> None:
+    for kind in KINDS:
+        world[1].people[kind] |= {"Grace Kelly": "per_1", "Grace Hopper": "per_7"}
+    world[1].agendas.update(per_1="Tuesday", per_7="Monday")
+    run = solve(world, 'What is the next appointment of the newest person named "Grace"?', backend="compact")
+    assert run.status is RunStatus.SUCCEEDED, run.reason
+    assert "nothing says that this is the “newest” one" in run.unsure
+    assert run.answer.text.startswith(run.unsure)
+    newest = 'Find the newest person named "Grace" and add a note "likes ships" about that person.'
+    run = solve(world, newest, mutations="allow", backend="compact")
+    assert (run.status, world[1].notes) == (RunStatus.NEEDS_INPUT, []), run.reason
+    assert run.questions[0].json_schema == {"enum": ["per_1", "per_7"]}
+
+
+@pytest.mark.usefixtures("directory")
+def test_an_upstream_whose_items_are_ever_others_is_asked_as_often_as_the_budget_says(
+    world: tuple[str, Directory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = iter(range(1, 1_000))
+
+    def others(kind: str, _name: str) -> People:
+        world[1].calls[f"/{kind}s"] += 1
+        people = [Person(person_id=f"per_{next(made)}", name="Grace H\u043epper\x1b[2J\n" + "x" * 5_000) for _ in "ab"]
+        return People(items=people)
+
+    monkeypatch.setattr(world[1], "found", others)
+    for query in (AGENDA, NOTE):
+        world[1].calls.clear()
+        run = solve(world, query, mutations="allow")
+        assert run.status is RunStatus.NEEDS_INPUT
+        assert len(run.evidence) == ROUNDS
+        assert set(world[1].calls.values()) == {1}
+        assert len(run.questions[0].text) < 1_000
+        assert run.questions[0].text.isprintable()
     assert world[1].notes == []
 
 

@@ -63,10 +63,13 @@ class Directory:
     agendas: dict[str, str] = field(default_factory=dict)
     refusing: str = ""
     """If not empty, agendas answer 422 with this text."""
+    fuzzy: bool = False
+    """Whether a search also finds people who have only one word of the name."""
     after_note: bool = False
     """Whether agendas answer only after a note was added."""
     calls: Counter[str] = field(default_factory=Counter)
     notes: list[tuple[str, str]] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
     document: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -75,19 +78,22 @@ class Directory:
         return json.dumps(self.document)
 
     def reset(self) -> None:
-        """Remove all people and notes, and reset the counters."""
+        """Remove all people and notes, and reset counters and switches."""
         for known in (*self.people.values(), self.agendas):
             known.clear()
         self.calls.clear()
         self.notes.clear()
+        self.removed.clear()
         self.refusing = ""
-        self.after_note = False
+        self.after_note = self.fuzzy = False
 
     def found(self, kind: str, name: str) -> People:
         """Search people of one kind by a part of their name, in any case."""
         self.calls[f"/{kind}s"] += 1
+        parts = name.lower().split() if self.fuzzy else [name.lower()]
         known = self.people[kind].items()
-        return People(items=[Person(person_id=one, name=full) for full, one in known if name.lower() in full.lower()])
+        found = [(full, one) for full, one in known if any(part in full.lower() for part in parts)]
+        return People(items=[Person(person_id=one, name=full) for full, one in found])
 
     def searches(self) -> int:
         """The number of searches of all kinds."""
@@ -125,6 +131,10 @@ def serve_directory() -> Iterator[Directory]:
         directory.calls["/notes"] += 1
         directory.notes.append((body.person_id, body.text))
         return Note(note_id=f"note_{len(directory.notes)}")
+
+    @app.delete("/people/{person_id}", operation_id="deletePerson", summary="Delete a person", status_code=204)
+    async def delete(person_id: PersonId) -> None:
+        directory.removed.append(person_id)
 
     directory.document = app.openapi()
     with serving(app, bound=bound):

@@ -70,7 +70,12 @@ EVIDENCE_INSTRUCTION: Final = (
 )
 """Precedes a request that was planned before. A request without evidence keeps the form used in training."""
 _MAX_TRIED: Final = 8
-_OUTCOMES: Final = {"empty": "found nothing", "not_found": "no such thing", "rejected": "refused"}
+_OUTCOMES: Final = {
+    "empty": "found nothing",
+    "unmatched": "found only other things",
+    "not_found": "no such thing",
+    "rejected": "refused",
+}
 
 _KNOWN_CHARS: Final = 4_000
 _VALUE_CHARS: Final = 1_000

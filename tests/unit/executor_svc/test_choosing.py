@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 
 from executor_svc.choosing import MAX_ITEMS, best
-from executor_svc.models import Limits
-from executor_svc.references import Several, Unresolved, chosen, resolve
-from executor_svc.steps import prepare
-from services.contracts.outcome import Failed, ItemChoice
+from executor_svc.models import Call, Limits
+from executor_svc.references import Several, Unmatched, Unresolved, Use, chosen, resolve, walk
+from executor_svc.steps import Prepared, prepare
+from services.contracts.base import JsonPath
+from services.contracts.outcome import Failed, ItemChoice, UnmatchedItem
 from services.contracts.plan import Match, Reference
-from tests.support.executing import api, step
+from tests.support.executing import api, compiled, literal, parameter, ref, step
+from tests.support.running import finish
 
 GRACE: dict[str, Any] = {"id": "p1", "name": "Grace Hopper", "city": "Arlington"}
 KELLY = {"id": "p2", "name": "Grace Kelly", "city": "Monaco"}
@@ -52,8 +54,116 @@ def test_its_value_is_taken() -> None:
     assert found(to("items", 0, "city"), KELLY, GRACE) == "Arlington"
 
 
-def test_where_nothing_matches_the_first_is_taken() -> None:
-    assert found(to("items", 0, "id", said="Nobody"), KELLY, GRACE) == "p2"
+@pytest.mark.parametrize(
+    ("use", "items", "taken"),
+    [
+        ("change", (KELLY,), None),  # a change is never made with an item of another name, not even with the only one
+        ("change", (KELLY, GRACE), None),
+        ("read", (KELLY, GRACE), None),
+        ("read", (KELLY,), "p2"),  # the search returned this one for these words
+        ("read", (KELLY, KELLY | {"city": "Paris"}), "p2"),
+        ("shown", (KELLY, GRACE), "p2"),
+    ],
+)
+def test_where_nothing_matches(use: Use, items: tuple[Any, ...], taken: str | None) -> None:
+    reference, outputs = to("items", 0, "id", said="Nobody"), {"var1": {"items": list(items)}}
+    if taken is not None:
+        path = chosen(outputs["var1"], reference, use)  # type: ignore[arg-type]
+        assert walk(outputs["var1"], path, "") == taken  # type: ignore[arg-type]
+        return
+    with pytest.raises(Unmatched, match="no item of items of var1 matches “Nobody”") as error:
+        chosen(outputs["var1"], reference, use)  # type: ignore[arg-type]
+    assert [value for value, _ in error.value.choices] == [item["id"] for item in items]
+
+
+def test_a_value_is_for_a_change_unless_it_is_said_to_be_for_a_read() -> None:
+    reference = to("items", 0, "id", said="Nobody")
+    with pytest.raises(Unmatched):
+        found(reference, KELLY)
+    asking = step("var2", api("http://x.example", "/a"), {"person": reference})
+    outputs: Any = {"var1": {"items": [KELLY]}}
+    limits = Limits(run_s=1, step_s=1, items=10)
+    failed = prepare(asking, api("http://x.example", "/a"), outputs, limits)
+    assert isinstance(failed, Failed)
+    assert (failed.reason, [choice.value for choice in failed.choices]) == ("unmatched", ["p2"])
+    read = prepare(asking, api("http://x.example", "/a"), outputs, limits, use="read")
+    assert isinstance(read, Prepared)
+    assert read.arguments == ({"person": "p2"},)
+
+
+@pytest.mark.parametrize(
+    ("pick", "use", "items", "taken"),
+    [
+        ("any", "read", (KELLY, GRACE), "p2"),
+        ("extreme", "read", (KELLY, GRACE), "p2"),
+        ("any", "change", (KELLY, GRACE, TWIN), "p1"),
+        ("extreme", "change", (KELLY, GRACE, TWIN), None),
+        ("extreme", "change", (KELLY, GRACE), "p1"),
+        ("any", "change", (KELLY,), None),
+        ("extreme", "change", (KELLY,), None),
+    ],
+)
+def test_any_or_an_extreme_one(pick: Any, use: Use, items: tuple[Any, ...], taken: str | None) -> None:
+    match = Match(said=("Grace Hopper",), pick=pick)
+    reference, output = Reference(step="var1", path=(0, "id"), match=match), list(items)
+    if taken is not None:
+        assert walk(output, chosen(output, reference, use), "") == taken
+        return
+    with pytest.raises(Several):
+        chosen(output, reference, use)
+
+
+def test_a_given_value_counts_like_the_name() -> None:
+    def of(given: Any, *items: Any) -> JsonPath:
+        reference = Reference(step="var1", path=(0, "id"), match=Match(said=("Grace Hopper",), given=given))
+        return chosen(list(items), reference, "change")
+
+    assert of("p2", KELLY) == (0, "id")
+    assert of("p3", GRACE, TWIN) == (1, "id")
+    assert of("p9", KELLY, GRACE) == (1, "id")
+    with pytest.raises(Unmatched):
+        of("p9", KELLY)
+    with pytest.raises(Unmatched):  # only the value itself counts, not a text that contains it
+        of("Monaco", KELLY)
+    with pytest.raises(Unmatched):
+        of(1, {"id": True})
+    with pytest.raises(Several):  # an application may give a value of its own for every request
+        of("p2", KELLY, GRACE)
+
+
+LIST = api("http://x", "/", parameter("name"), name="find")
+ONE = api("http://x", "/", parameter("person"), name="getPerson")
+DELETE = api("http://x", "/", parameter("person"), name="delete", method="DELETE")
+
+
+@pytest.mark.parametrize("through", [False, True])
+async def test_nothing_is_deleted_that_does_not_match(through: bool) -> None:
+    """Neither directly, nor through a read of the item's details."""
+    called: list[str] = []
+
+    async def people(call: Call) -> Any:
+        called.append(call.api.name)
+        return {"items": [KELLY]} if call.api is LIST else KELLY
+
+    person = to("items", 0, "id")
+    reads = [step("var1", LIST, {"name": literal("Grace Hopper")}), step("var2", ONE, {"person": person})]
+    last = step("var3", DELETE, {"person": ref("var2", "id") if through else person})
+    finished = await finish(compiled([LIST, ONE, DELETE], *reads, last, mutating=("var3",)), people)
+    assert finished.status == "failed"
+    assert "delete" not in called
+    assert called == (["find"] if through else ["find", "getPerson"])
+    reading = await finish(compiled([LIST, ONE], *reads, answer={"city": to("items", 0, "city")}), people)
+    assert reading.status == "succeeded"
+    assert reading.unmatched == (UnmatchedItem(said="“Grace Hopper”", label="p2, Grace Kelly, Monaco"),)
+    assert finished.unmatched == (() if through else reading.unmatched)
+
+
+def test_items_without_the_value_are_no_choices() -> None:
+    with pytest.raises(Unmatched) as error:
+        found(to("items", 0, "id", said="Nobody"), {"name": "x"}, KELLY)
+    assert [value for value, _ in error.value.choices] == ["p2"]
+    with pytest.raises(Unresolved, match=r"has no items\[0\].id"):
+        found(to("items", 0, "id", said="Nobody"), {"name": "x"})
 
 
 def test_those_that_match_alike_with_one_value_are_one() -> None:
@@ -68,7 +178,7 @@ def test_those_that_match_alike_with_several_values_are_told() -> None:
 
 def test_what_is_only_told_takes_the_first_of_them() -> None:
     output = {"items": [KELLY, GRACE, TWIN]}
-    assert chosen(output, to("items", 0, "id"), sure=False) == ("items", 1, "id")  # type: ignore[arg-type]
+    assert chosen(output, to("items", 0, "id"), "shown") == ("items", 1, "id")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("output", [{"items": []}, {"items": None}, {}, None, {"items": {"0": GRACE}}])

@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from planner_svc.proving.item_matches import with_matches
+from planner_svc.proving.item_matches import unordered, with_matches
 from services.contracts.plan import AnswerOutput, ListValue, Match, Plan, Reference
-from tests.unit.planner_svc.building import plan, step, value
+from tests.unit.planner_svc.building import api, plan, step, value
 
 QUERY = "When does Grace Hopper, the admiral, meet us next?"
 SAID = Match(said=("Grace Hopper",), words=("admiral", "meet", "next"))
@@ -32,6 +32,48 @@ def test_what_was_looked_up_and_the_other_words_say_which() -> None:
 )
 def test_whoever_says_any_means_any(query: str) -> None:
     assert with_matches(looking_up(), query) == looking_up()
+
+
+@pytest.mark.parametrize(
+    ("query", "pick"),
+    [
+        ("Any agenda of Grace Hopper", "any"),
+        ("the oldest agenda of Grace Hopper", "extreme"),
+        ("the agenda of Grace Hopper", None),
+        ('Note "she likes it most" at the agenda of Grace Hopper', None),
+    ],
+)
+def test_a_change_still_needs_the_name(query: str, pick: str | None) -> None:
+    noted = looking_up()
+    more = step("c", "addNote", text="she likes it most")
+    match = match_of(with_matches(Plan(steps=(more, *noted.steps)), query, changes=True))
+    assert match is not None
+    assert (match.said, match.pick) == (("Grace Hopper",), pick)
+
+
+def test_of_an_extreme_one_a_change_asks_unless_the_call_sorts() -> None:
+    def made(**arguments: object) -> Match | None:
+        of = plan(step("a", "listOrders", **arguments), step("b", "cancel", person="$a.items.0.id$"))
+        return match_of(with_matches(of, "Cancel my latest order", changes=True))
+
+    assert made() == made(limit=5) == Match(said=("latest",), words=("cancel", "latest", "order"), pick="extreme")
+    assert made(sort="-created") is None
+    assert made(order_by="created") is None
+    assert made(order_id=5) == made()
+
+
+def test_what_the_application_gives_for_the_argument_says_which() -> None:
+    match = match_of(with_matches(looking_up(), QUERY, {"person": "p1", "name": "x"}))
+    assert match == SAID.model_copy(update={"given": "p1"})
+    assert match_of(with_matches(looking_up(), QUERY, {"person": ["p1"]})) == SAID
+
+
+def test_a_loop_over_what_the_item_has_is_of_the_item_that_is_said() -> None:
+    loop = step("b", "deleteNote", foreach="$a.items.0.notes$")
+    found = with_matches(plan(looking_up().steps[0], loop), QUERY).steps[1]
+    assert found.foreach is not None
+    assert isinstance(found.foreach.items, Reference)
+    assert found.foreach.items.match == SAID
 
 
 @pytest.mark.parametrize(
@@ -75,3 +117,23 @@ def test_long_requests_make_short_matches() -> None:
     match = match_of(with_matches(looking_up(), QUERY + " word" * 100 + " ".join(f"w{n}" for n in range(5_000))))
     assert match is not None
     assert len(match.words) <= 32
+
+
+@pytest.mark.parametrize(
+    ("query", "more", "texts", "word"),
+    [
+        ("Tell the cheapest room", {}, "Rooms of a hotel", "cheapest"),
+        ("Tell any of the Cheapest rooms", {}, "Rooms of a hotel", "Cheapest"),
+        ("Tell the cheapest room", {"sort_by": "price"}, "Rooms of a hotel", ""),
+        ("Tell the cheapest room", {}, "Rooms, cheapest first", ""),
+        ("Tell any room", {}, "Rooms of a hotel", ""),
+        ('Tell a room in "the most famous place"', {"place": "the most famous place"}, "Rooms of a hotel", ""),
+    ],
+)
+def test_an_extreme_item_is_told_from_others_only_where_the_list_is_sorted(
+    query: str, more: dict[str, str], texts: str, word: str
+) -> None:
+    rooms = api("listRooms").model_copy(update={"summary": texts})
+    made = plan(step("a", "listRooms", **more), answer="$a.items.0.name$")
+    assert unordered(made, query, {rooms.id: rooms}) == word
+    assert unordered(plan(step("a", "listRooms", **more), answer="$a.items$"), query, {rooms.id: rooms}) == ""
