@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic import JsonValue
-from pydantic_core import to_json
 
+from gateway.rendering import message_line
 from services.contracts.base import JsonPath
-from services.contracts.evidence import EACH, MAX_REASON_CHARS, Attempt, written_calls, written_said
+from services.contracts.evidence import EACH, Attempt, written_calls, written_said
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import Failed, ItemChoice, Skipped, StepRecord, Succeeded
 from services.contracts.plan import (
@@ -144,15 +144,6 @@ def _refused(record: StepRecord, arguments: dict[str, str]) -> Attempt | None:
     if outcome.status in _REJECTED and (reason := message_line(outcome.detail)):
         return Attempt(api=record.api, arguments=arguments, outcome="rejected", reason=reason)
     return None
-
-
-def message_line(detail: JsonValue) -> str:
-    """A text of an upstream on one line, cut. The executor has already masked it."""
-    if detail is None:
-        return ""
-    text = detail if isinstance(detail, str) else to_json(detail).decode()
-    line = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * MAX_REASON_CHARS]).split())
-    return line[:MAX_REASON_CHARS]
 
 
 def _empty(plan: Plan, records: Mapping[str, StepRecord]) -> Iterator[str]:

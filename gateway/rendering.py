@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from services.contracts.answer import AnswerValue
+from services.contracts.evidence import MAX_REASON_CHARS
 
 MAX_ITEMS = 10
 MAX_CHARS = 4_000
@@ -27,6 +29,15 @@ def render(values: Iterable[AnswerValue], *remarks: str) -> str:
     lines = [line for value in values for line in _block(value.name, value.value, indent="")]
     text = "\n".join([*filter(None, remarks), *lines] if lines else lines)
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"
+
+
+def message_line(detail: JsonValue) -> str:
+    """A text of an upstream on one line, cut. The executor has already masked it."""
+    if detail is None:
+        return ""
+    text = detail if isinstance(detail, str) else to_json(detail).decode()
+    line = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * MAX_REASON_CHARS]).split())
+    return line[:MAX_REASON_CHARS]
 
 
 def fill_sentence(pieces: Sequence[str | int], values: Sequence[AnswerValue]) -> str | None:

@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from gateway.demonstrations import demos_of_same_request, offer_apis_of, select_demos
-from gateway.evidence import message_line
 from gateway.lookup import look_up
 from gateway.peers import Peers
-from gateway.rendering import render
+from gateway.rendering import message_line, render
 from services.clients import CREDENTIALS_TIMEOUT_S, Executor
 from services.contracts.answer import Answer
 from services.contracts.demo import SelectDemosResponse

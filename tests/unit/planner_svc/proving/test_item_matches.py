@@ -1,5 +1,7 @@
 """Which item is meant stands in the plan, where the request says it."""
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -52,7 +54,7 @@ def test_a_change_still_needs_the_name(query: str, pick: str | None) -> None:
 
 
 def test_of_an_extreme_one_a_change_asks_unless_the_call_sorts() -> None:
-    def made(**arguments: object) -> Match | None:
+    def made(**arguments: Any) -> Match | None:
         of = plan(step("a", "listOrders", **arguments), step("b", "cancel", person="$a.items.0.id$"))
         return match_of(with_matches(of, "Cancel my latest order", changes=True))
 
@@ -131,7 +133,7 @@ def test_long_requests_make_short_matches() -> None:
     ],
 )
 def test_an_extreme_item_is_told_from_others_only_where_the_list_is_sorted(
-    query: str, more: dict[str, str], texts: str, word: str
+    query: str, more: dict[str, Any], texts: str, word: str
 ) -> None:
     rooms = api("listRooms").model_copy(update={"summary": texts})
     made = plan(step("a", "listRooms", **more), answer="$a.items.0.name$")
