@@ -47,7 +47,8 @@ def test_a_demonstrated_request_is_solved_as_demonstrated(tmp_path: Path) -> Non
 def test_the_very_same_request_gives_the_very_same_plan_wherever_its_apis_rank(tmp_path: Path) -> None:
     plan = next(demo.plan for demo in shipped_demos() if demo.query == MILES)
     asked = ("Which public holidays does Portugal have in 2027?", "The usual figure for the harvest ledger")
-    narrow, reading = {"top_k": 1, "dry_run": True}, {"methods": ["POST"], "dry_run": True}
+    narrow: dict[str, object] = {"top_k": 1, "dry_run": True}
+    changing: dict[str, object] = {"methods": ["POST"], "dry_run": True}
 
     async def all_of(url: str) -> tuple[list[Run], list[Run]]:
         before = await _solved(url, *((query, narrow) for query in asked))
@@ -55,7 +56,7 @@ def test_the_very_same_request_gives_the_very_same_plan_wherever_its_apis_rank(t
         for query in asked:
             await gateway.add_demo(Demo(query=query, plan=plan))
         await gateway.aclose()
-        return before, await _solved(url, *((query, options) for query in asked for options in (narrow, reading)))
+        return before, await _solved(url, *((query, options) for query in asked for options in (narrow, changing)))
 
     with running_stack(tmp_path) as found:
         before, after = asyncio.run(all_of(found.gateway_url))

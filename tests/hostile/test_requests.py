@@ -6,7 +6,7 @@ stands: an approval to give, a question, a reason, or what was found.
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import httpx2
 import pytest
@@ -118,7 +118,7 @@ def test_as_many_words_as_are_allowed_are_answered(stack: RunningStack, query: s
 def injected(stack: RunningStack) -> RunningStack:
     """The stack with a provider whose descriptions give orders. Its addresses are the sandbox's."""
 
-    def operation(name: str, summary: str, schema: dict[str, object]) -> dict[str, object]:
+    def operation(name: str, summary: str, schema: Mapping[str, object]) -> dict[str, object]:
         answer = {"200": {"description": INJECTED, "content": {"application/json": {"schema": schema}}}}
         return {"operationId": name, "summary": summary, "description": INJECTED, "responses": answer}
 
