@@ -44,6 +44,13 @@ def floods(report: Report) -> list[Figure]:
     return measure()
 
 
+def faults(report: Report) -> list[Figure]:
+    """How requests end while the language model's server fails in every known way."""
+    from bench.faults import measure
+
+    return measure()
+
+
 def soak(report: Report) -> list[Figure]:
     """Durable solves at a steady rate, and the growth of memory; runs only with ``--only soak``."""
     from bench.soak import measure
@@ -101,10 +108,23 @@ def clone(report: Report) -> list[Figure]:
     return [fresh_clone()]
 
 
-SECTIONS: dict[str, Callable[[Report], list[Figure]]] = {
-    section.__name__: section
-    for section in (solve, imports, graphs, scale, fairness, floods, console, index, retrieve, plan, peers, clone, soak)
-}
+_MEASURED = (
+    solve,
+    imports,
+    graphs,
+    scale,
+    fairness,
+    floods,
+    faults,
+    console,
+    index,
+    retrieve,
+    plan,
+    peers,
+    clone,
+    soak,
+)
+SECTIONS: dict[str, Callable[[Report], list[Figure]]] = {section.__name__: section for section in _MEASURED}
 
 
 def main() -> int:

@@ -26,14 +26,23 @@ _Kind = Annotated[str, typer.Option("--type", help="Number type of the merged mo
 def install(
     adapter: _Adapter = None,
     registry: _Registry = None,
+    base: Annotated[
+        Path | None,
+        typer.Option(help="The GGUF file that the adapter was trained on. [SmolLM2-135M-Instruct]", dir_okay=False),
+    ] = None,
     kind: _Kind = "Q8_0",
     folder: Annotated[Path, typer.Option(help="Folder of the models.", file_okay=False)] = Path("var/llm"),
 ) -> None:
-    """Download the base model and merge the adapter into it. Does nothing if both are up to date."""
+    """Download the base model and merge the adapter into it. Does nothing if both are up to date.
+
+    A REGISTRY's adapter must have been trained on this very base. `nestor llm serve` and `nestor serve --llm` do not
+    read the registry: they serve what is installed here, so install again after each promotion.
+    """
     with exit_on_llm_error():
         from deploy.llm.install import install, registered_adapter, shipped_registry
 
-        install(folder, adapter or registered_adapter(registry or shipped_registry()), kind, typer.echo)
+        place = adapter or registered_adapter(registry or shipped_registry(), base)
+        install(folder, place, kind, typer.echo, base)
 
 
 @llm.command("base")
@@ -74,7 +83,10 @@ def convert(
 
 @llm.command()
 def serve() -> None:
-    """Serve the model with llama.cpp, an OpenAI-compatible API, until Ctrl-C. Settings: `NESTOR_LLM_*`."""
+    """Serve the installed model with llama.cpp, an OpenAI-compatible API, until Ctrl-C. Settings: `NESTOR_LLM_*`.
+
+    The model is the file NESTOR_LLM_MODEL. It reads no registry: `nestor llm install --registry` makes the file.
+    """
     with exit_on_llm_error():
         from deploy.llm.server import main
 

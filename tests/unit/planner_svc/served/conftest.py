@@ -19,8 +19,7 @@ from services.compute import ComputePool
 from services.contracts.api import Api
 from services.contracts.planning import PlanRequest
 from tests.support.chat_server import ChatServer, Reply, serve_chat
-
-KEY = "sk-canary-0815"
+from tests.support.model_faults import KEY
 
 
 class Plain:

@@ -8,8 +8,8 @@ from planner_svc.sentences.writer import SentenceWriter
 from services.compute import ComputePool
 from services.contracts.sentence import Sentence, SentenceRequest
 from tests.support.chat_server import Reply, says
-from tests.unit.planner_svc.served.conftest import KEY, Make
-from tests.unit.planner_svc.served.test_faults import FAULTS
+from tests.support.model_faults import FAULTS, KEY
+from tests.unit.planner_svc.served.conftest import Make
 from tests.unit.planner_svc.test_sentences import SIMPLE
 
 ASKED = SentenceRequest(query="How long is flight AF123?", compiled=SIMPLE, deadline_ms=1_500)
