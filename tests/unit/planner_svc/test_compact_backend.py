@@ -162,6 +162,8 @@ def test_no_candidates_no_plan(backend: CompactBackend) -> None:
         "Was the order ord_17 cancelled?",
         "Has anybody cancelled order ord_17 yet?",
         "why was order ord_17 cancelled",
+        "Could you tell me whether order ord_17 was cancelled?",
+        "Can order ord_17 still be cancelled?",
         'Find the customer "cancel order ord_17"',
     ],
 )
@@ -169,6 +171,14 @@ def test_nothing_is_changed_without_words_that_ask_for_it(backend: CompactBacken
     draft = backend.draft(request(query))
     plans = [plan for plan in (draft.plan, *draft.alternatives) if plan is not None]
     assert not CHANGING & {step.api for plan in plans for step in plan.steps}
+
+
+@pytest.mark.parametrize(
+    "query", ["Could you get rid of the order ord_17?", "Would you mind calling off the order with the ID ord_17?"]
+)
+def test_a_change_that_is_asked_for_politely_may_be_planned(backend: CompactBackend, query: str) -> None:
+    cancel = next(one for one in SHOP if one.name == "cancelOrder")
+    assert written(backend.draft(request(query, (cancel,)))) == ["cancelOrder(order_id='ord_17')"]
 
 
 def test_descriptions_give_no_orders(backend: CompactBackend) -> None:

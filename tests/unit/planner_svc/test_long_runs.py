@@ -20,6 +20,7 @@ from planner_svc.compiler.implicit import find_missing
 from planner_svc.compiler.nodes import ANYTHING, Node
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.proving import untold, unused_values
+from planner_svc.proving.wrong_target import wrong_change_reason
 from planner_svc.reading.actions import asks_for_action, find_imperatives, may_be_meant
 from planner_svc.reading.dates import DateReader
 from planner_svc.reading.enumerations import complete_enumeration
@@ -129,6 +130,12 @@ def test_every_candidate_is_asked_of_a_long_request() -> None:
     query = HOSTILE["blanks before a verb"]
     for _ in range(1_000):
         may_be_meant(profile, query)
+
+
+@pytest.mark.parametrize("words", ["freeze card 5, ", "my card ", "can you freeze card 5, ", "and "])
+def test_the_things_of_a_long_request_are_looked_up_within_bounds(words: str) -> None:
+    cancel = api("cancelOrder", param("id"), method="DELETE")
+    wrong_change_reason(words * (LONG // len(words)), plan(step("a", "cancelOrder", id="5")), {cancel.id: cancel})
 
 
 def test_names_are_compared_within_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
