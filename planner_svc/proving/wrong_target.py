@@ -37,7 +37,7 @@ _UNDOING: Final = frozenset(map(stem, _REMOVING)) | stem_set(
 )
 """Words in the names of operations that remove something."""
 _NOUN: Final = re.compile(
-    r"\s+(?:(?P<away>away|down|off|out|rid\s+of)\s+)?(?P<closer>(?:(?:the|my|our|this|that|his|her|their|its|your|an?|all|those|these|every|each|any"
+    r"\s+(?:(?:away|down|off|out|rid\s+of)\s+)?(?P<closer>(?:(?:the|my|our|this|that|his|her|their|its|your|an?|all|those|these|every|each|any"
     r"|another|one|two|of)\s+)*)(?P<words>[^.,;:!?()\n]{0,100})",
     re.IGNORECASE,
 )
@@ -50,10 +50,12 @@ _CLOSING: Final = stem_set(
 )
 """Words that end a noun phrase."""
 _OWNED: Final = re.compile(r"\b(?:the|my|our|his|her|their|its|your)\b", re.IGNORECASE)
+_AWAY: Final = re.compile(r"[^.;!?\n]{0,200}?\b(?:away|down|off|out|rid)\b", re.IGNORECASE)
 _GENERAL: Final = word_set("get make use")
 """Verbs that are function words elsewhere."""
 _ENDING: Final = frozenset(map(stem, _REMOVING)) | stem_set(
-    "clear destroy drop end kill purge rid scrap stop trash unsubscribe wipe"
+    "abort bin clear detach destroy drop end halt kick kill purge retire rid scrap stop trash uninstall"
+    " unsubscribe wipe"
 )
 """Verbs that remove, wherever they stand in a request."""
 _MAX_WORDS: Final = 4
@@ -77,7 +79,7 @@ class _Said:
     def __init__(self, verb: str, rest: str) -> None:
         match = _NOUN.match(rest)
         self.verb = verb
-        self.away = match is not None and match["away"] is not None
+        self.away = _AWAY.match(rest) is not None
         words = match["words"].split() if match is not None else []
         named = list(takewhile(_is_part, words[:_MAX_WORDS]))
         self.thing = [word for word in named if stem(word) not in ANYTHING]
