@@ -102,6 +102,7 @@ def _measured(
         raise typer.Exit(1)
     with exit_on_llm_error():
         export(adapter, base, work)
-        found = measured(work / MERGED_NAME, sorted(one for one in held_out.iterdir() if one.is_dir()), work, limit)
+        measured_on = sorted(one for one in held_out.iterdir() if one.is_dir())
+        found = measured(work / MERGED_NAME, measured_on, work, limit, data.properties.detail)
     shutil.rmtree(work)  # keeping a merged model of each variant would fill the disk
     return found

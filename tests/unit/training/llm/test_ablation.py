@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from deploy.cli import app
 from deploy.cli.training import ablation
 from deploy.llm import gate
+from services.registry import PromptForm
 from tests.unit.training.llm.data import small
 from training.llm.ablation import PROPERTIES, WHOLE, variants
 from training.llm.builder import TRAIN, build
@@ -82,7 +83,7 @@ def test_the_command_trains_each_and_goes_on_where_it_stopped(tmp_path: Path, mo
         work.mkdir(exist_ok=True)
         return object()
 
-    def measured(model: Path, folders: Sequence[Path], work: Path, limit: int) -> gate.Figures:
+    def measured(model: Path, folders: Sequence[Path], work: Path, limit: int, detail: PromptForm) -> gate.Figures:
         asked.add(tuple(str(folder) for folder in folders))
         if len(trained) == 3 and len(asked) == 1 and not (tmp_path / "killed").exists():
             (tmp_path / "killed").touch()
