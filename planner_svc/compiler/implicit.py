@@ -45,8 +45,6 @@ _IDENTIFIERS = _SPECIFIC | {"code", "guid", "handle", "id", "ids", "iso", "key",
 """Last words of longer names that are identifiers."""
 _BARE = (_IDENTIFIERS - _SPECIFIC) | {"name"}
 """Names of arguments that mean another thing in another operation: the ``id`` of a customer is not that of an order."""
-
-
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _Index = dict[str, list[tuple[Api, JsonPath, Node]]]
 

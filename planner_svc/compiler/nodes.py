@@ -20,25 +20,10 @@ class Node:
 
 
 ANYTHING: Final = Node({})
-WRAPPERS: Final = frozenset(
-    [
-        "",
-        *[
-            "data",
-            "entries",
-            "hits",
-            "items",
-            "list",
-            "objects",
-            "records",
-            "response",
-            "result",
-            "results",
-            "rows",
-            "values",
-        ],
-    ]
-)
+WRAPPERS: Final = frozenset({
+    "", "data", "entries", "hits", "items", "list", "objects", "records", "response", "result", "results", "rows",
+    "values",
+})  # fmt: skip
 """Names of members that only hold other things, and name nothing themselves."""
 
 
