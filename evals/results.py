@@ -41,6 +41,7 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("held-out/sandbox", "train", "own", "compact", "sandbox"),
     ("held-out/complexfuncbench", "dev", "own", "compact"),
     ("held-out/corpus", "test", "own", "compact"),
+    ("held-out/corpus", "test", "vendor", "compact"),
 )
 """Folder, split, candidates and planner of each possible row of the page, and the folder of demos if any are shown."""
 
@@ -102,7 +103,7 @@ SAMPLES = (
 )
 """The shipped language model, then the effects of finetuning, demonstrations, our own retrieval and the grammar
 (TPTU-v2, tables 2 to 4; Seal-Tools, table 5)."""
-_ORDER = {name: place for place, name in enumerate(("own", "given", "gold"))}
+_ORDER = {name: place for place, name in enumerate(("own", "vendor", "given", "gold"))}
 _NONE = "-"
 _HEADS = {
     "tool": "tool F1",

@@ -17,6 +17,7 @@ class Candidates(StrEnum):
     """Where the planner's candidates come from."""
 
     OWN = "own"
+    VENDOR = "vendor"
     GIVEN = "given"
     GOLD = "gold"
 
@@ -47,7 +48,8 @@ def eval_plan(
     candidates: Annotated[
         Candidates,
         typer.Option(
-            help="`own`: found in the whole folder; `given`: each request's own tools; `gold`: the needed ones."
+            help="`own`: found in the whole folder; `vendor`: found among the needed vendors' APIs; `given`: each "
+            "request's own tools; `gold`: the needed ones."
         ),
     ] = Candidates.OWN,
     k: Annotated[

@@ -118,8 +118,8 @@ def measure(wanted: Measurement, progress: Progress) -> tuple[PlanReport | None,
         EncoderError: an encoder cannot be loaded.
         RelevanceError: the retriever's relevance model cannot be used.
     """
-    if wanted.k is not None and wanted.candidates is not Source.OWN:
-        raise DataError("only the candidates `own` are found, so that only they can have a `k`")
+    if wanted.k is not None and wanted.candidates not in (Source.OWN, Source.VENDOR):
+        raise DataError("only the candidates `own` and `vendor` are found, so that only they can have a `k`")
     if wanted.distractors and wanted.candidates is not Source.GOLD:
         raise DataError("distractors stand beside the candidates `gold`")
     if wanted.offline and wanted.planner not in (None, SERVED):

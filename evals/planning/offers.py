@@ -2,12 +2,13 @@
 
 - ``own``: the APIs that the shipped retriever finds in the whole catalogue, including suppliers, with the budget of
   ``/solve``;
+- ``vendor``: the same, among the APIs of the vendors that the solution (or a refused request's list) names;
 - ``given``: the request's own list of tools, the field ``tools`` in the data;
 - ``gold``: the APIs of the reference solution, each once.
 
-For the last two, the retriever ranks and scores only these APIs, with the same code and the statistics of the whole
-catalogue. It may not refuse, and an API that it leaves out comes last with score 0. Names that are not in the catalogue
-are skipped.
+For ``given`` and ``gold``, the retriever ranks and scores only these APIs, with the same code and the statistics of the
+whole catalogue. It may not refuse, and an API that it leaves out comes last with score 0. Names that are not in the
+catalogue are skipped.
 
 Distractors make ``gold`` harder. They are APIs that are not needed: the nearest ones that the retriever finds without
 the needed ones. They are ranked and scored together with the needed ones, and all are then shuffled, always in the same
@@ -46,6 +47,7 @@ class Source(StrEnum):
     """Where candidates come from."""
 
     OWN = "own"
+    VENDOR = "vendor"
     GIVEN = "given"
     GOLD = "gold"
 
@@ -82,8 +84,9 @@ class Offers:
 
     def offer(self, instance: Instance) -> Offer:
         """The candidates of a request. Blocks while it encodes and searches."""
-        if self.source is Source.OWN:
-            clauses, hits = self._find(self._asked(instance.query))
+        if self.source in (Source.OWN, Source.VENDOR):
+            vendors = self._vendors(instance) if self.source is Source.VENDOR else ()
+            clauses, hits = self._find(self._asked(instance.query, vendors))
         else:
             names = instance.tools or () if self.source is Source.GIVEN else [call.api for call in instance.calls]
             clauses, hits = self._ranked(instance.query, self._places(names))
@@ -107,8 +110,12 @@ class Offers:
         found = self._offer(*self._find(request))
         return RetrieveResponse(catalogue_version=0, clauses=found.clauses, candidates=found.candidates)
 
-    def _asked(self, query: str) -> RetrieveRequest:
-        return RetrieveRequest(query=query, k=self.k or SolveOptions().top_k)
+    def _asked(self, query: str, vendors: tuple[str, ...] = ()) -> RetrieveRequest:
+        return RetrieveRequest(query=query, k=self.k or SolveOptions().top_k, providers=vendors)
+
+    def _vendors(self, instance: Instance) -> tuple[str, ...]:
+        names = [call.api for call in instance.calls] or instance.tools or ()
+        return tuple(sorted({self.apis[name].provider for name in names if name in self.apis}))
 
     def _find(self, asked: RetrieveRequest) -> tuple[tuple[Clause, ...], list[Hit]]:
         return find(self.snapshot, self.encoder, asked.query, asked.k, asked.suppliers, Filters.of(asked), self.options)

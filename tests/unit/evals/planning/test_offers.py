@@ -1,5 +1,6 @@
 """Candidates: the same as the retriever service hands on, or those that the request names."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,22 @@ def test_own_candidates_are_the_retrievers(tmp_path: Path) -> None:
     first = found.candidates[0]
     assert first.score == max(first.clause_scores)
     assert first.signals.dense is not None
+
+
+def test_the_vendors_candidates_are_found_among_its_apis(tmp_path: Path) -> None:
+    data = dataset(tmp_path)
+    hotels = ("findHotel", "bookHotel")
+    apis = tuple(
+        api.model_copy(update={"provider": "hotels" if api.name in hotels else "weather"}) for api in data.apis
+    )
+    made = offers(dataclasses.replace(data, apis=apis), Source.VENDOR)
+    weather, both, nested, gone = ({one.api.id for one in made.offer(each).candidates} for each in data.instances)
+    assert weather == {"getWeather"}
+    assert both == {"getWeather", *hotels}
+    assert nested == {*hotels}
+    refused = data.instances[0].model_copy(update={"calls": (), "tools": ("findHotel",)})
+    assert {one.api.id for one in made.offer(refused).candidates} <= {*hotels}
+    assert gone == {"getWeather", *hotels}  # the vendor is not known
 
 
 def test_given_and_gold_candidates_are_those_and_no_others(tmp_path: Path) -> None:
