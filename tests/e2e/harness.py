@@ -15,7 +15,7 @@ from typing import Any
 
 from deploy.onebox import running_stack
 from services.clients import GatewayClient, open_http
-from services.contracts.run import Run
+from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveRequest
 from services.errors import ServiceError
 from services.telemetry import configure_logging
@@ -31,6 +31,13 @@ class Result:
     run: Run | None
     failure: str
     """Empty if the question was solved."""
+
+    @property
+    def misleads(self) -> bool:
+        """Whether it was answered wrongly, and the answer does not say that it may be wrong."""
+        if not self.failure or self.run is None or self.run.status is not RunStatus.SUCCEEDED:
+            return False
+        return not self.run.unsure and not self.run.untold
 
     def __repr__(self) -> str:
         """Whether it was solved, without the question: test runners print what an assertion compared."""
@@ -90,6 +97,8 @@ def report(results: list[Result], *, verbose: bool = False) -> str:
     solved = Counter(result.question["kind"] for result in results if not result.failure)
     total = sum(solved.values())
     lines = [f"solved {total} of {len(results)} = {100 * total / len(results):.1f} %"]
+    misleading = sum(result.misleads for result in results)
+    lines.append(f"answered wrongly, without a remark: {misleading} = {100 * misleading / len(results):.1f} %")
     lines += [f"  {kind:12} {solved[kind]:3} of {count}" for kind, count in sorted(kinds.items())]
     for result in results:
         if (result.failure or verbose) and result.question["id"] not in unseen:

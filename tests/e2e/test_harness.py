@@ -3,11 +3,13 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from services.contracts.run import Run, RunStatus
 from tests.e2e import harness
 from tests.e2e.harness import Result, questions, report
 
@@ -65,3 +67,14 @@ def test_the_command_prints_no_held_out_question(
     printed = "".join(capsys.readouterr())
     assert f"solved 0 of {len(questions(arguments[0]))}" in printed
     assert _told(printed) == 0
+
+
+def test_an_answer_misleads_if_it_is_wrong_and_does_not_say_so() -> None:
+    question = questions("dev")[0]
+    run = Run(id="run_1", status=RunStatus.SUCCEEDED, query=question["query"], created_at=datetime.now(UTC))
+    wrong = Result(question, run, "missing 1 in 2")
+    assert wrong.misleads
+    assert "without a remark: 1 = 100.0 %" in report([wrong])
+    assert not Result(question, run, "").misleads
+    for update in ({"unsure": "It may be wrong."}, {"untold": "No API tells it."}, {"status": RunStatus.FAILED}):
+        assert not Result(question, run.model_copy(update=update), "missing 1 in 2").misleads
