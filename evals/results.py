@@ -90,7 +90,7 @@ SAMPLES = (
     Sample("seal_tools", "test_in_domain", 50),
     Sample("nestful_v1", "glaive", 40),
     Sample("held-out/sandbox", "train", 63),
-    Sample("held-out/complexfuncbench", "dev", 81),
+    Sample("held-out/complexfuncbench", "dev", 30),
     *(
         _SEAL(candidates=source, base=base, shots=shots)
         for base in (True, False)
