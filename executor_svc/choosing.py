@@ -42,9 +42,11 @@ def _score(item: JsonValue, match: Match, *, given: bool) -> tuple[int, int]:
     said = 2 if given else 0
     for text in match.said:
         words = _words(text)
+        if not words:  # no item is found by signs alone
+            continue
         if words in fields:
             said += 2
-        elif words and any(one.issuperset(words) for one in sets):
+        elif any(one.issuperset(words) for one in sets):
             said += 1
     item_words = frozenset().union(*sets)
     return said, sum(1 for word in match.words if item_words.issuperset(_words(word)))

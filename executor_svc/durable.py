@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
-from executor_svc.admission import admit
+from executor_svc.admission import admit, graph_of
 from executor_svc.binding import hold_of
 from executor_svc.graph import Graph
 from executor_svc.ledger import Fenced, Ledger, LedgerAdapter, in_doubt_result, with_full_outputs
@@ -25,7 +25,7 @@ from executor_svc.values import ValueStore
 from services.contracts.doubt import ResolveRequest
 from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished, ExecutionState, StepFinished
 from services.contracts.outcome import Failed, RequestRecord
-from services.errors import Conflict, NotFound, ServiceError, ServiceUnavailable
+from services.errors import Conflict, NotFound, ServiceError, ServiceUnavailable, ValidationFailed
 from services.storage.heartbeat import Heartbeat
 from services.storage.members import Membership
 from services.telemetry import get_logger
@@ -213,15 +213,18 @@ class DurableLane:
     async def _continue(self, execution: Execution, lease: Lease, live: LiveRun) -> None:
         """Continue a run that this process has taken over or reopened, if its stored request was admitted.
 
-        Whoever can write the database can store a request. One that cannot have been admitted ends at once. One that
-        is not sealed with this proof key (the key may have changed) sends nothing: its finished calls are kept, and
-        its calls in flight are in doubt.
+        Whoever can write the database can store a request. One that cannot have been admitted, or is not sealed with
+        this proof key (the key may have changed), sends nothing: its finished calls are kept, and its calls in flight
+        are in doubt. One whose plan cannot be followed at all has no calls, and ends at once.
         """
+        compiled = execution.request.compiled
         try:
-            graph = admit(execution.request)
+            graph = graph_of(compiled)
+            if absent := [step.api for step in compiled.plan.steps if step.api not in compiled.apis]:
+                raise ValidationFailed(f"The compiled plan does not contain the API {absent[0]}.")
         except ServiceError as error:
+            _log.warning("a stored run is not continued", run=execution.run_id, why=error.detail)
             problem = f"the run was not continued: {error.detail}"
-            _log.warning("a stored run is not continued", run=execution.run_id, why=problem)
             ended = ExecutionFinished(status="failed", records=(), problem=problem, duration_ms=0)
             with suppress(Fenced):
                 await self._publish(live, lease, ended)
@@ -239,6 +242,10 @@ class DurableLane:
 
     def _given_up(self, execution: Execution) -> str:
         """Why nothing more is sent for a stored run; empty if it goes on."""
+        try:
+            admit(execution.request)
+        except ServiceError as error:
+            return f"the run was not continued: {error.detail}"
         if not execution.admitted:
             return "the stored run was not admitted with this proof key; the key has changed, or somebody else wrote it"
         if execution.takeovers > self._settings.max_takeovers:

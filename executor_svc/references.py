@@ -160,7 +160,8 @@ def _chosen(output: JsonValue, reference: Reference, use: Use, budget: SizeBudge
         return path
     alike = _alike(output, reference, budget)
     if len(alike) != 1 and use != "shown":
-        among = alike or range(min(len(items), MAX_ITEMS))
+        # The item at the path as written is among them, also if it lies beyond those that are compared.
+        among = alike or dict.fromkeys([*range(min(len(items), MAX_ITEMS)), int(path[at])])
         found = _different(output, reference, among)
         where = f"{render(path[:at]) or 'the answer'} of {reference.step}"
         choices = [(value if _is_small(value) else None, label(items[index])) for value, index in found]

@@ -31,6 +31,7 @@ from executor_svc.models import (
 )
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.operations import Worker
+from services.errors import Conflict
 from services.storage.engine import Transactions, clock, read, try_lock, write
 from services.storage.members import Membership, members_table, workers
 from services.telemetry import get_logger
@@ -154,10 +155,19 @@ class LedgerStore:
         self._transactions.close()
 
     async def execution(self, run_id: str) -> Execution | None:
-        """The stored execution; None also for an id that was forbidden before it started."""
+        """The stored execution; None also for an id that was forbidden before it started.
+
+        Raises:
+            Conflict: it cannot be read.
+        """
         async with read(self._engine) as connection:
             row = (await connection.execute(sa.select(EXECUTIONS).where(EXECUTIONS.c.id == run_id))).first()
-        return None if row is None or not row.request else self._execution(row)
+        if row is None or not row.request:
+            return None
+        try:
+            return self._execution(row)
+        except ValueError:
+            raise Conflict(f"The stored run {run_id} cannot be read.", run_id=run_id) from None
 
     async def forbid(self, run_id: str) -> bool:
         """Prevent any execution of that id from starting. Returns False if one has started already."""
@@ -392,7 +402,9 @@ async def _end_unreadable(connection: AsyncConnection, run_id: str, error: Value
     # Of an error of the contract only its kinds: its text quotes the stored values.
     why = ", ".join(sorted({one["type"] for one in error.errors()})) if isinstance(error, ValidationError) else error
     _log.warning("a stored run cannot be read and is not continued", run=run_id, why=str(why))
-    ended = ExecutionFinished(status="failed", records=(), problem="the stored run cannot be read", duration_ms=0)
+    sent = await connection.scalar(sa.select(sa.func.count()).where(CALLS.c.run_id == run_id))
+    problem = "the stored run cannot be read" + (f"; {sent} of its calls had been sent" if sent else "")
+    ended = ExecutionFinished(status="failed", records=(), problem=problem, duration_ms=0)
     values = {"status": ended.status, "result": ended.model_dump_json()}
     await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id == run_id).values(values))
 

@@ -57,7 +57,7 @@ async def offer_apis_of(
     """
     known = {candidate.api.id for candidate in retrieved.candidates}
     missing = {api: None for one in same for api in one.demo.apis if api not in known}
-    ids = tuple(missing)[: _MAX_CANDIDATES - len(known)]
+    ids = tuple(missing)[: max(_MAX_CANDIDATES - len(known), 0)]
     found = {}
     if ids:
         filters = {name: getattr(ask, name) for name in ApiFilters.model_fields}

@@ -40,6 +40,8 @@ def attempts_of(compiled: CompiledPlan, finished: ExecutionFinished) -> tuple[At
     if finished.status != "failed" or _has_changed(compiled, finished):
         return ()
     records = {record.step: record for record in finished.records}
+    if len(records) < len(compiled.plan.steps):  # the executor could not follow the plan
+        return ()
     calls = written_calls(compiled.plan)
     found: dict[str, Attempt] = {}
     for record in finished.records:

@@ -212,7 +212,7 @@ class StrictRoute(APIRoute):
             own = StrictRequest(request.scope, request.receive)
             # Read here, because FastAPI would replace our errors by one without details, build all errors of the body
             # and validate on the event loop.
-            if await own.body() and "json" in own.headers.get("content-type", ""):
+            if await own.body() and "json" in own.headers.get("content-type", "").lower():
                 await (own.validate(model) if model else own.json())
             return await handle(own)
 

@@ -21,6 +21,7 @@ from services.contracts.doubt import ResolveRequest
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import InDoubt, StepRecord
 from services.contracts.planning import CompiledPlan
+from services.errors import Conflict
 from services.signing import PlanSigner
 from services.storage.engine import create_engine, write
 from services.storage.migrate import migrate
@@ -148,6 +149,27 @@ async def test_rows_that_cannot_be_read_keep_no_other_run_waiting(house: House, 
         states = (await connection.execute(EXECUTIONS.select().where(EXECUTIONS.c.id != "run-1"))).all()
     assert {(row.id, row.status) for row in states} == {(run_id, "failed") for run_id in rows}
     assert all("cannot be read" in row.result for row in states)
+
+
+async def test_what_was_sent_for_a_run_that_is_not_continued_stays_known(house: House, upstream: Upstream) -> None:
+    plan = signed(two_bookings(booking(upstream)))
+    unapproved = asked(plan.model_copy(update={"proof": plan.proof.model_copy(update={"approvals": ("a",)})}))
+    rows = {"run-1": unapproved.model_copy(update={"approved": None}).model_dump_json(), "run-2": "{"}
+    for run_id, text in rows.items():
+        await inserted(house, text, plan.plan.id, run_id)
+        async with write(house.engine) as connection:
+            await connection.exec_driver_sql(
+                "INSERT INTO calls (run_id, key, epoch, state, digest, sent_at)"
+                f" VALUES ('{run_id}', 'a', 1, 'sent', '', 1)"
+            )
+    executor = await opened(house, upstream)
+    run = await ended(executor)
+    assert (run.status, upstream.seen) == ("in_doubt", [])
+    async with house.engine.begin() as connection:
+        other = (await connection.execute(EXECUTIONS.select().where(EXECUTIONS.c.id == "run-2"))).one()
+    assert "1 of its calls had been sent" in other.result
+    with pytest.raises(Conflict, match="cannot be read"):
+        await executor.cancel("run-2")
 
 
 async def test_settling_a_call_of_a_forged_run_starts_nothing(house: House, upstream: Upstream) -> None:

@@ -217,3 +217,13 @@ def test_only_the_beginning_of_an_answer_is_compared() -> None:
     for _ in range(90):
         deep = [deep]
     assert best([deep, "x" * 1_000 + " Grace Hopper"], match) == []
+
+
+def test_signs_alone_match_nothing() -> None:
+    with pytest.raises(Unmatched):
+        found(to("items", 0, "id", said="!!!"), {"id": "p1", "name": "???"}, {"id": "p2", "name": ""})
+
+
+def test_no_change_is_made_with_an_item_beyond_those_that_are_compared() -> None:
+    with pytest.raises(Unmatched):
+        found(to("items", MAX_ITEMS, "id"), *({"name": "nobody"} for _ in range(MAX_ITEMS)), KELLY)
