@@ -53,7 +53,9 @@ def test_aims_are_read_from_the_outputs(tmp_path: Path, output: dict[str, Any]) 
 
     whole = reached(data="corpus", split="test", full_match=27.0)
     assert whole["corpus, test part, all vendors together: full match"] == "27.0"
-    assert sum(one != "not measured" for one in whole.values()) == 4  # one is of the corpus, three stand elsewhere
+    assert sum(one != "not measured" for one in whole.values()) == 5  # one is of the corpus, four stand elsewhere
+    vendor = reached(data="corpus", split="test", candidates="vendor", full_match=34.0)
+    assert vendor["the same, each request among its own vendor's APIs: full match"] == "34.0"
     for other in ({"limit": 3}, {"k": 5}, {"demos": 2}, {"candidates": "gold"}, {"split": "dev"}):
         found = reached(**{"data": "corpus", "split": "test", **other})
         assert found["corpus, test part, all vendors together: full match"] == "not measured"
