@@ -91,5 +91,5 @@ async def select_demos(
     apis = tuple(ApiDescription(id=c.api.id, description=c.api.summary) for c in retrieved.candidates)
     similar = SelectDemosRequest(query=ask.query, apis=apis, k=wanted, alike=_ALIKE, tenant=ask.tenant)
     selected = (await demos.select(similar, timeout_s=timeout_s)).demos
-    first = {one.demo.id: one for one in same}
+    first = {one.demo.id for one in same}
     return SelectDemosResponse(demos=(*same, *(one for one in selected if one.demo.id not in first)))

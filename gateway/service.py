@@ -377,8 +377,8 @@ class GatewayService:
             if not request.options.dry_run:
                 raise refusal
             # Nothing is sent, but the waiting run may be approved later, and then be planned again.
-            options = request.options.model_copy(update={"mutations": Decision.ASK})
-            request, in_advance = request.model_copy(update={"options": options}), False
+            asking = request.options.model_copy(update={"mutations": Decision.ASK})
+            request, in_advance = request.model_copy(update={"options": asking}), False
         identity = None if key is None else RequestIdentity(key, _fingerprint(request, given))
         run = Run(
             id=new_run_id(),
