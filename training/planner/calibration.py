@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +26,7 @@ from services.contracts.base import JsonPath
 from training.planner.api_encodings import ApiEncodings
 from training.planner.examples import Example, Label, ListLabel, Ref, Unstated, items, labels
 from training.planner.judges import FittedJudges, fit_judges, names_of
+from training.planner.withheld import withhold
 
 _FEW: Final = 6
 _NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -38,6 +39,7 @@ def fit_stages(
     held_out: Mapping[str, Sequence[Example]],
     aside: Mapping[str, Sequence[Example]],
     encodings: ApiEncodings,
+    withheld: float,
     progress: Progress,
 ) -> Mapping[str, Mapping[str, float]]:
     """Fit the second stage and the calibration to the network in a folder, and write both there.
@@ -50,6 +52,7 @@ def fit_stages(
         aside: data sets whose held-out examples the second stage is not trained on, with examples that the network was
             trained on. The network judges links on these well enough to serve as training data for links.
         encodings: encodings of their APIs.
+        withheld: share of the requests that calls and sets are also learnt from without the APIs they need.
         progress: shows a bar per data set.
 
     Returns:
@@ -66,8 +69,10 @@ def fit_stages(
     tasks = read(held_out)
     unstated = {name for name, examples in held_out.items() if not _states_values(examples)}
     fresh = {name: of for name, of in tasks.items() if name not in aside}
-    few = {name: [with_few(one) for one in of] for name, of in held_out.items() if name not in aside}
-    fitted = fit_judges(fresh, unstated, read(aside), progress, read(few))
+    others = {
+        name: [*map(with_few, of), *_withheld(of, withheld)] for name, of in held_out.items() if name not in aside
+    }
+    fitted = fit_judges(fresh, unstated, read(aside), progress, read(others))
     fitted.whole.save(directory)
     stated = {name: read for name, read in tasks.items() if name not in unstated}
     _calibration(stated, fitted, progress).save(directory)
@@ -86,6 +91,13 @@ def with_few(example: Example) -> Example:
         candidates=tuple(example.candidates[place] for place in places),
         scores=tuple(example.scores[place] for place in places) if example.scores else None,
     )
+
+
+def _withheld(examples: Sequence[Example], share: float) -> Iterator[Example]:
+    for one in examples:
+        rng = random.Random(one.id)  # noqa: S311 - a repeatable choice, not a secret
+        if rng.random() < share and (found := withhold(one, rng)) is not None:
+            yield found
 
 
 def _calibration(

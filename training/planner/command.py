@@ -119,7 +119,7 @@ def _run(paths: Sequence[Path], out: Path, run: Run, device: torch.device) -> st
     measured = _train(trainer, feed, dataset, run)
     write_network(trainer.network, encodings.dimension, out)
     aside = {name: [one for one in dataset.recorded if one.source == name] for name in run.recipe.aside}
-    judged = fit_stages(out, dataset.held_out, aside, encodings, run.progress)
+    judged = fit_stages(out, dataset.held_out, aside, encodings, run.recipe.withheld, run.progress)
     data = [Data(one.name, one.licence, *_sizes(one, dataset)) for one in folders]
     return write_card(out, run.recipe, data, measured, judged)
 

@@ -1,7 +1,8 @@
 """The planner's training data: recorded and generated requests, each with the candidates that the retriever finds.
 
-A fifth of each folder's requests is held out and never trained on. A hash of the request's id selects them, so they are
-the same in every run. Splits called ``test`` are not used at all if there are others.
+A fifth of each folder's requests, at most ``Recipe.validation``, is held out and never trained on. A hash of the
+request's id selects them, so they are the same in every run of that seed. Splits called ``test`` are not used at all if
+there are others.
 """
 
 from __future__ import annotations
@@ -83,10 +84,11 @@ def read_folder(path: Path, recipe: Recipe) -> PlannerFolder:
     if not any(call.args for one in free for call in one.calls):
         free = []  # only a catalogue, perhaps with names of calls: no arguments to learn from
     random.Random(recipe.seed).shuffle(free)  # noqa: S311 - a repeatable choice, not a secret
-    trained = [one for one in free if not is_held_out(one.id)]
+    held_out = [one for one in free if is_held_out(one.id)][: recipe.validation]
+    kept = {one.id for one in held_out}
+    trained = [one for one in free if one.id not in kept]
     if path.name not in recipe.whole:
         trained = trained[: recipe.requests]
-    held_out = [one for one in free if is_held_out(one.id)][: recipe.validation]
     drawn = recipe.model_dump_json(include={"seed", "requests", "validation", "made", "made_each", "made_least"})
     key = hashlib.sha256(f"{drawn} {len(whole.apis)} {len(free)} {len(trained)}".encode()).hexdigest()[:12]
     return PlannerFolder(path.name, licence(path), whole.apis, tuple(trained), tuple(held_out), key)

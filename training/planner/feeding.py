@@ -20,6 +20,7 @@ from training.planner.recipe import Recipe
 from training.planner.synthesis import MADE
 from training.planner.targets import Layout, targets
 from training.planner.varied import Variation, both
+from training.planner.withheld import withhold
 
 _BUCKET: Final = 16
 """Number of batches that are drawn together and sorted by size, so that examples of similar size share a batch."""
@@ -92,6 +93,8 @@ class Feed:
         if rng.random() >= self._share:
             return self._kinds[-1].draw(rng)
         found = self._recorded(rng)
+        if rng.random() < self._recipe.withheld:
+            return withhold(found, rng) or found
         if rng.random() < self._recipe.joined:
             other = self._kinds[0].another(found, rng)
             if len(found.query) + len(other.query) < self._recipe.chars:

@@ -95,7 +95,7 @@ def fit_judges(
     unstated: Collection[str],
     known: Mapping[str, Sequence[tuple[Example, Task]]],
     progress: Progress,
-    few: Mapping[str, Sequence[tuple[Example, Task]]] = MappingProxyType({}),
+    others: Mapping[str, Sequence[tuple[Example, Task]]] = MappingProxyType({}),
 ) -> FittedJudges:
     """Fit all stages: spans compete only for called APIs, and links consider how surely the request states a value.
 
@@ -104,14 +104,15 @@ def fit_judges(
         unstated: data sets whose requests do not state their values: no spans are learnt from them.
         known: examples that the network was trained on: only links are learnt from them.
         progress: shows a bar per stage.
-        few: the held-out examples with few candidates, as in a small catalogue: calls and sets are learnt from both.
+        others: the held-out examples with other candidates: few, as in a small catalogue, or without those that they
+            need. Calls and sets are learnt from these as well.
     """
     new = [(name, *one) for name, read in tasks.items() for one in read]
-    small = [(name, *one) for name, read in few.items() for one in read]
+    changed = [(name, *one) for name, read in others.items() for one in read]
     calls = [_calls(*one) for one in new]
-    called = [*calls, *(_calls(*one) for one in small)]
+    called = [*calls, *(_calls(*one) for one in changed)]
     folds = [Judges(_fit(called, CALL_SIGNS, fold, _CALL_TREE_OPTIONS)) for fold in range(FOLDS)]
-    weighed = progress.track([*new, *small], description="weighing sets")
+    weighed = progress.track([*new, *changed], description="weighing sets")
     every_set = [_sets(*one, folds[fold_of(one[1])]) for one in weighed]
     sets = every_set[: len(new)]
     folds = [replace(one, sets=_fit(every_set, SET_SIGNS, fold)) for fold, one in enumerate(folds)]

@@ -34,6 +34,7 @@ class Recipe(BaseModel):
         recorded: share of recorded requests; the others are generated.
         varied: share of the recorded requests whose values are replaced by others.
         joined: share of the recorded requests that are joined with another of the same folder.
+        withheld: share of the recorded requests whose APIs are not offered: nothing fits them.
         weights: factor for how often a folder's requests are drawn, by the folder's name.
         aside: folders whose held-out requests are kept for measuring. The second stage learns links from requests of
             these folders that the network was trained on.
@@ -69,6 +70,7 @@ class Recipe(BaseModel):
     recorded: Share = 0.5
     varied: Share = 0.5
     joined: Share = 0.12
+    withheld: Share = 0.06
     weights: dict[str, Annotated[float, Field(ge=0)]] = {}
     aside: tuple[str, ...] = ()
     unscored: Share = 0.3
