@@ -3,7 +3,8 @@
 ``python -m evals.untold FOLDER [--split NAME] [--predictions FILE]`` prints the counts. The candidates of a solution
 are all APIs of the vendors that it calls, up to the number that a planner is offered. The candidates of a request that
 nothing fits are the tools that it names. ``FILE`` is the output of ``nestor eval plan --predictions``. For requests
-that nothing fits, the read-only plans are taken from it.
+that nothing fits, the read-only plans are taken from it. The last count is of solutions that seem to leave out a value
+(``planner_svc.proving.unused_values``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from evals.data import Call, DataError, Instance, read_dataset, read_lines
 from evals.planning.demonstrations import plan_of
 from evals.predictions import Planned, without_answer
 from planner_svc.proving.untold import untold
+from planner_svc.proving.unused_values import values_left_out
 from services.contracts.api import Api
+from services.contracts.context import Context
+from services.contracts.plan import Plan
 
 _OFFERED = 24
 """How many candidates a planner reads."""
@@ -84,11 +88,30 @@ def of_drafts(instances: Sequence[Instance], apis: Mapping[str, Api], lines: Map
     return _said(drafts, apis)
 
 
+def leaving_values_out(instances: Sequence[Instance], apis: Mapping[str, Api]) -> Said:
+    """The values that reference solutions seem to leave out; all of them are wrong."""
+    reads, sentences = 0, []
+    for one in instances:
+        plan = plan_of(one)
+        if plan is None or not _only_reads(plan, apis):
+            continue
+        reads += 1
+        context = Context(now=one.now) if one.now is not None else Context()
+        left = values_left_out(one.query, context, plan, apis)
+        if left:
+            sentences.append((one.query, ", ".join(left)))
+    return Said(reads, tuple(sentences))
+
+
+def _only_reads(plan: Plan, apis: Mapping[str, Api]) -> bool:
+    return all(step.api in apis and not apis[step.api].mutating for step in plan.steps)
+
+
 def _said(rows: Iterable[tuple[Instance, tuple[Api, ...]]], apis: Mapping[str, Api]) -> Said:
     reads, sentences = 0, []
     for one, offered in rows:
         plan = plan_of(one)
-        if plan is None or any(step.api not in apis or apis[step.api].mutating for step in plan.steps):
+        if plan is None or not _only_reads(plan, apis):
             continue
         reads += 1
         sentence = untold(one.query, plan, {step.api: apis[step.api] for step in plan.steps}, offered)
@@ -125,6 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "solutions, a vendor's APIs as candidates (wrongly)": of_solutions(dataset.instances, apis, alone=False),
         "solutions, no other candidates (wrongly)": of_solutions(dataset.instances, apis, alone=True),
         "plans for what nothing fits": of_drafts(dataset.instances, apis, lines),
+        "solutions, values left out (wrongly)": leaving_values_out(dataset.instances, apis),
     }
     for name, said in told.items():
         print(f"{name}: {len(said.sentences)} of {said.reads} plans that only read")

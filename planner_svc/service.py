@@ -14,6 +14,7 @@ from planner_svc.metrics import PlannerMetrics
 from planner_svc.proving.item_matches import unordered
 from planner_svc.proving.prover import Prover, probability
 from planner_svc.proving.untold import join_words, missing_from_plan, untold
+from planner_svc.proving.unused_values import values_left_out
 from planner_svc.reading.stated import without_constants
 from planner_svc.sentences.writer import SentenceWriter
 from services.compute import ComputePool, for_tenant
@@ -171,7 +172,7 @@ class PlannerService:
         missing, elsewhere = await self._find_missing(answer, request)
         response = answer.response.model_copy(update={"untold": missing})
         response = response if request.backend else self._withhold_if_unsure(answer, response)
-        response = self._mark_if_unsure(response, elsewhere, await self._find_unordered(response, request))
+        response = self._mark_if_unsure(response, elsewhere, await self._find_omissions(response, request))
         self._metrics.outcomes.labels(backend=response.backend, status=response.status).inc()
         self._metrics.needs.inc(bool(response.needs))
         worded = self._writer is not None and self._writer.is_wanted(None, request.backend)
@@ -297,15 +298,22 @@ class PlannerService:
         self._metrics.untold.inc(bool(missing))
         return missing, () if missing else names
 
-    async def _find_unordered(self, response: PlanResponse, request: PlanRequest) -> str:
-        """What the request orders a list by, and nothing in the plan does; empty for a demonstration's plan."""
+    async def _find_omissions(self, response: PlanResponse, request: PlanRequest) -> str:
+        """What the plan leaves out of the request, in a sentence; empty for a demonstration's plan.
+
+        These are stated values that an argument could take, and what the request orders a list by.
+        """
         if response.compiled is None or response.backend == DEMONSTRATED:
             return ""
-        compiled = response.compiled
+        plan, apis = response.compiled.plan, response.compiled.apis
         try:
-            return await self._pool.run(unordered, compiled.plan, request.query, compiled.apis)
+            left = await self._pool.run(values_left_out, request.query, request.context, plan, apis)
+            if left:
+                return f"it does not use {join_words([f'“{text}”' for text in left], 'or')}"
+            extreme = await self._pool.run(unordered, plan, request.query, apis)
         except (Overloaded, DeadlineExceeded):
             return ""  # optional: the plan is valid without it
+        return f"it takes the first item, and nothing says that this is the “{extreme}” one" if extreme else ""
 
     def _withhold_if_unsure(self, answer: BackendAnswer, response: PlanResponse) -> PlanResponse:
         """The response. A plan of too low confidence is withheld and described, so that the user can insist on it."""
@@ -328,13 +336,13 @@ class PlannerService:
             untold=response.untold,
         )
 
-    def _mark_if_unsure(self, response: PlanResponse, elsewhere: Sequence[str], extreme: str) -> PlanResponse:
-        """The response. A plan that is probably wrong, or does not return what is asked for, is marked as unsure.
+    def _mark_if_unsure(self, response: PlanResponse, elsewhere: Sequence[str], omission: str) -> PlanResponse:
+        """The response. A plan that is probably wrong, or does not do all that is asked for, is marked as unsure.
 
         Args:
             response: the response to mark.
             elsewhere: what is asked for and the plan's calls do not return.
-            extreme: the word that asks for an extreme item, if the plan takes the first of a list in any order.
+            omission: what else the plan leaves out, in a sentence.
         """
         if response.compiled is None or not self._policy.unsure_below:
             return response
@@ -342,8 +350,8 @@ class PlannerService:
             doubt = f"it is right with a probability of only {response.confidence:.0%}"
         elif elsewhere:
             doubt = f"what is called does not tell {join_words([f'“{name}”' for name in elsewhere], 'or')}"
-        elif extreme:
-            doubt = f"it takes the first item, and nothing says that this is the “{extreme}” one"
+        elif omission:
+            doubt = omission
         else:
             return response
         self._metrics.unsure.labels(response.backend).inc()

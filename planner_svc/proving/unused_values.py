@@ -1,7 +1,8 @@
-"""Finds what a request says and a plan that changes something leaves out, and asks the user about it.
+"""Finds values that a request states and a plan leaves out, although an argument could take them.
 
 A plan can be proved and still say less than the request: a note without its text, a change without the new value. A
-person who approves it sees what is there, but easily overlooks what is missing.
+person who approves it sees what is there, but easily overlooks what is missing, so the user is asked. A plan that only
+reads is marked as unsure: usage since November is not the usage of all times.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ _NEARLY: Final = 1e-6
 """Relative difference below which two numbers are equal."""
 _BEFORE: Final = 30
 _MAX_LISTED: Final = 6
+_MAX_TEXT: Final = 100
 _MAX_LEAVES: Final = 120
 """Most arguments of an API that are considered, as many as a request may state. The network reads fewer."""
 _SPLIT: Final = re.compile(r"\d[.,\s]$")
@@ -69,7 +71,7 @@ _ALTERS: Final = stem_set("change edit modify patch rename update")
 
 @dataclass(frozen=True, slots=True)
 class _OpenArgument:
-    """An argument that the plan does not fill, of a step that changes something."""
+    """An argument that a step lacks."""
 
     step: Step
     profile: Profile
@@ -91,13 +93,8 @@ def questions_about(query: str, context: Context, plan: Plan, apis: Mapping[str,
     if not changing:
         return ()
     query = query[:MAX_CHARS]
-    profiles = {step.api: flat(profile_of(apis[step.api]), _MAX_LEAVES) for step in changing}
-    known = frozenset(word for profile in profiles.values() for word in profile.vocabulary)
-    left = [
-        span
-        for span in _unused(query, context, plan, apis)
-        if span.kind != "code" or not known.issuperset(_stems(span))
-    ]
+    profiles = _profiles(changing, apis)
+    left = _unused(query, context, plan, apis, profiles)
     free = [argument for step in changing for argument in _open_arguments(step, profiles[step.api], context)]
     found: dict[tuple[str, str], Question] = {}
     for span in left:
@@ -112,6 +109,27 @@ def questions_about(query: str, context: Context, plan: Plan, apis: Mapping[str,
                 query, context, step, profiles[step.api], [argument for argument in free if argument.step is step]
             )
     return tuple(found.values())[:MAX_QUESTIONS]
+
+
+def values_left_out(query: str, context: Context, plan: Plan, apis: Mapping[str, Api]) -> tuple[str, ...]:
+    """The texts of values that a plan that only reads leaves out, although one of its calls has an argument for them.
+
+    Empty if a step changes something: then :func:`questions_about` asks.
+
+    Args:
+        query: the request.
+        context: its clock.
+        plan: a proved plan.
+        apis: its APIs by id.
+    """
+    if any(apis[step.api].mutating for step in plan.steps):
+        return ()
+    query = query[:MAX_CHARS]
+    profiles = _profiles(plan.steps, apis)
+    left = _unused(query, context, plan, apis, profiles)
+    free = [argument for step in plan.steps for argument in _open_arguments(step, profiles[step.api], context)]
+    takes = (span.text for span in left if any(_may_take(argument, span) for argument in free))
+    return tuple(dict.fromkeys(text[:_MAX_TEXT] for text in takes))[:MAX_QUESTIONS]
 
 
 def with_answers(plan: Plan, context: Context, apis: Mapping[str, Api]) -> Plan:
@@ -138,13 +156,29 @@ def _with_answers(step: Step, context: Context, api: Api | None) -> Step:
     return step.model_copy(update={"arguments": arguments})
 
 
-def _unused(query: str, context: Context, plan: Plan, apis: Mapping[str, Api]) -> list[Span]:
-    """Values of the request that are in no literal of the plan, and in no constant of its APIs."""
+def _profiles(steps: Iterable[Step], apis: Mapping[str, Api]) -> dict[str, Profile]:
+    return {name: flat(profile_of(apis[name]), _MAX_LEAVES) for name in dict.fromkeys(step.api for step in steps)}
+
+
+def _unused(
+    query: str, context: Context, plan: Plan, apis: Mapping[str, Api], profiles: Mapping[str, Profile]
+) -> list[Span]:
+    """Values of the request that are in no literal of the plan, and in no constant of its APIs.
+
+    Codes that consist of words of these profiles are left out: they name the API or the thing.
+    """
     spans = [span for span in find_spans(query, read_clock(context)) if span.kind in _KINDS]
     if not spans:
         return []
     used = _PlanValues(plan, apis)
-    return [span for span in spans if _is_meant(query, span) and not used.contains(span)]
+    known = frozenset(word for profile in profiles.values() for word in profile.vocabulary)
+    return [
+        span
+        for span in spans
+        if _is_meant(query, span)
+        and not used.contains(span)
+        and (span.kind != "code" or not known.issuperset(stems(span.text)))
+    ]
 
 
 def _is_meant(query: str, span: Span) -> bool:
@@ -281,7 +315,7 @@ def _nearness(slot: Slot, span: Span) -> float:
 
 
 def _question(best: _OpenArgument, span: Span, takers: Iterable[_OpenArgument]) -> Question:
-    said = span.text if span.kind == "number" else f"“{span.text[:100]}”"
+    said = span.text if span.kind == "number" else f"“{span.text[:_MAX_TEXT]}”"
     listed = _listed([best, *takers])
     text = f"The request says {said}, and “{_purpose(best)}” would be called without it. What is it for? "
     text += f"It could be: {listed}."
@@ -305,10 +339,6 @@ def _purpose(argument: _OpenArgument) -> str:
 def _listed(arguments: Iterable[_OpenArgument]) -> str:
     names = list(dict.fromkeys(argument.slot.name for argument in arguments))
     return ", ".join(names[:_MAX_LISTED]) + (", ..." if len(names) > _MAX_LISTED else "")
-
-
-def _stems(span: Span) -> list[str]:
-    return stems(span.text)
 
 
 def _folded(text: str) -> str:

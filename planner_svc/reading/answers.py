@@ -53,7 +53,11 @@ def unique_name(name: str, taken: set[str]) -> str:
 
 
 def _new_fields(profile: Profile) -> list[Field]:
-    """The fields of an answer that do not just repeat the arguments."""
-    echoed = {slot.name for slot in profile.slots}
-    echoed -= {field.name for field in profile.fields if _COMPUTED.search(field.text)}
+    """The fields of an answer that do not just repeat the arguments.
+
+    An object never repeats one: an argument ``properties`` chooses what the object ``properties`` contains.
+    """
+    arguments = {slot.name for slot in profile.slots}
+    echoed = {f.name for f in profile.fields if "object" not in f.kinds} & arguments
+    echoed -= {f.name for f in profile.fields if _COMPUTED.search(f.text)}
     return [f for f in profile.fields if f.name not in echoed or f.listed] or list(profile.fields)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from pydantic import JsonValue
 
+from planner_svc.reading.date_formats import date_formats, in_stated_format
 from planner_svc.reading.dates import DateReader, Duration, Found, Moment
 from planner_svc.reading.numbers import DIGITS, NUMBER_WORD, number
 from planner_svc.reading.profile import Profile, Slot
@@ -140,13 +141,15 @@ def _candidates(slot: Slot, text: str, now: datetime, moment: Moment | None) -> 
 
 
 def _as_text(slot: Slot, text: str, now: datetime, moment: Moment | None) -> Iterator[JsonValue]:
-    if moment is None and (slot.temporal or any(c.isdigit() for c in text)):
+    stated = date_formats(slot.parameter.description)
+    if moment is None and (slot.temporal or stated or any(c.isdigit() for c in text)):
         moment = moment_of(text, now)
     forms: list[str] = []
     if moment is not None:
         forms = list(renderings(moment, now.tzinfo or UTC, last=slot.role == "to"))
+        forms = [*in_stated_format(moment, stated), *forms]
         forms += [value.replace("T", " ") for value in forms if "T" in value]
-    yield from (*forms, text) if slot.temporal else (text, *forms)
+    yield from (*forms, text) if slot.temporal or stated else (text, *forms)
     counted = number_in(text)
     if counted is not None:
         yield str(counted)

@@ -21,6 +21,7 @@ from planner_svc.backends.compact.task import UNLIKELY, FillRequest, Task
 from planner_svc.compiler.assign import Mismatch, mismatch
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.choices import NamedChoice, named_choices
+from planner_svc.reading.date_formats import date_formats, in_stated_format
 from planner_svc.reading.dates import Found, Moment
 from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.profile import Field, Slot, first_item
@@ -274,9 +275,12 @@ class Filler:
         """The words as a value, in the parameter's usual form; None if that value is not allowed."""
         text = self._task.query[start:end]
         form = self._form(fill)
-        moment = self._moment(start, end) if fill.slot.temporal or form in OF_TIME else None
+        formats = date_formats(fill.slot.parameter.description)
+        moment = self._moment(start, end) if fill.slot.temporal or formats or form in OF_TIME else None
         meant = readings(fill.profile, fill.slot, text, self._task.now, moment)
         read = meant[0] if meant else None
+        if moment is not None and read in in_stated_format(moment, formats):
+            return read
         value: JsonValue = None
         if isinstance(read, int | float) and not isinstance(read, bool):
             value = number_written(form, read)

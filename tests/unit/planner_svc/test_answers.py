@@ -68,3 +68,9 @@ def test_a_field_that_is_asked_for_by_name_is_told_where_none_that_was_chosen_is
     assert named_besides(query, profile, [weight]) == []
     assert named_besides("what's the stock of OFF-7004, and how heavy is it?", profile, [name]) == [stock, weight]
     assert named_besides("which colour has OFF-7004?", profile, [name]) == []
+
+
+def test_an_object_that_an_argument_is_named_like_is_no_repetition_of_it() -> None:
+    task = record(id=TEXT, properties={"type": "object", "additionalProperties": TEXT}, archived={"type": "boolean"})
+    profile = read_profile(api("get_task", param("id"), param("properties"), path="/tasks/{id}", returns=task))
+    assert _paths(profile) == [("properties",), ("archived",)]

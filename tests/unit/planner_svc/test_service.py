@@ -253,6 +253,15 @@ UNSURE = CascadePolicy(escalate_to="other", escalate_below=0.5)
 OTHER = plan(step("n", "news"))
 
 
+@pytest.mark.parametrize(("name", "unsure"), [("Portugal", ""), (None, "does not use “Portugal”")])
+async def test_a_read_that_leaves_a_value_out_is_unsure(pool: ComputePool, name: str | None, unsure: str) -> None:
+    found = plan(step("a", "find", **({"name": name} if name else {})))
+    request = REQUEST.model_copy(update={"query": 'What is the code of "Portugal"?'})
+    response = await service(pool, PlanDraft(found, 0.9), policy=CascadePolicy(unsure_below=0.5)).plan(request)
+    assert response.status == "planned"
+    assert (unsure in response.unsure) if unsure else response.unsure == ""
+
+
 async def test_an_unsure_answer_gives_way_to_the_plan_of_another_backend(pool: ComputePool) -> None:
     others = {"other": Scripted(PlanDraft(OTHER, confidence=0.6))}
     unsure = await service(pool, PlanDraft(GOOD, confidence=0.4), others=others, policy=UNSURE).plan(REQUEST)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from planner_svc.proving.unused_values import questions_about, with_answers
+from planner_svc.proving.unused_values import questions_about, values_left_out, with_answers
 from planner_svc.reading.leaves import flat, nested
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api, Location
@@ -199,3 +199,32 @@ def test_reading_a_hostile_schema_ends() -> None:
     assert 0 < len(profile.slots) <= 24
     odd = api("odd", param("o", {"type": "object", "properties": {"": TEXT, "a": True, "b": {"type": 7}}}, at=BODY))
     assert [slot.name for slot in flat(read_profile(odd)).slots] == ["o.b"]
+
+
+USAGE = api(
+    "list_usage",
+    param("fleet"),
+    param("start_time", {"type": "string", "format": "date-time"}),
+    param("group", {"type": "string", "enum": ["fleet", "sim"]}),
+    returns=record(bytes=WHOLE),
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "arguments", "left"),
+    [
+        ("how much data did vans use since November 1st?", {"fleet": "vans"}, ("November 1st",)),
+        ("how much data did vans use since November 1st?", {"start_time": "2026-11-01T00:00:00Z"}, ()),
+        ("how much data did vans use today?", {"fleet": "vans"}, ()),
+        ('usage of the fleet "blue vans"', {}, ("blue vans",)),
+        ("usage of the 3 fleets", {}, ()),
+    ],
+)
+def test_a_plan_that_only_reads_leaves_values_out(query: str, arguments: dict[str, Any], left: tuple[str, ...]) -> None:
+    assert values_left_out(query, NOW, plan(step("a", "list_usage", **arguments)), {USAGE.id: USAGE}) == left
+
+
+def test_what_a_plan_that_changes_something_leaves_out_is_only_asked() -> None:
+    query = 'Create a task "Call Ada" on list L-7'
+    assert asked(query, created())
+    assert values_left_out(query, NOW, created(), APIS) == ()
