@@ -171,13 +171,14 @@ def _network(recipe: Recipe) -> tuple[Network, Lower]:
         raise BaseError(f"{source} is no encoder to start from: {error}") from None
     sizes = Sizes(lower=recipe.lower, width=recipe.width, layers=recipe.layers)
     network = Network(encoder, encoder.config.hidden_size, sizes, recipe.dropout)
+    lower = Lower(encoder, recipe.lower)
     if recipe.start is not None:
         folder = Path(recipe.start)
         if (folder / NETWORK).exists():
-            start_from_export(network, encoder.config.hidden_size, folder)
+            start_from_export(network, lower, encoder.config.hidden_size, folder)
         else:
             start(network, folder)
-    return network, Lower(encoder, recipe.lower)
+    return network, lower
 
 
 def _key(dataset: TrainingData, folders: Sequence[PlannerFolder]) -> str:

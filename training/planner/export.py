@@ -44,8 +44,7 @@ def write_lower(lower: Lower, tokenizer: Any, out: Path) -> None:
         out: a directory, created if missing.
     """
     out.mkdir(parents=True, exist_ok=True)
-    graph = _Graph(lower.to("cpu").float())
-    onnx.save(to_int8_dynamic(trace_encoder(graph)), out / LOWER)
+    onnx.save(to_int8_dynamic(trace_encoder(_Graph(lower.to("cpu").float()))), out / LOWER)
     save_tokenizer(tokenizer, out / "tokenizer.json")
 
 
@@ -99,18 +98,21 @@ def export_fp32(network: Network, dimension: int) -> onnx.ModelProto:
         return without_traces(onnx.load(file.name))
 
 
-def start_from_export(network: Network, dimension: int, folder: Path) -> None:
-    """Load the weights of an exported network, in place and with the precision of 8 bits.
+def start_from_export(network: Network, lower: Lower, dimension: int, folder: Path) -> None:
+    """Load the weights of an exported planner, both halves, in place and with the precision of 8 bits.
 
     Args:
         network: of the same sizes.
+        lower: likewise; an upper half reads the output of the lower one that it was trained with.
         dimension: of the units.
-        folder: that :func:`write_network` wrote to.
+        folder: that :func:`write_network` and :func:`write_lower` wrote to.
 
     Raises:
         CheckpointError: the export cannot be read, or has other sizes.
     """
     restore_weights(network, lambda: export_fp32(network.eval(), dimension), folder / NETWORK)
+    graph = _Graph(lower)
+    restore_weights(graph, lambda: trace_encoder(graph), folder / LOWER)
 
 
 def _sample(dimension: int) -> Inputs:

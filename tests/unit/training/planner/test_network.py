@@ -135,22 +135,23 @@ def test_what_is_exported_says_what_the_network_says(
 
 
 def test_a_run_goes_further_from_what_was_exported(tmp_path: Path) -> None:
-    (_, earlier), (_, later) = halves(), halves()
+    (below, earlier), (start, later) = halves(), halves()
     with torch.no_grad():
-        for weight in earlier.parameters():
+        for weight in (*earlier.parameters(), *below.parameters()):
             weight.add_(0.02 * torch.randn_like(weight))
     write_network(earlier, 384, tmp_path)
-    start_from_export(later, 384, tmp_path)
-    theirs = dict(earlier.named_parameters())
-    for name, weight in later.named_parameters():
+    write_lower(below, Tokenizer.from_file(str(TOKENIZER)), tmp_path)
+    start_from_export(later, start, 384, tmp_path)
+    theirs = dict(earlier.named_parameters()) | dict(below.named_parameters())
+    for name, weight in (*later.named_parameters(), *start.named_parameters()):
         step = theirs[name].abs().max() / 60  # 7 bits of the largest number
         assert torch.allclose(weight, theirs[name], atol=float(step) + 1e-6), name
     torch.manual_seed(2)
     with pytest.raises(CheckpointError, match="cannot start from this export"):
-        start_from_export(halves(Sizes(lower=1, width=64, layers=1, heads=2, inner=64))[1], 384, tmp_path)
+        start_from_export(halves(Sizes(lower=1, width=64, layers=1, heads=2, inner=64))[1], start, 384, tmp_path)
     (tmp_path / "planner.onnx").write_bytes(b"half a fi")
     with pytest.raises(CheckpointError, match="cannot start"):
-        start_from_export(later, 384, tmp_path)
+        start_from_export(later, start, 384, tmp_path)
 
 
 def test_a_directory_without_a_planner_is_refused(tmp_path: Path) -> None:
