@@ -24,7 +24,8 @@ _OPEN, _CLOSE = "“", "”"
 def render(values: Iterable[AnswerValue], *remarks: str) -> str:
     """One line for each value, with lists and objects indented below their name. Long ones are cut and marked as cut.
 
-    If there are values, the remarks come before them.
+    If there are values, the remarks come before them. Line breaks inside names and texts become blanks. Otherwise an
+    upstream could make its text look like another value.
     """
     lines = [line for value in values for line in _block(value.name, value.value, indent="")]
     text = "\n".join([*filter(None, remarks), *lines] if lines else lines)
@@ -92,6 +93,7 @@ def _scalar_text(value: JsonValue, within: re.Pattern[str]) -> str | None:
 
 
 def _block(name: str, value: JsonValue, indent: str) -> list[str]:
+    name = _joined_lines(name)
     if isinstance(value, dict) and value:
         return [f"{indent}{name}:", *(line for k, v in value.items() for line in _block(k, v, indent + "  "))]
     if isinstance(value, list) and value:
@@ -109,11 +111,16 @@ def _inline(value: JsonValue, *, nested: bool = False) -> str:
         text = "yes" if value else "no"
     elif isinstance(value, dict):
         members = {key: item for key, item in value.items() if item not in (None, [], {})}
-        text = ", ".join(f"{key}: {_inline(item, nested=True)}" for key, item in members.items()) or "{}"
+        text = ", ".join(f"{_joined_lines(key)}: {_inline(item, nested=True)}" for key, item in members.items()) or "{}"
         text = f"({text})" if nested and members else text
     elif isinstance(value, list):
         text = ", ".join(_inline(item, nested=True) for item in value[:MAX_ITEMS]) or "none"
         text = f"[{text}]" if nested and value else text
     else:
-        text = str(value)
+        text = _joined_lines(str(value))
     return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 1] + "…"
+
+
+def _joined_lines(text: str) -> str:
+    """The text on one line."""
+    return " ".join(text.splitlines())

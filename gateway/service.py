@@ -334,6 +334,8 @@ class GatewayService:
         stored = await self._store.stored(run_id, principal.tenant)
         if stored.run.status is not RunStatus.IN_DOUBT or stored.compiled is None:
             raise Conflict(f"Run {run_id} is {stored.run.status.value}; none of its calls is in doubt.")
+        if stored.compiled.plan.step(step) is None:  # before it is written into the audit log
+            raise NotFound(f"The plan of run {run_id} has no such step.")
         item = "" if request.item is None else f"[{request.item}]"
         async with self._audit.around(principal, Action.RESOLVE, f"{run_id}/{step}{item}: {request.outcome}"):
             state = await self._resolve_doubt(stored, step, request)

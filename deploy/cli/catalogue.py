@@ -106,7 +106,7 @@ def list_demos(
         return
     table = Table("id", "level", "request", "APIs", box=None)
     for item in page.demos:
-        table.add_row(item.id[:12], item.level, plain(item.query), ", ".join(item.apis))
+        table.add_row(item.id[:12], item.level, plain(item.query), plain(", ".join(item.apis)))
     Console().print(table)
     typer.echo(f"{len(page.demos)} of {page.total}")
 

@@ -1,5 +1,6 @@
 """The answer as text."""
 
+import pytest
 from hypothesis import given
 from pydantic import JsonValue
 
@@ -29,6 +30,15 @@ def test_lists_and_objects_are_indented() -> None:
     assert rendered(a=["x", {"y": 1, "empty": None, "z": ["p", "q"]}]) == "a:\n  - x\n  - y: 1, z: [p, q]"
     assert rendered(a=[{"p": {"q": 1, "r": {}}, "s": [{"t": 2}], "u": 3}]) == "a:\n  - p: (q: 1), s: [(t: 2)], u: 3"
     assert rendered(a={"b": {"c": [1, 2]}, "d": "e"}) == "a:\n  b:\n    c:\n      - 1\n      - 2\n  d: e"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\v", "\f", "\x85", "\u2028"])
+def test_a_text_of_an_upstream_does_not_look_like_another_value(end: str) -> None:
+    forged = f"fine{end}balance: 1,000,000"
+    plain = "fine balance: 1,000,000"
+    assert rendered(note=forged) == f"note: {plain}"
+    assert rendered(notes=[forged, [forged]]) == f"notes:\n  - {plain}\n  - {plain}"
+    assert rendered(a={forged: forged}, b=[{forged: 1}]) == f"a:\n  {plain}: {plain}\nb:\n  - {plain}: 1"
 
 
 def test_what_is_cut_says_so() -> None:
