@@ -1,5 +1,7 @@
 """The answer as text."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from pydantic import JsonValue
@@ -55,6 +57,23 @@ def test_any_value_can_be_rendered_within_bounds(value: JsonValue) -> None:
     text = rendered(answer=value)
     assert text.startswith("answer:")
     assert len(text) <= MAX_CHARS
+
+
+WIDE: dict[str, JsonValue] = {str(number): {"a": number} for number in range(50_000)}
+
+
+@pytest.mark.parametrize("value", [WIDE, [WIDE], {"a": WIDE}, [[WIDE] * 10], list(WIDE.values())])
+def test_what_is_not_shown_of_a_large_value_is_not_written(value: JsonValue) -> None:
+    one = AnswerValue(name="a", value=value, step="var1")
+    tracemalloc.start()
+    try:
+        text = render([one])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert text.startswith("a:")
+    assert text.endswith(("…", "more"))
+    assert peak < 200_000  # bytes; all of its lines would take megabytes
 
 
 def test_deep_values_are_rendered() -> None:
