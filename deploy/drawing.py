@@ -37,6 +37,7 @@ _STATUS_STYLE = {
 }
 _BIDI_CONTROLS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they reorder what a line shows: Unicode TR 36
 _CONTROL_CHARS = {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0), *_BIDI_CONTROLS) if chr(code) not in "\n\t"}
+_ESCAPES = {code: f"\\u{code:04x}" for code in _CONTROL_CHARS if code >= 0x7F}
 _EVIDENCE_TEXT = {
     "replanned": "planned again:",
     "no_plan": "there is no other plan.",
@@ -53,6 +54,11 @@ _MAX_READ_CHARS = 500
 def visible(text: str) -> str:
     """The text without terminal control characters: much of it comes from services and documents."""
     return text.translate(_CONTROL_CHARS)
+
+
+def visible_json(text: str | bytes) -> str:
+    """JSON text in which the control characters that strings may hold are escaped. It stays the same JSON."""
+    return (text if isinstance(text, str) else text.decode()).translate(_ESCAPES)
 
 
 def plain(text: str, style: str = "") -> Text:

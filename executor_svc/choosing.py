@@ -32,7 +32,7 @@ def best(items: Sequence[JsonValue], match: Match, given: Collection[int] = ()) 
 
 def label(item: JsonValue) -> str:
     """A short text for an item: its first values."""
-    values = [str(leaf) for _, leaf in zip(range(_LABEL_LEAVES), _leaves(item), strict=False)]
+    values = [str(leaf)[: 4 * _MAX_CHARS] for _, leaf in zip(range(_LABEL_LEAVES), _leaves(item), strict=False)]
     return " ".join(", ".join(values).split())[:_MAX_CHARS]
 
 

@@ -119,8 +119,12 @@ class Administration:
                 await self._peers.demos.delete(demo, tenant=principal.audience(shared=True))
 
     async def forget_demo(self, run: Run, principal: Principal) -> None:
-        """Remove the demonstrations that were made of a run. An equal one with another source stays."""
-        for tenant in (run.tenant, None):
+        """Remove the demonstrations that were made of a run. An equal one with another source stays.
+
+        One that is everyone's stays unless the principal belongs to the operator's tenant: another tenant's run may
+        be the source of a demonstration that the operator shared.
+        """
+        for tenant in (run.tenant, None) if principal.operator else (run.tenant,):
             with suppress(NotFound):
                 demo = await self._peers.demos.get(demo_id(demo_of(run)), tenant=tenant)
                 if demo.source == run.id:

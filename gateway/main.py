@@ -94,9 +94,9 @@ async def open_service(
     audit: AuditLog,
 ) -> AsyncGenerator[GatewayService, None]:
     """The gateway without its routes. Its background tasks run until the end of the context."""
-    store = RunStore(engine)
-    membership = Membership(engine, MEMBERS, settings.lease_s)
     quotas = Quotas(settings, metrics)
+    store = RunStore(engine, quotas.charge)
+    membership = Membership(engine, MEMBERS, settings.lease_s)
     runs = Runs(peers, store, settings, metrics, quotas, membership.id)
     events = Events(store, runs.lives)
     tenants = Tenants(peers, store, runs, quotas, keys, audit, settings)

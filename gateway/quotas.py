@@ -23,6 +23,9 @@ from services.fair_slots import FairSlots
 WINDOW_S: Final = 10
 """Burst size, in seconds: an idle tenant may send this many seconds' worth of requests at once."""
 _ONE_SECOND: Final = 1
+_FREE_BYTES: Final = 65_536
+_BYTES_A_REQUEST: Final = 30_000
+"""Size of stored JSON whose reading and writing takes about as long as an ordinary request."""
 _MOST_BUCKETS: Final = 10_000
 _MAX_LISTED: Final = 100
 Held = Literal["streams", "imports"]
@@ -66,6 +69,18 @@ class Quotas:
         self._buckets[tenant] = (left - 1, self._clock())
         if len(self._buckets) > _MOST_BUCKETS:
             del self._buckets[next(iter(self._buckets))]
+
+    def charge(self, tenant: str, size: int) -> None:
+        """Count reading large stored JSON (``size`` in bytes) as further requests. It refuses only later requests.
+
+        A run may hold several megabytes. Each time it is shown, it is parsed and written on the event loop.
+        """
+        rate = self.limits(tenant).requests_per_s
+        if rate is None or size <= _FREE_BYTES:
+            return
+        left = max(self._left(tenant, rate) - size / _BYTES_A_REQUEST, -_burst(rate))
+        self._buckets.pop(tenant, None)
+        self._buckets[tenant] = (left, self._clock())
 
     @property
     def room(self) -> int:
@@ -130,7 +145,7 @@ class Quotas:
             tokens = self._left(tenant, rate)
             policies.append(f'"requests";q={math.floor(_burst(rate))};w={WINDOW_S}')
             window_s = WINDOW_S if tokens >= 1 else math.ceil((1 - tokens) / rate)
-            left.append(f'"requests";r={math.floor(tokens)};t={window_s}')
+            left.append(f'"requests";r={max(math.floor(tokens), 0)};t={window_s}')
         if limits.runs is not None:
             policies.append(f'"runs";q={limits.runs};qu="concurrent-requests"')
             left.append(f'"runs";r={max(limits.runs - self._runs.held(tenant), 0)}')

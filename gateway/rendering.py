@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from pydantic import JsonValue
@@ -24,9 +24,15 @@ _OPEN, _CLOSE = "“", "”"
 def render(values: Iterable[AnswerValue], *remarks: str) -> str:
     """One line for each value, with lists and objects indented below their name. Long ones are cut and marked as cut.
 
-    If there are values, the remarks come before them.
+    If there are values, the remarks come before them. Line breaks inside names and texts become blanks. Otherwise an
+    upstream could make its text look like another value.
     """
-    lines = [line for value in values for line in _block(value.name, value.value, indent="")]
+    lines, room = list[str](), MAX_CHARS
+    for line in (line for value in values for line in _block(value.name, value.value, indent="")):
+        lines.append(line)
+        room -= len(line)
+        if room < 0:  # a value may have a hundred thousand members
+            break
     text = "\n".join([*filter(None, remarks), *lines] if lines else lines)
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"
 
@@ -84,21 +90,27 @@ def _scalar_text(value: JsonValue, within: re.Pattern[str]) -> str | None:
     if not isinstance(value, str):
         return _inline(value)
     text = value.strip(" ")
-    if not text or any(unicodedata.category(char)[0] == "C" or char in "\u2028\u2029" for char in text):
+    shown = text[:_MAX_VALUE]
+    if not text or any(unicodedata.category(char)[0] == "C" or char in "\u2028\u2029" for char in shown):
         return None
     if len(text) <= _MAX_BARE and not within.search(text):
         return text
     return _OPEN + re.sub('["“”„«»]', "'", _inline(text)) + _CLOSE
 
 
-def _block(name: str, value: JsonValue, indent: str) -> list[str]:
+def _block(name: str, value: JsonValue, indent: str) -> Iterator[str]:
+    name = _joined_lines(name)
     if isinstance(value, dict) and value:
-        return [f"{indent}{name}:", *(line for k, v in value.items() for line in _block(k, v, indent + "  "))]
-    if isinstance(value, list) and value:
-        shown = [f"{indent}  - {_inline(item)}" for item in value[:MAX_ITEMS]]
-        more = [f"{indent}  … and {len(value) - MAX_ITEMS} more"] if len(value) > MAX_ITEMS else []
-        return [f"{indent}{name}:", *shown, *more]
-    return [f"{indent}{name}: {_inline(value)}"]
+        yield f"{indent}{name}:"
+        for key, item in value.items():
+            yield from _block(key, item, indent + "  ")
+    elif isinstance(value, list) and value:
+        yield f"{indent}{name}:"
+        yield from (f"{indent}  - {_inline(item)}" for item in value[:MAX_ITEMS])
+        if len(value) > MAX_ITEMS:
+            yield f"{indent}  … and {len(value) - MAX_ITEMS} more"
+    else:
+        yield f"{indent}{name}: {_inline(value)}"
 
 
 def _inline(value: JsonValue, *, nested: bool = False) -> str:
@@ -108,12 +120,28 @@ def _inline(value: JsonValue, *, nested: bool = False) -> str:
     elif isinstance(value, bool):
         text = "yes" if value else "no"
     elif isinstance(value, dict):
-        members = {key: item for key, item in value.items() if item not in (None, [], {})}
-        text = ", ".join(f"{key}: {_inline(item, nested=True)}" for key, item in members.items()) or "{}"
-        text = f"({text})" if nested and members else text
+        members = ((key, item) for key, item in value.items() if item not in (None, [], {}))
+        inside = _beginning(f"{_joined_lines(key)}: {_inline(item, nested=True)}" for key, item in members)
+        text = f"({inside})" if nested and inside else inside or "{}"
     elif isinstance(value, list):
-        text = ", ".join(_inline(item, nested=True) for item in value[:MAX_ITEMS]) or "none"
+        text = _beginning(_inline(item, nested=True) for item in value[:MAX_ITEMS]) or "none"
         text = f"[{text}]" if nested and value else text
     else:
-        text = str(value)
+        text = _joined_lines(str(value))
     return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 1] + "…"
+
+
+def _beginning(texts: Iterable[str]) -> str:
+    """The texts, joined: as many as are shown, and one more to show that there are more."""
+    taken, room = list[str](), _MAX_VALUE
+    for text in texts:
+        taken.append(text)
+        room -= len(text)
+        if room < 0:
+            break
+    return ", ".join(taken)
+
+
+def _joined_lines(text: str) -> str:
+    """The text on one line."""
+    return " ".join(text.splitlines())

@@ -47,6 +47,8 @@ from services.telemetry import get_logger
 _log = get_logger(__name__)
 _POLL_S: Final = 0.25
 _CANCEL_WAIT_S: Final = 1.0
+_EVENTS_WEIGHT: Final = 4
+"""Size of a run with its events, relative to the run: they have its steps, and the run as planned and as ended."""
 _NOTHING: Final[Mapping[str, object]] = {}
 _WAITING_FOR_A_PERSON: Final = frozenset({RunStatus.NEEDS_APPROVAL, RunStatus.NEEDS_INPUT})
 
@@ -162,7 +164,7 @@ class GatewayService:
 
     async def stored_events(self, run_id: str, principal: Principal) -> list[RunEvent]:
         """The events of a run that are stored so far, in order. Raises NotFound."""
-        await self._store.get(run_id, principal.tenant)
+        await self._store.get(run_id, principal.tenant, _EVENTS_WEIGHT)
         found: list[RunEvent] = []
         while page := await self._store.events(run_id, found[-1].id if found else 0):
             found += page
@@ -198,7 +200,7 @@ class GatewayService:
             QuotaExceeded: too many streams of the tenant are open.
             Overloaded: too many streams are open.
         """
-        run = await self._store.get(run_id, principal.tenant)
+        run = await self._store.get(run_id, principal.tenant, _EVENTS_WEIGHT)
         if run.status not in UNDER_WAY and not await self._store.events(run_id, after, limit=1):
             return None
         self.quotas.check("streams", principal.tenant)
@@ -334,6 +336,8 @@ class GatewayService:
         stored = await self._store.stored(run_id, principal.tenant)
         if stored.run.status is not RunStatus.IN_DOUBT or stored.compiled is None:
             raise Conflict(f"Run {run_id} is {stored.run.status.value}; none of its calls is in doubt.")
+        if stored.compiled.plan.step(step) is None:  # before it is written into the audit log
+            raise NotFound(f"The plan of run {run_id} has no such step.")
         item = "" if request.item is None else f"[{request.item}]"
         async with self._audit.around(principal, Action.RESOLVE, f"{run_id}/{step}{item}: {request.outcome}"):
             state = await self._resolve_doubt(stored, step, request)
@@ -357,8 +361,10 @@ class GatewayService:
     async def value(self, run_id: str, value_id: str, principal: Principal) -> JsonValue:
         """A large value of a run, in full. Raises NotFound, also for a value that is not part of the run."""
         run = await self._store.get(run_id, principal.tenant)
-        if value_id not in stored_values(run):
+        sizes = stored_values(run)
+        if value_id not in sizes:
             raise NotFound(f"Run {run_id} has no stored value {value_id}.")
+        self.quotas.charge(principal.tenant, sizes[value_id])
         return await self.peers.executor.value(value_id)
 
     async def _accept(
@@ -441,11 +447,11 @@ def _given_plan_request(query: str, options: StartOptions, wait: bool) -> SolveR
     return SolveRequest(query=query, options=how, wait=wait)
 
 
-def stored_values(run: Run) -> set[str]:
-    """The ids of the large values of a run."""
+def stored_values(run: Run) -> dict[str, int]:
+    """The large values of a run: their ids, and their sizes in bytes."""
     records = [*run.steps, *(record for earlier in run.evidence for record in earlier.steps)]
     outcomes = [record.outcome for record in records]
     outcomes += [item.outcome for record in records for item in record.items]
     stored = [outcome.stored for outcome in outcomes if isinstance(outcome, Succeeded)]
     stored += [value.stored for value in run.answer.values]
-    return {value.id for value in stored if value is not None}
+    return {value.id: value.bytes for value in stored if value is not None}

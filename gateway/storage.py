@@ -7,7 +7,7 @@ epoch, so that late writes of the former owner are refused.
 
 import secrets
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -93,10 +93,15 @@ class Filter:
 
 
 class RunStore:
-    """Stores runs. All methods raise ServiceUnavailable or Overloaded if the database is unavailable."""
+    """Stores runs. All methods raise ServiceUnavailable or Overloaded if the database is unavailable.
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine, self._transactions = engine, Transactions(engine)
+    Args:
+        engine: the database engine.
+        on_read: called with the tenant and the size of each run that is read for it, before that is parsed.
+    """
+
+    def __init__(self, engine: AsyncEngine, on_read: Callable[[str, int], None] = lambda _tenant, _size: None) -> None:
+        self._engine, self._transactions, self._on_read = engine, Transactions(engine), on_read
         insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
         self._add_run = insert(RUNS).on_conflict_do_nothing(index_elements=["tenant", "idempotency_key"])
         self._add_events = insert(RUN_EVENTS).on_conflict_do_nothing()
@@ -296,13 +301,14 @@ class RunStore:
         async with read(self._engine) as connection:
             return list(await connection.scalars(sa.select(RUNS.c.id).where(wanted)))
 
-    async def get(self, run_id: str, tenant: str) -> Run:
-        """One run. Raises NotFound."""
+    async def get(self, run_id: str, tenant: str, weight: int = 1) -> Run:
+        """One run. Raises NotFound. For ``on_read`` its size counts ``weight`` times."""
         mine = (RUNS.c.id == run_id) & (RUNS.c.tenant == tenant)
         async with read(self._engine) as connection:
             row = (await connection.execute(sa.select(RUNS.c.document, RUNS.c.feedback).where(mine))).first()
         if row is None:
             raise NotFound(f"There is no run {run_id}.")
+        self._on_read(tenant, weight * len(row.document))
         return run_of(row.document, row.feedback)
 
     async def stored(self, run_id: str, tenant: str) -> StoredRun:
@@ -312,6 +318,7 @@ class RunStore:
             row = (await connection.execute(sa.select(RUNS).where(mine))).first()
         if row is None:
             raise NotFound(f"There is no run {run_id}.")
+        self._on_read(tenant, len(row.document))
         return stored_run(row)
 
     async def status(self, run_id: str) -> RunStatus:

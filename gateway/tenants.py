@@ -91,7 +91,7 @@ class Tenants:
         async with aclosing(self._run_ids(tenant)) as ids:
             async for run_id in ids:
                 with suppress(NotFound):  # deleted meanwhile
-                    yield _line("run", await self._store.get(run_id, tenant))
+                    yield _line("run", await self._store.get(run_id, tenant, weight=0))
 
     async def _run_ids(self, tenant: str) -> AsyncGenerator[str, None]:
         """The ids of a tenant's runs, newest first. Runs may be deleted during the iteration."""

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from deploy.cli.gateway import Json, ask
-from deploy.drawing import plain
+from deploy.drawing import plain, visible_json
 from services.contracts.operations import Allowance, ExecutorStatus, PlannerStatus, QuotaUse, Worker
 
 
@@ -18,7 +18,7 @@ def operations(json: Json = False) -> None:
     """
     found = ask(lambda g: g.operations())
     if json:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(visible_json(found.model_dump_json(indent=2)))
         return
     console = Console()
     if found.tenant is None:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from deploy.cli.gateway import Json, exit_for, follow, gateway, is_header_text, run
+from deploy.drawing import visible_json
 from deploy.explaining import draw_explanation
 from deploy.following import RunDrawing
 from services.clients import GatewayClient
@@ -90,7 +91,7 @@ def solve(
         raise typer.BadParameter("must be printable ASCII", param_hint="--idempotency-key")
     if no_wait:
         accepted = run(_accepted(request, idempotency_key))
-        typer.echo(accepted.model_dump_json(indent=2) if json else accepted.id)
+        typer.echo(visible_json(accepted.model_dump_json(indent=2)) if json else accepted.id)
     else:
         raise exit_for(_ended(request, idempotency_key, json=json, explain=explain).status)
 
@@ -99,7 +100,7 @@ def _ended(request: SolveRequest, key: str | None, *, json: bool, explain: bool)
     """Run to the end and show the run as JSON or drawn. If drawn and it needs an approval, ask the person for it."""
     solved = run(_solve(request, key, quiet=json))
     if json:
-        typer.echo(solved.model_dump_json(indent=2))
+        typer.echo(visible_json(solved.model_dump_json(indent=2)))
     elif explain:
         draw_explanation(Console(), solved)
     while not json and _wants_approval(solved):

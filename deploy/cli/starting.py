@@ -9,6 +9,7 @@ from pydantic import JsonValue, ValidationError
 
 from deploy.cli.gateway import Json, ask, exit_for, follow, gateway, is_header_text, run
 from deploy.cli.solving import follow_drawn
+from deploy.drawing import visible_json
 from services.codecs.text import CodecError, read_json
 from services.contracts.planning import Decision
 from services.contracts.run import Run
@@ -39,11 +40,11 @@ def start_run(
         raise typer.BadParameter("must be printable ASCII", param_hint="--idempotency-key")
     if no_wait:
         accepted = ask(lambda g: g.start(request, idempotency_key=idempotency_key))
-        typer.echo(accepted.model_dump_json(indent=2) if json else accepted.id)
+        typer.echo(visible_json(accepted.model_dump_json(indent=2)) if json else accepted.id)
         return
     done = run(_start(request, idempotency_key, quiet=json))
     if json:
-        typer.echo(done.model_dump_json(indent=2))
+        typer.echo(visible_json(done.model_dump_json(indent=2)))
     raise exit_for(done.status)
 
 

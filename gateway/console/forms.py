@@ -107,9 +107,10 @@ def _moment(name: str, text: str, zone: str) -> str:
 
 def _read(field: Field, text: str, zone: str) -> JsonValue:
     if field.kind == "choice":
-        if not (text.isascii() and text.isdecimal()) or int(text) >= len(field.choices):
+        chosen = {str(index): choice for index, choice in enumerate(field.choices)}
+        if text not in chosen:
             raise ValidationFailed(f"{field.name}: this is not one of the choices.")
-        return field.choices[int(text)]
+        return chosen[text]
     if field.kind == "yes_no":
         return text == "yes"
     if field.kind == "datetime":

@@ -75,6 +75,16 @@ def in_doubt(house: House, *rooms: str) -> str:
     return run_id
 
 
+def test_a_text_that_steers_the_terminal_is_escaped_in_json(house: House) -> None:
+    hostile = BOOK.format("\x9b31mgreen\u202e")
+    shown = run("solve", "--json", "--dry-run", hostile, exit_code=1)
+    found = json.loads(shown)
+    shown += run("runs", "show", "--json", found["id"]) + run("runs", "list", "--json", "--limit", "1")
+    assert found["query"] == hostile
+    assert shown.count("\\u009b31mgreen\\u202e") >= 3
+    assert not {"\x9b", "\u202e"} & set(shown)
+
+
 def test_without_waiting_the_id_is_printed_and_the_run_goes_on(house: House) -> None:
     house.going_on.clear()
     run_id = run("solve", "--no-wait", PAUSE).strip()

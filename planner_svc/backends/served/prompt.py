@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import orjson
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from planner_svc.backends.served.signatures import (
     BRIEF,
@@ -207,7 +207,7 @@ def answer_text(calls: Sequence[JsonValue], names: Mapping[str, str]) -> str:
         rest = {key: value for key, value in call.items() if key not in ("name", "label", "arguments")}
         label = {"label": call["label"]} if "label" in call else {}
         written.append({"name": names.get(name, name), **label, "arguments": call["arguments"], **rest})
-    return orjson.dumps({"calls": written}).decode()
+    return to_json({"calls": written}).decode()
 
 
 def estimate_tokens(text: str) -> int:
@@ -221,7 +221,7 @@ def _tried(evidence: Sequence[Attempt], names: Mapping[str, str]) -> str:
         return ""
     lines = []
     for attempt in evidence[-_MAX_TRIED:]:
-        said = f", it says {orjson.dumps(attempt.reason).decode()}" if attempt.reason else ""
+        said = f", it says {to_json(attempt.reason).decode()}" if attempt.reason else ""
         lines.append(f"- {written_call(attempt.api, attempt.arguments)}: {_OUTCOMES[attempt.outcome]}{said}")
     text = "\n".join(lines)
     for api_id, name in names.items():
@@ -237,7 +237,7 @@ def _request(query: str, context: Context) -> str:
     given = ({"locale": context.locale} if context.locale else {}) | context.values
     room, known = _KNOWN_CHARS, []
     for name in sorted(given, key=lambda one: isinstance(given[one], dict | list)):
-        written = orjson.dumps({name: given[name]}).decode()[1:-1]
+        written = to_json({name: given[name]}).decode()[1:-1]
         if len(written) <= min(_VALUE_CHARS, room):
             room -= len(written)
             known.append(written)

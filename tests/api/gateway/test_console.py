@@ -221,6 +221,8 @@ async def test_feedback_and_doubts_are_settled_on_the_run(gateway: Gateway) -> N
     path = f"runs/{doubtful.id}/resolve"
     fields = {"csrf": csrf, "step": "var1", "outcome": "succeeded"}
     assert (await post(gateway, path, cookie, **fields, value="{")).status_code == 422
+    assert (await post(gateway, path, cookie, **fields | {"step": "x" * 5_000}, value="1")).status_code == 404
+    assert all(len(entry.target) < 200 for entry in (await gateway.client.audit()).entries)
     assert (await post(gateway, path, cookie, **fields, value='{"id": "bkg_2"}')).status_code == 303
     assert (await ended(gateway.client, doubtful.id)).status is RunStatus.SUCCEEDED
     judged = await post(gateway, f"runs/{doubtful.id}/feedback", cookie, csrf=csrf, verdict="confirmed", reason="")

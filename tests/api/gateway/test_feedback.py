@@ -222,6 +222,21 @@ async def test_a_demonstration_from_elsewhere_stays_when_an_equal_run_is_rejecte
     assert (await gateway.client.demos()).demos == (own,)
 
 
+async def test_a_tenant_that_rejects_its_run_removes_no_demonstration_that_the_operator_shared(tmp_path: Path) -> None:
+    operator = {"name": "boss", "tenant": "default", "token": "boss-token-1"}
+    asker = {"name": "asker", "tenant": "red", "token": "asker-token-1", "roles": ["ask"]}
+    async with open_gateway(tmp_path, principals=(*PRINCIPALS, operator, asker)) as gateway:
+        red, boss = gateway.as_principal("asker-token-1"), gateway.as_principal("boss-token-1")
+        run = await red.solve(ask(ASK_HOLIDAYS))
+        await red.judge(run.id, CONFIRM)
+        own = await gateway.as_principal("red-token-1").demonstrate(run.id)
+        shared = await boss.add_demo(own, shared=True)
+        assert shared.source == run.id
+        await red.judge(run.id, REJECT)
+        assert set(gateway.fakes.demos.demos) == {shared.id}
+        assert not gateway.fakes.demos.private
+
+
 async def test_a_run_stays_confirmed_while_its_demonstration_cannot_be_removed(gateway: Gateway) -> None:
     run = await gateway.client.solve(ask(ASK_HOLIDAYS))
     confirmed = await gateway.client.judge(run.id, CONFIRM)

@@ -10,9 +10,21 @@ import pytest
 
 from services.contracts.api import ImportRequest
 from services.contracts.constants import ConstantsRequest
+from services.contracts.outcome import Succeeded
 from services.contracts.run import RunStatus
 from services.errors import Overloaded, QuotaExceeded, ValidationFailed
-from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, BOOKING, Gateway, ask, ended, open_gateway, until
+from tests.support.gateways import (
+    ASK_HOLIDAYS,
+    ASK_ROOM,
+    BOOKING,
+    HOLIDAYS,
+    Fakes,
+    Gateway,
+    ask,
+    ended,
+    open_gateway,
+    until,
+)
 
 PRINCIPALS = (
     {"name": "kiosk", "tenant": "guests", "token": "kiosk-token"},
@@ -48,6 +60,23 @@ async def test_one_tenants_slow_runs_leave_room_for_others(shared: Gateway) -> N
         assert (refused.status_code, refused.json()["limit"], refused.headers["retry-after"]) == (429, "runs", "1")
     planned = await asked(shared, "desk-token", "/plan")
     assert (planned.status_code, planned.json()["status"]) == (200, "planned")
+
+
+async def test_a_tenant_that_reads_a_large_run_again_and_again_is_refused(tmp_path: Path) -> None:
+    fakes = Fakes()
+    fakes.executor.outcomes[HOLIDAYS.id] = Succeeded(value={"names": ["x" * 1_000] * 1_000}, status=200)
+    async with two_tenants(tmp_path, fakes=fakes, limits={"requests_per_s": 10}) as gateway:
+        kiosk = {"Authorization": "Bearer kiosk-token"}
+        run = (await asked(gateway, "kiosk-token", "/solve")).json()["id"]
+        paths = (f"/runs/{run}", f"/runs/{run}/events", f"/runs/{run}/compare/{run}", f"/v1/runs/{run}:cancel")
+        for path in paths:
+            gateway.app.state.service.quotas._buckets.clear()
+            method = "POST" if path.endswith("cancel") else "GET"
+            answers = [await gateway.http.request(method, path, headers=kiosk) for _ in range(14)]
+            statuses = Counter(answer.status_code for answer in answers)
+            assert 1 <= statuses[429] <= 13, (path, statuses)
+            assert all(answer.json()["limit"] == "requests" for answer in answers if answer.status_code == 429)
+        assert (await asked(gateway, "desk-token", "/solve")).status_code == 200
 
 
 async def test_an_approval_counts_as_a_run(tmp_path: Path) -> None:

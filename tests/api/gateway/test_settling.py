@@ -185,4 +185,4 @@ def test_values_of_items_belong_to_the_run_too() -> None:
         step="var1", api="a.b", outcome=InDoubt(message="x"), started_ms=0, duration_ms=0, items=(item,)
     )
     run = Run(id="r", status=RunStatus.IN_DOUBT, query="q", created_at=datetime.now(UTC), steps=(record,))
-    assert stored_values(run) == {"d" * 64}
+    assert stored_values(run).keys() == {"d" * 64}

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from pydantic_core import from_json, to_json
 from rich.console import Console
 
-from deploy.drawing import draw_doubt, draw_previews, draw_run, outcome_line, visible
+from deploy.drawing import draw_doubt, draw_previews, draw_run, outcome_line, visible, visible_json
 from deploy.following import RunDrawing, event_line
 from services.contracts.answer import Answer, AnswerValue
 from services.contracts.doubt import DoubtfulCall
@@ -282,3 +283,13 @@ def test_events_are_lines() -> None:
         "var1 t.var1 ✓ 12 ms  1",
         "succeeded",
     ]
+
+
+def test_json_on_a_terminal_is_the_same_json_without_control_characters() -> None:
+    value = {"ü\x9b31m": ["\x7f\x85", "\u202e\u2066", "\x1b[2J\n", "動"]}
+    shown = visible_json(to_json(value, indent=2))
+    assert from_json(shown) == value
+    assert visible(shown) == shown
+    assert "ü" in shown
+    assert "動" in shown
+    assert visible_json("[]") == "[]"

@@ -44,6 +44,24 @@ def test_a_bucket_fills_again() -> None:
     assert caught.value.headers["RateLimit"].startswith('"requests";r=0;t=1, ')
 
 
+def test_large_runs_that_are_read_count_as_many_requests() -> None:
+    now = [100.0]
+    quotas, _ = counting(now, limits={"requests_per_s": 2}, tenant_limits={"free": {"requests_per_s": None}})
+    quotas.charge("red", 65_536)
+    assert sent(quotas, "red", 50) == 20
+    now[0] += 1_000
+    quotas.charge("red", 300_000)
+    assert sent(quotas, "red", 50) == 10
+    now[0] += 1_000
+    quotas.charge("red", 1_000_000_000)
+    assert sent(quotas, "red", 1) == 0
+    assert quotas.fields("red")["RateLimit"].startswith('"requests";r=0;t=11, ')  # it owes one burst at most
+    now[0] += 11
+    assert sent(quotas, "red", 50) == 2
+    quotas.charge("free", 1_000_000_000)
+    assert sent(quotas, "free", 50) == 50
+
+
 def test_a_tenants_own_limits_are_laid_over_everybodys() -> None:
     own = {"red": {"runs": 3}, "free": {"requests_per_s": None, "runs": None}}
     quotas, _ = counting([0.0], limits={"streams": 9}, tenant_limits=own)

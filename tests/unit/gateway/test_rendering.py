@@ -1,5 +1,8 @@
 """The answer as text."""
 
+import tracemalloc
+
+import pytest
 from hypothesis import given
 from pydantic import JsonValue
 
@@ -31,6 +34,15 @@ def test_lists_and_objects_are_indented() -> None:
     assert rendered(a={"b": {"c": [1, 2]}, "d": "e"}) == "a:\n  b:\n    c:\n      - 1\n      - 2\n  d: e"
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\v", "\f", "\x85", "\u2028"])
+def test_a_text_of_an_upstream_does_not_look_like_another_value(end: str) -> None:
+    forged = f"fine{end}balance: 1,000,000"
+    plain = "fine balance: 1,000,000"
+    assert rendered(note=forged) == f"note: {plain}"
+    assert rendered(notes=[forged, [forged]]) == f"notes:\n  - {plain}\n  - {plain}"
+    assert rendered(a={forged: forged}, b=[{forged: 1}]) == f"a:\n  {plain}: {plain}\nb:\n  - {plain}: 1"
+
+
 def test_what_is_cut_says_so() -> None:
     lines = rendered(a=list(range(MAX_ITEMS + 5))).splitlines()
     assert len(lines) == 1 + MAX_ITEMS + 1
@@ -45,6 +57,23 @@ def test_any_value_can_be_rendered_within_bounds(value: JsonValue) -> None:
     text = rendered(answer=value)
     assert text.startswith("answer:")
     assert len(text) <= MAX_CHARS
+
+
+WIDE: dict[str, JsonValue] = {str(number): {"a": number} for number in range(50_000)}
+
+
+@pytest.mark.parametrize("value", [WIDE, [WIDE], {"a": WIDE}, [[WIDE] * 10], list(WIDE.values())])
+def test_what_is_not_shown_of_a_large_value_is_not_written(value: JsonValue) -> None:
+    one = AnswerValue(name="a", value=value, step="var1")
+    tracemalloc.start()
+    try:
+        text = render([one])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert text.startswith("a:")
+    assert text.endswith(("…", "more"))
+    assert peak < 200_000  # bytes; all of its lines would take megabytes
 
 
 def test_deep_values_are_rendered() -> None:

@@ -60,6 +60,21 @@ async def test_what_answers_is_chosen_where_the_model_does_not_say(world: Make) 
     assert [(one.name, one.value) for one in said.plan.answer] == [("a", Reference(step="var1", path=("area",)))]
 
 
+async def test_integers_of_any_size_are_shown_to_the_model(world: Make) -> None:
+    demo = Demo(query="Holidays?", plan=plan(step("v", "find", name=[2**70]), answer="$v.code$"))
+    request = REQUEST.model_copy(
+        update={
+            "context": Context(values={"account": 2**80}),
+            "demos": (SelectedDemo(demo=demo, similarity=0.9, level="task"),),
+        }
+    )
+    made = await world(calls(FIRST, SECOND))
+    assert (await made.service.plan(request)).status == "planned"
+    (body,) = made.server.asked
+    assert str(2**70) in body["messages"][2]["content"]
+    assert f'"account":{2**80}' in body["messages"][-1]["content"]
+
+
 async def test_what_the_model_is_shown(world: Make) -> None:
     demo = Demo(query="Holidays of Spain?", plan=plan(step("v", "find", name="Spain"), answer="$v.code$"))
     other = Demo(query="Weather?", plan=plan(step("v", "weather")))
