@@ -13,6 +13,9 @@ from rich.progress import Progress
 from typer.testing import CliRunner
 
 from deploy.cli import app
+from deploy.llm import gate
+from deploy.llm.install import registered_adapter
+from deploy.llm.trained import sha256_of
 from evals.data import DataError
 from tests.unit.training.llm.data import ROWS, small
 from training.llm.builder import TRAIN, build
@@ -214,7 +217,9 @@ def test_full_finetuning_writes_a_model(data: Path, base: Path, tmp_path: Path) 
     assert AutoTokenizer.from_pretrained(str(tmp_path / "mine")).chat_template
 
 
-def test_full_finetuning_of_a_gguf_file_gives_one_that_can_be_served(data: Path, tmp_path: Path) -> None:
+def test_full_finetuning_of_a_gguf_file_gives_one_that_can_be_served_and_registered(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     base = tiny_llama().write(tmp_path / "base.gguf")
     (tmp_path / "recipe.json").write_text('{"steps": 2, "longest": 4000, "rate": 0.01, "batch_tokens": 4000}')
     line = ["train", "llm", "--base", base, "--data", data, "--out", tmp_path / "mine", "--device", "cpu"]
@@ -228,6 +233,17 @@ def test_full_finetuning_of_a_gguf_file_gives_one_that_can_be_served(data: Path,
         wanted, before = model(ids).logits, _from_gguf(base)(ids).logits
         found = _from_gguf(tmp_path / "mine.work" / "planner.gguf")(ids).logits
     assert (found - wanted).abs().mean() < 0.2 * (before - wanted).abs().mean()
+
+    # Had the base been a folder, the report would hold that folder's hash. What is installed is the GGUF file.
+    report = tmp_path / "mine/report.json"
+    report.write_text(report.read_text().replace(sha256_of([base]), "0" * 64))
+    measured = {"mine.work": 20.0, "work": 10.0, tmp_path.name: 10.0}
+    monkeypatch.setattr(gate, "measured", lambda model, *_: {"small": {gate.PARAMETER_F1: measured[model.parent.name]}})
+    line = ["train", "gate", tmp_path / "mine", "--gguf", base, "--data", data, "--registry", tmp_path / "models"]
+    result = CliRunner().invoke(app, list(map(str, line)))
+    assert "promoted in" in result.output, result.output
+    assert registered_adapter(tmp_path / "models", base, "mine") == tmp_path / "models/mine"
+    assert AutoTokenizer.from_pretrained(str(tmp_path / "models/mine")).chat_template
 
 
 def _from_gguf(file: Path) -> Any:
