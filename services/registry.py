@@ -1,7 +1,7 @@
-"""The registry of finetuned language models: which adapter plans, on which base model, with which prompt.
+"""The registry of finetuned language models: which one plans, on which base model, with which prompt.
 
-It is a folder with ``registry.json`` and one folder per adapter. Training writes it and promotes an adapter only if it
-is better than the previous one. Servers read it.
+It is a folder with ``registry.json`` and one folder per model: an adapter, or a whole model. Training writes it and
+promotes a model only if it is better than the previous one. Servers read it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RegistryError(ValueError):
 
 
 class Entry(BaseModel):
-    """An adapter.
+    """A model: an adapter, or a whole model.
 
     Attributes:
         name: name of its folder, beside ``registry.json``.
@@ -34,6 +34,7 @@ class Entry(BaseModel):
         prompt_version: version of the prompt it was trained with; it does not work with another.
         detail: form of the prompt it was trained with, and has to be asked in.
         data_sha256: hash of the conversations it was trained on.
+        weights_sha256: hash of its configuration and weight files together; None in registries of earlier versions.
         figures: metrics measured before promotion, in percent, by folder of requests.
     """
 
@@ -45,6 +46,7 @@ class Entry(BaseModel):
     prompt_version: str
     detail: PromptForm = "brief"
     data_sha256: Sha256
+    weights_sha256: Sha256 | None = None
     figures: dict[str, dict[str, float]] = {}
 
 
@@ -92,8 +94,22 @@ def promoted(folder: Path, prompt_version: str) -> tuple[Path, Entry] | None:
             version of the prompt.
     """
     entry = read_registry(folder).current()
-    if entry is None:
-        return None
+    return _usable(folder, entry, prompt_version) if entry is not None else None
+
+
+def named(folder: Path, name: str, prompt_version: str) -> tuple[Path, Entry]:
+    """The folder and the entry of the adapter with this name, promoted or not.
+
+    Raises:
+        RegistryError: there is none, or as for :func:`promoted`.
+    """
+    adapters = read_registry(folder).adapters
+    if name not in adapters:
+        raise RegistryError(f"{folder / REGISTRY} lists no {name!r}; it lists {', '.join(adapters) or 'nothing'}")
+    return _usable(folder, adapters[name], prompt_version)
+
+
+def _usable(folder: Path, entry: Entry, prompt_version: str) -> tuple[Path, Entry]:
     if entry.prompt_version != prompt_version:
         raise RegistryError(
             f"{entry.name} in {folder} was trained with version {entry.prompt_version} of the prompt, but this "

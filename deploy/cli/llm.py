@@ -1,5 +1,6 @@
 """``nestor llm``: prepares and serves the language model on this machine. Without ``make llm`` it exits and says so."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -12,13 +13,22 @@ from deploy.llm.errors import LlmError
 
 llm = typer.Typer(no_args_is_help=True, help="Prepare the language model's files, and serve it on a CPU.")
 
+_FOLDER = Path("var/llm")
 _Adapter = Annotated[
     Path | None,
-    typer.Option(help="Folder with adapter_config.json and adapter_model.safetensors. [the one promoted in REGISTRY]"),
+    typer.Option(
+        help="Folder with adapter_config.json and adapter_model.safetensors, or with a whole model. "
+        "[the one promoted in REGISTRY]"
+    ),
 ]
 _Registry = Annotated[
     Path | None, typer.Option(help="Folder of a registry.json, as `nestor train llm` writes it. [the shipped one]")
 ]
+_Base = Annotated[
+    Path | None,
+    typer.Option(help="The GGUF file that the model was trained on. [SmolLM2-135M-Instruct]", dir_okay=False),
+]
+_Folder = Annotated[Path, typer.Option(help="Folder of the models.", file_okay=False)]
 _Kind = Annotated[str, typer.Option("--type", help="Number type of the merged model's layers: Q8_0, Q4_0, F16, ...")]
 
 
@@ -26,28 +36,29 @@ _Kind = Annotated[str, typer.Option("--type", help="Number type of the merged mo
 def install(
     adapter: _Adapter = None,
     registry: _Registry = None,
-    base: Annotated[
-        Path | None,
-        typer.Option(help="The GGUF file that the adapter was trained on. [SmolLM2-135M-Instruct]", dir_okay=False),
-    ] = None,
+    base: _Base = None,
     kind: _Kind = "Q8_0",
-    folder: Annotated[Path, typer.Option(help="Folder of the models.", file_okay=False)] = Path("var/llm"),
+    folder: _Folder = _FOLDER,
+    name: Annotated[str | None, typer.Option(help="A model of REGISTRY. [the one promoted in it]")] = None,
 ) -> None:
     """Download the base model and merge the adapter into it. Does nothing if both are up to date.
 
-    A REGISTRY's adapter must have been trained on this very base. `nestor llm serve` and `nestor serve --llm` do not
-    read the registry: they serve what is installed here, so install again after each promotion.
+    A REGISTRY's adapter must have been trained on this very base. `nestor serve --llm` and, without a name,
+    `nestor llm serve` do not read the registry: they serve what is installed here, so install again after each
+    promotion.
     """
+    if adapter is not None and name is not None:
+        raise typer.BadParameter("give either --adapter or --name")
     with exit_on_llm_error():
         from deploy.llm.install import install, registered_adapter, shipped_registry
 
-        place = adapter or registered_adapter(registry or shipped_registry(), base)
+        place = adapter or registered_adapter(registry or shipped_registry(), base, name)
         install(folder, place, kind, typer.echo, base)
 
 
 @llm.command("base")
 def fetch(
-    folder: Annotated[Path, typer.Option(help="Folder of the models.", file_okay=False)] = Path("var/llm"),
+    folder: _Folder = _FOLDER,
 ) -> None:
     """Download only the base model, to finetune it, and print its path."""
     with exit_on_llm_error(needs_llm=False):
@@ -67,29 +78,45 @@ def convert(
         bool, typer.Option("--lora", help="Write only the adapter, which llama.cpp adds to the base at load time.")
     ] = False,
 ) -> None:
-    """Merge a base model and an adapter that `peft` saved into one GGUF file."""
+    """Merge a base model and an adapter that `peft` saved into one GGUF file, or convert a whole model."""
     with exit_on_llm_error():
         from deploy.llm.adapter import read_adapter
-        from deploy.llm.gguf_files import write_lora, write_merged
+        from deploy.llm.gguf_files import write_lora
         from deploy.llm.install import registered_adapter, shipped_registry
+        from deploy.llm.trained import write_planner
 
-        read = read_adapter(adapter or registered_adapter(registry or shipped_registry()))
+        place = adapter or registered_adapter(registry or shipped_registry())
         if lora:
-            write_lora(base, read, out)
+            write_lora(base, read_adapter(place), out)
         else:
-            write_merged(base, read, out, kind)
+            write_planner(base, place, out, kind)
     typer.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
 
 
 @llm.command()
-def serve() -> None:
-    """Serve the installed model with llama.cpp, an OpenAI-compatible API, until Ctrl-C. Settings: `NESTOR_LLM_*`.
+def serve(
+    name: Annotated[str | None, typer.Argument(help="A model of REGISTRY. [NESTOR_LLM_MODEL]")] = None,
+    registry: _Registry = None,
+    base: _Base = None,
+    kind: _Kind = "Q8_0",
+    folder: _Folder = _FOLDER,
+) -> None:
+    """Serve a model with llama.cpp, an OpenAI-compatible API, until Ctrl-C. Settings: `NESTOR_LLM_*`.
 
-    The model is the file NESTOR_LLM_MODEL. It reads no registry: `nestor llm install --registry` makes the file.
+    With NAME it is that model of REGISTRY, with REGISTRY alone the one promoted there. Its files are checked, and
+    `registered-NAME.gguf` is written in FOLDER unless it is up to date. Otherwise it is the file NESTOR_LLM_MODEL, and
+    no registry is read.
     """
+    if name is None and registry is None and base is not None:
+        raise typer.BadParameter("--base goes with NAME or --registry")
     with exit_on_llm_error():
+        from deploy.llm.install import install, registered_adapter, shipped_registry
         from deploy.llm.server import main
 
+        if name is not None or registry is not None:
+            place = registered_adapter(registry or shipped_registry(), base, name)
+            merged = install(folder, place, kind, typer.echo, base, f"registered-{place.name}.gguf")
+            os.environ["NESTOR_LLM_MODEL"] = str(merged)
         raise typer.Exit(main([]))
 
 

@@ -2,6 +2,8 @@
 # Finetunes a language model for the sandbox, end to end: base model, data, training, gate, serving, one request.
 # Usage: deploy/llm/finetune_sandbox.sh FOLDER [MINUTES]; needs requirements/train.txt and `make llm`'s requirements.
 # With 4 minutes of training it takes 10 to 15 minutes on two cores. A second call resumes where the first one stopped.
+# MADE: requests that are made for the data; LIMIT: requests that the gate measures in each folder; START: an adapter to
+# go on from, such as services/models/smollm2-135m-planner, which makes half a minute of training enough for a trial.
 set -euo pipefail
 place=$1 minutes=${2:-4}
 nestor=${NESTOR:-.venv/bin/nestor}
@@ -25,13 +27,13 @@ base=$("$nestor" llm base --folder "$place/llm")
 
 echo "== data: the catalogue, the demonstrations and the runs that were confirmed, as conversations"
 serve
-"$nestor" train data --runs --made 240 --out "$place/data"
+"$nestor" train data --runs --made "${MADE:-240}" --out "$place/data"
 stop
 
 echo "== train, export, gate"
 echo '{"batch_tokens": 1280, "accumulate": 1}' >"$place/recipe.json" # small batches, so that a few minutes give enough steps
 "$nestor" train llm --base "$base" --data "$place/data" --out "$place/sandbox-planner" --minutes "$minutes" \
-  --recipe "$place/recipe.json" --registry "$place/models" --limit "${LIMIT:-8}"
+  --recipe "$place/recipe.json" --registry "$place/models" --limit "${LIMIT:-8}" ${START:+--start "$START"}
 
 echo "== serve what was promoted, and solve"
 if [ -e "$place/models/registry.json" ]; then

@@ -1,7 +1,8 @@
-"""The gate before the registry: a finetuned adapter is promoted only if it is better than the current one.
+"""The gate before the registry: a finetuned model is promoted only if it is better than the current one.
 
-Both are merged into the base, served by llama.cpp one after the other, and measured as ``nestor eval plan --planner
-served`` does, on the same requests. If none is registered yet, the candidate must beat the base without an adapter.
+Both are written as GGUF files (adapters are merged into the base), served by llama.cpp one after the other, and
+measured as ``nestor eval plan --planner served`` does, on the same requests. If none is registered yet, the candidate
+must beat the base.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import Final
 from rich.console import Console
 from rich.progress import Progress
 
-from deploy.llm.adapter import CONFIG, WEIGHTS, read_adapter
-from deploy.llm.gguf_files import write_lora, write_merged
+from deploy.llm.adapter import read_adapter
+from deploy.llm.gguf_files import write_lora
 from deploy.llm.supervisor import planning_model
+from deploy.llm.trained import is_whole, sha256_of, weight_files, write_planner
 from evals.planning.command import COLUMNS, Measurement, errors_only, measure
 from evals.planning.evaluate import PlanReport
 from planner_svc.backends.served.prompt import PROMPT_VERSION
@@ -31,7 +33,9 @@ PARAMETER_F1: Final = "parameter F1"
 """The metric that decides. A parameter is right only if its call is; it separates models better than full match."""
 _KIND: Final = "Q8_0"
 """Type of the merged models' layers, the one that `nestor llm install` writes."""
-_KEPT: Final = (CONFIG, WEIGHTS, "report.json", "MODEL_CARD.md", "NOTICE", "LICENSE")
+_KEPT: Final = ("report.json", "MODEL_CARD.md", "NOTICE", "LICENSE")
+_KEPT_OF_WHOLE: Final = ("*.json", "*.jinja", "*.txt")
+"""What transformers writes beside a whole model's weights: indices, generation settings, the tokenizer."""
 
 Figures = dict[str, dict[str, float]]
 
@@ -53,15 +57,15 @@ class Verdict:
     better: bool
 
 
-def export(adapter: Path, base: Path, out: Path) -> None:
-    """Write an adapter as a LoRA for llama.cpp (``lora.gguf``) and merged into its base (``planner.gguf``).
+def export(trained: Path, base: Path, out: Path) -> None:
+    """Write what was trained as ``planner.gguf`` for llama.cpp, and an adapter as a LoRA too (``lora.gguf``).
 
     Raises:
         ModelFileError: a file is missing, damaged or does not fit.
     """
-    read = read_adapter(adapter)
-    write_lora(base, read, out / LORA_NAME)
-    write_merged(base, read, out / MERGED_NAME, _KIND)
+    if not is_whole(trained):
+        write_lora(base, read_adapter(trained), out / LORA_NAME)
+    write_planner(base, trained, out / MERGED_NAME, _KIND)
 
 
 def judge(
@@ -70,8 +74,8 @@ def judge(
     """Measure a candidate and the current model. If the candidate is better, promote it.
 
     Args:
-        candidate: folder of the adapter, with ``planner.gguf`` of :func:`export` in ``work``.
-        entry: its entry, without figures.
+        candidate: folder of what was trained, with ``planner.gguf`` of :func:`export` in ``work``.
+        entry: its entry, without figures and hash of its weights.
         base: the GGUF file it was trained on.
         folders: folders of requests that it was not trained on, in the format of ``nestor eval plan``.
         registry: folder of ``registry.json``.
@@ -139,13 +143,14 @@ def _current(registry: Path, entry: Entry) -> tuple[Path, Entry] | None:
 
 
 def _promote(candidate: Path, entry: Entry, registry: Path) -> None:
-    place = registry / entry.name
+    place, weights = registry / entry.name, weight_files(candidate)
     if candidate.resolve() != place.resolve():
+        beside = [file for pattern in _KEPT_OF_WHOLE for file in candidate.glob(pattern)] if is_whole(candidate) else []
         place.mkdir(parents=True, exist_ok=True)
-        for name in _KEPT:
-            if (candidate / name).is_file():
-                shutil.copyfile(candidate / name, place / name)
-    enter(registry, entry, promote=True)
+        for file in {*weights, *beside, *(candidate / name for name in _KEPT)}:
+            if file.is_file():
+                shutil.copyfile(file, place / file.name)
+    enter(registry, entry.model_copy(update={"weights_sha256": sha256_of(weights)}), promote=True)
 
 
 @contextmanager

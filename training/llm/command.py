@@ -16,7 +16,7 @@ from planner_svc.backends.served.prompt import PROMPT_VERSION
 from training.llm.base import ADAPTER, Base, Start, find_base, find_start, load_base
 from training.llm.builder import TRAIN, Stats, read_stats
 from training.llm.card import BaseReport, Report, StartReport, TrainingReport, read_report, versions, write_card
-from training.llm.settings import Method, Tuning
+from training.llm.settings import FULL_RATE, Method, Tuning
 from training.llm.trainer import FinetuningResult, finetune
 from training.shared.base import BaseError
 from training.shared.checkpoints import CheckpointError
@@ -104,12 +104,17 @@ def _train(
 def read_tuning(recipe: Path | None, method: Method, minutes: float | None, epochs: float | None) -> Tuning:
     """The training options: the defaults, changed by a recipe, then by the command line.
 
+    Full finetuning has a lower default rate: it changes every weight.
+
     Raises:
         DataError: the recipe cannot be read.
     """
     given = {"minutes": minutes, "epochs": epochs}
-    changed = {name: value for name, value in given.items() if value is not None}
-    return read_recipe(Tuning, recipe).model_copy(update=changed | {"method": method})
+    changed: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    read = read_recipe(Tuning, recipe)
+    if method == "full" and "rate" not in read.model_fields_set:
+        changed["rate"] = FULL_RATE
+    return read.model_copy(update=changed | {"method": method})
 
 
 def write_model(model: Any, tokenizer: Any, base: Base, tuning: Tuning, out: Path) -> None:

@@ -10,6 +10,8 @@ Method = Literal["lora", "qlora", "full"]
 
 CPU_TOKENS = 2_560
 GPU_TOKENS = 16_384
+FULL_RATE = 2.5e-4
+"""Learning rate at its peak for full finetuning, unless a recipe sets one."""
 
 
 class Tuning(BaseModel):
@@ -21,7 +23,7 @@ class Tuning(BaseModel):
         epochs: maximum number of passes over the data.
         steps: maximum, instead of ``epochs``. Compared runs then do equal work, however busy the machine is.
         rank: of the adapters; their alpha is twice that.
-        rate: learning rate at its peak.
+        rate: learning rate at its peak; the default is for adapters.
         batch_tokens: in a batch, padding included; None: 2,560 on a CPU, 16,384 on a GPU.
         accumulate: batches per step.
         longest: maximum length of a conversation in tokens; longer ones are left out.

@@ -31,8 +31,7 @@ def train_llm(
     method: Annotated[
         Method,
         typer.Option(
-            help="`lora`; `qlora`: on 4-bit weights, on a GPU; `full`: all weights, written as a Hugging Face folder "
-            "without GGUF, gate or registry."
+            help="`lora`; `qlora`: on 4-bit weights, on a GPU; `full`: all weights, written as a Hugging Face folder."
         ),
     ] = Method.LORA,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="Minutes of training over all sessions. [75]")] = None,
@@ -58,23 +57,28 @@ def train_llm(
 ) -> None:
     """Finetune a language model to plan, export it, measure it, and promote it if it is better.
 
-    If the command is killed, run it again to resume. OUT holds the adapter as peft saves it, OUT.work the GGUF files
-    for llama.cpp. The new model and the current one are measured on the requests held out in DATA.
+    If the command is killed, run it again to resume. OUT holds the adapter as peft saves it (`full`: the whole model),
+    OUT.work the GGUF files for llama.cpp. The new model and the current one are measured on the requests held out in
+    DATA.
     """
     served = gguf or (base if base.is_file() else None)
-    gate = gate and method is not Method.FULL
     if gate and served is None:
         raise typer.BadParameter("BASE is a folder: give --gguf FILE to measure with, or --no-gate")
     require(FOR_LLM + (TO_SERVE if served is not None else ()))
     from training.llm.command import read_tuning  # loads torch
     from training.llm.command import train_llm as train
 
+    if served is not None:
+        with exit_on_llm_error():  # hours of training would be lost if it could not be exported
+            from deploy.llm.gguf_files import read_model
+
+            read_model(served)
     place = work or work_folder(out)
     report = train(base, data, out, place, read_tuning(recipe, method.value, minutes, epochs), device, start)
     if report is None:
         raise typer.Exit(1)
     typer.echo(f"{out}: loss {report.training.losses[-1]['loss']:.3f} after {report.training.minutes:g} minutes")
-    if served is not None and method is not Method.FULL:
+    if served is not None:
         with exit_on_llm_error():
             from deploy.llm.gate import export
 
@@ -106,13 +110,18 @@ def gate_llm(
 
 
 def _gate(entry: Entry, candidate: Path, base: Path, data: Path, registry: Path, work: Path, limit: int) -> None:
-    """Measure and print the result. Exits with status 1 if it cannot be measured."""
+    """Measure and print the result. Exits with status 1 if it cannot be measured.
+
+    The registry names the GGUF file as the base: it is what a registered model is installed with.
+    """
     from deploy.llm.gate import judge, mean  # loads the engine and the encoders
+    from deploy.llm.trained import sha256_of
     from evals.data import DataError
 
     folders = sorted(place for place in (data / "held-out").glob("*") if place.is_dir())
     if not folders:
         raise typer.BadParameter(f"{data / 'held-out'} contains no folder to measure on", param_hint="--data")
+    entry = entry.model_copy(update={"base": base.stem, "base_sha256": sha256_of([base])})
     try:
         with exit_on_llm_error():
             verdict = judge(candidate, entry, base, folders, registry, work, limit)

@@ -2,9 +2,11 @@
 
 There are two forms. A *JSON Schema* for ``response_format`` and vLLM's ``structured_outputs`` is flat, since grammar
 compilers are very slow with nested alternatives and long repetitions. It enumerates the names of APIs and arguments,
-and uses the parameters' own types and listed values. A *GBNF grammar* for llama.cpp is stricter: it allows arguments in
-any order, and references only to answer fields of some candidate whose type fits. The compiler checks what neither can
-express: that a label is one of an earlier call, and that a field is in that call's answer.
+and uses the parameters' own types and listed values. Where a reference stands, it names a field of some candidate's
+answer. A free text may hold anything, also what looks like a reference: no pattern says "any text but these" to servers
+that match it against the value and to those that match its JSON form alike. A *GBNF grammar* for llama.cpp is stricter:
+it allows arguments in any order, and references only to answer fields of some candidate whose type fits. The compiler
+checks what neither can express: that a label is one of an earlier call, and that a field is in that call's answer.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from typing import Final
 from pydantic import JsonValue
 
 from planner_svc.backends.served.grammar import write_grammar
+from planner_svc.backends.served.references import reference_pattern
 from planner_svc.compiler.nodes import Node
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.settings import ConstraintKind
 from services.codecs.calls import RESULT
-from services.contracts.api import Api
+from services.contracts.api import Api, Location
 from services.contracts.base import JsonSchema
 
 MAX_DEPTH: Final = 2
@@ -32,7 +35,12 @@ MAX_CALLS: Final = 24
 """Most calls of a plan."""
 MAX_SHORT_CALLS: Final = 12
 """The same for the short form. The longest plan of the training data has 11 calls."""
-_REFERENCE: Final[JsonSchema] = {"type": "string", "pattern": '^\\$(@|var[1-9][0-9]?)[^"$\\\\]*\\$$'}
+_REFERENCE: Final[JsonSchema] = {"$ref": "#/$defs/reference"}
+_WORD: Final[JsonSchema] = {"$ref": "#/$defs/word"}
+_WORD_PATTERN: Final = r'^([^"$\\\x00-\x1F][^"\\\x00-\x1F]*)?$'
+"""A text that is no reference, without quotes, backslashes and control characters."""
+_WORDS: Final = frozenset({"date", "date-time", "time", "duration", "uuid", "email", "hostname", "ipv4", "ipv6", "uri"})
+"""Formats whose texts are words."""
 _SCALARS: Final = ("boolean", "integer", "number", "string")
 
 LADDER: Final[tuple[ConstraintKind, ...]] = ("json_schema", "json_object", "none")
@@ -84,12 +92,18 @@ class _Writer:
         forms += [] if self._calls_only else [_result()]
         calls: JsonSchema = {"type": "array", "items": {"anyOf": forms}, "maxItems": most_calls}
         need: JsonSchema = {"type": "array", "items": {"type": "string"}}
-        return _object({"calls": calls} if self._calls_only else {"calls": calls, "need": need}, required=["calls"])
+        members: dict[str, JsonValue] = {"calls": calls} if self._calls_only else {"calls": calls, "need": need}
+        definitions: JsonSchema = {
+            "reference": {"type": "string", "pattern": reference_pattern(apis, loops=not self._calls_only)},
+            "word": {"type": "string", "pattern": _WORD_PATTERN},
+        }
+        return _object(members, required=["calls"]) | {"$defs": definitions}
 
     def _call(self, api: Api, name: str) -> JsonSchema:
         """The schema of a call. No argument is required: a missing one is left out, and the user is asked for it."""
         given = {
-            one.name: self._value(Node(one.json_schema, api.definitions), 0) for one in api.parameters[:MAX_MEMBERS]
+            one.name: self._value(Node(one.json_schema, api.definitions), 0, is_word=one.location is Location.PATH)
+            for one in api.parameters[:MAX_MEMBERS]
         }
         arguments: JsonSchema = _object(given) if len(api.parameters) <= MAX_MEMBERS else {"type": "object"}
         members: dict[str, JsonValue] = {
@@ -101,7 +115,7 @@ class _Writer:
             members["foreach"] = _object({"items": _REFERENCE}, required=["items"])
         return _object(members, required=["name", "label", "arguments"])
 
-    def _value(self, node: Node, depth: int) -> JsonSchema:
+    def _value(self, node: Node, depth: int, *, is_word: bool = False) -> JsonSchema:
         self._left -= 1
         if self._left < 0 or self._schemas.is_anything(node):
             return {}
@@ -110,14 +124,18 @@ class _Writer:
             return {"anyOf": [{"enum": listed}, _REFERENCE]}
         kinds = self._schemas.kinds(node)
         covered = {"integer"} if "number" in kinds else set()
-        forms: list[JsonValue] = [{"type": kind} for kind in _SCALARS if kind in kinds - covered]
+        is_word = is_word or bool((formats := self._schemas.formats(node)) and formats <= _WORDS)
+        text: JsonValue = _WORD if is_word else {"type": "string"}
+        forms: list[JsonValue] = [
+            text if kind == "string" else {"type": kind} for kind in _SCALARS if kind in kinds - covered
+        ]
         if "array" in kinds:
             item = self._schemas.child(node, 0, strict=False)
             inner = self._value(item, depth + 1) if isinstance(item, Node) and depth < MAX_DEPTH else {}
             forms.append({"type": "array", "items": inner})
         if "object" in kinds:
             forms.append(self._members(node, depth))
-        if "string" not in kinds:
+        if "string" not in kinds or is_word:
             forms.append(_REFERENCE)
         return forms[0] if len(forms) == 1 and isinstance(forms[0], dict) else {"anyOf": forms}
 

@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,7 +25,9 @@ from deploy.llm.probe import gives_token
 from deploy.llm.settings import LlmSettings
 from deploy.llm.supervisor import ServerSupervisor, planning_model
 from deploy.sockets import free_port, refusing
+from planner_svc.backends.served.constraint import constrain
 from tests.support.llama import VOCABULARY, TinyLlama, tiny_factors, tiny_llama, write_peft
+from tests.unit.planner_svc.building import api, param, record
 
 PROMPT = [3, 77, 12, 99, 45, 100, 17]
 KEY = "a key of the test's own"
@@ -128,6 +131,33 @@ def test_a_schema_is_obeyed_and_a_key_is_wanted(base: Path) -> None:
             assert ask(supervisor.url, "/v1/chat/completions", body, wrong)[0] == 401
         assert gives_token(supervisor.url, "nestor-planner", KEY) is None
         assert gives_token(supervisor.url, "nestor-planner") == "it answered with status 401"
+
+
+def test_the_references_of_a_plan_are_obeyed(base: Path) -> None:
+    """A model that writes at random refers to fields that exist."""
+    stops = {"type": "array", "items": record(city={"type": "integer"}, **{"zip+4 (us)": {"type": "integer"}})}
+    find = api("find", param("id", {"type": "integer"}), returns=record(stops=stops, code={"type": "integer"}))
+    plan: Any = constrain([find], {find.id: "find"}, calls_only=True).schema
+
+    def body(schema: Any, **given: Any) -> Any:
+        form = {"type": "json_schema", "json_schema": {"name": "plan", "schema": schema}}
+        return {"messages": [{"role": "user", "content": "Hi"}], "response_format": form, **given}
+
+    written = set()
+    with supervised(of(base)) as supervisor:
+        status, answer = ask(supervisor.url, "/v1/chat/completions", body(plan, max_tokens=4))
+        assert status == 200, answer
+        assert answer["choices"][0]["message"]["content"].strip()[:1] in ("", "{")
+        for seed in range(12):
+            reference = {"$defs": plan["$defs"], "$ref": "#/$defs/reference"}
+            asked = body(reference, max_tokens=60, temperature=5, seed=seed)
+            status, answer = ask(supervisor.url, "/v1/chat/completions", asked)
+            assert status == 200, answer
+            written.add(json.loads(answer["choices"][0]["message"]["content"]))
+    fields = r"(\.code|\.stops(\[\d{1,4}\](\.city|\.zip\+4 \(us\))?)?)?"
+    assert len(written) > 3
+    for one in written:
+        assert re.fullmatch(rf"\$var[1-9][0-9]?{fields}\$", one), one
 
 
 def test_a_server_that_dies_is_started_again_and_then_given_up(base: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from planner_svc.backends.served.constraint import MAX_CALLS, MAX_NODES, MAX_SHORT_CALLS, constrain
 from planner_svc.backends.served.grammar import MAX_ITEMS, MAX_TEXT
+from planner_svc.backends.served.references import ANY_REFERENCE, MAX_PATTERN
 from services.contracts.api import Location
 from tests.support.gbnf import Grammar
 from tests.unit.planner_svc.building import WHOLE, api, param, record
@@ -73,7 +74,7 @@ UNTYPED = [
     calls(call("find"), call("t.book", "var2", seats="$var1.code$")),
     calls(call("find"), call("find", "var2", name="$var1.colour$")),
 ]
-"""References to fields of another type, and to fields that nothing answers with: the grammar alone refuses them."""
+"""References to fields of another type, and in a free text to fields of no answer: the grammar alone refuses them."""
 
 
 @pytest.mark.parametrize("answer", GOOD, ids=json.dumps)
@@ -95,6 +96,97 @@ def test_what_is_no_plan_does_not(answer: Any) -> None:
 @pytest.mark.parametrize("answer", UNTYPED, ids=json.dumps)
 def test_the_grammar_knows_fields_and_their_types(answer: Any) -> None:
     assert not Grammar(constrain(APIS, NAMES).grammar).accepts(json.dumps(answer))
+
+
+LOOK = api(
+    "look",
+    param("id", required=True, at=Location.PATH),
+    param("day", {"type": "string", "format": "date"}),
+    param("count", WHOLE),
+    param("kind", {"enum": ["first", "second"]}),
+    param("tags", {"type": "array", "items": WHOLE}),
+    param("note"),
+    returns={
+        **record(
+            **{"code": WHOLE, "a.b": WHOLE, "rates (all)": record(eur=WHOLE)},
+            legs={"type": "array", "items": record(stops={"type": "array", "items": record(city=WHOLE)})},
+            prices={"type": "object", "additionalProperties": {"type": "number"}},
+            extra={},
+        ),
+        "additionalProperties": False,
+    },
+)
+KNOWN = [
+    "$var1$", "$var1.code$", "$var1.rates (all).eur$", "$var1.legs$", "$var1.legs[0].stops[12].city$",
+    "$var1.prices$", "$var1.prices.EUR$", "$var1.extra.of[1].what$", "$var24.code$",
+]  # fmt: skip
+INVENTED = [
+    "$var1.colour$", "$var1.code.x$", "$var1.codes$", "$var1.city$", "$var1.legs.city$", "$var1.legs[0]$ and more",
+    "$var1.rates all.eur$", "$var1.extras$", "$var0.code$", "$var.code$", "$code$", "$var1.legs[12345]$",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("argument", ["id", "day", "count", "kind", "tags"])
+def test_the_schema_knows_fields(argument: str) -> None:
+    schema = constrain([LOOK], {LOOK.id: "look"}).schema
+    for reference in KNOWN + INVENTED:
+        value: Any = [reference] if argument == "tags" else reference
+        answer = calls(call("look"), call("look", "var2", **{argument: value}))
+        assert jsonschema_rs.is_valid(schema, answer) == (reference in KNOWN), reference
+
+
+def test_the_schema_knows_what_loops_and_answers_refer_to() -> None:
+    schema = constrain([LOOK], {LOOK.id: "look"}).schema
+    for reference, exists in [("$var1.legs$", True), ("$var1[3].code$", True), ("$var1.hops$", False)]:
+        loop = call("look", "var2") | {"foreach": {"items": reference}}
+        answer = {"name": "var_result", "arguments": {"found": reference}}
+        assert jsonschema_rs.is_valid(schema, calls(call("look"), loop)) == exists
+        assert jsonschema_rs.is_valid(schema, calls(call("look"), answer)) == exists
+    for item, exists in [("$@$", True), ("$@.city$", True), ("$@.stops[0].city$", True), ("$@.town$", False)]:
+        assert jsonschema_rs.is_valid(schema, calls(call("look", count=item))) == exists, item
+        brief = constrain([LOOK], {LOOK.id: "look"}, calls_only=True).schema
+        assert not jsonschema_rs.is_valid(brief, calls(call("look", count=item)))
+
+
+def test_texts_stay_free() -> None:
+    """A free text may hold quotes and line breaks, an id in a path may not: servers differ in how they match them."""
+    schema = constrain([LOOK], {LOOK.id: "look"}).schema
+    for text in ("a", "", "100 $", "é / -", 'say "x"', "two\nlines", "C:\\x", "$5"):
+        assert jsonschema_rs.is_valid(schema, calls(call("look", note=text)))
+        plain = re.search(r'["\\\n]|^\$', text) is None
+        assert jsonschema_rs.is_valid(schema, calls(call("look", id=text))) == plain, text
+
+
+def test_of_too_many_fields_only_the_outer_ones_are_listed() -> None:
+    def pattern(outer: int, inner: int) -> str:
+        fields = {f"field_number_{n}": record(**{f"inner_{m}": WHOLE for m in range(inner)}) for n in range(outer)}
+        one = api("wide", param("n", WHOLE), returns=record(**fields))
+        definitions: Any = constrain([one], {one.id: "wide"}).schema["$defs"]
+        found: str = definitions["reference"]["pattern"]
+        assert len(found) <= MAX_PATTERN
+        return found
+
+    few, many = pattern(5, 10), pattern(50, 10)
+    for found in (few, many):
+        assert re.fullmatch(found, "$var1.field_number_4.inner_9$")
+        assert not re.fullmatch(found, "$var1.field_number_50$")
+    assert not re.fullmatch(few, "$var1.field_number_4.inner_10$")
+    assert re.fullmatch(many, "$var1.field_number_4.inner_10$")
+    assert pattern(1_000, 10) == ANY_REFERENCE
+
+
+def test_an_answer_that_nests_for_ever_is_not_followed_for_ever() -> None:
+    tree = api(
+        "tree",
+        param("n", WHOLE),
+        returns={"$ref": "#/$defs/A"},
+        definitions={"A": record(a={"$ref": "#/$defs/A"}, n=WHOLE)},
+    )
+    schema = constrain([tree], {tree.id: "tree"}).schema
+    for depth in (0, 3, 12):
+        found = calls(call("tree", n=f"$var1{'.a' * depth}.n$"))
+        assert jsonschema_rs.is_valid(schema, found)
+    assert not jsonschema_rs.is_valid(schema, calls(call("tree", n="$var1.a.b.n$")))
 
 
 @pytest.mark.parametrize("place", range(1, 6))

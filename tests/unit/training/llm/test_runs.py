@@ -10,12 +10,17 @@ from typing import Any
 
 import pytest
 from rich.progress import Progress
+from typer.testing import CliRunner
 
+from deploy.cli import app
+from deploy.llm import gate
+from deploy.llm.install import registered_adapter
+from deploy.llm.trained import sha256_of
 from evals.data import DataError
 from tests.unit.training.llm.data import ROWS, small
 from training.llm.builder import TRAIN, build
 from training.llm.recipe import DataRecipe, FolderRecipe
-from training.llm.settings import Tuning
+from training.llm.settings import FULL_RATE, Tuning
 
 pytest.importorskip("torch", reason="needs requirements/train.txt")
 pytest.importorskip("transformers", reason="needs requirements/train.txt")
@@ -27,6 +32,7 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from tests.support.llama import tiny_llama
 from tests.unit.training.llm.models import save_tiny, tiny_model, tiny_tokenizer
 from training.llm.command import read_tuning, train_llm
 from training.llm.trainer import IGNORED, Encoded, attention_mask, batches, encode
@@ -211,6 +217,48 @@ def test_full_finetuning_writes_a_model(data: Path, base: Path, tmp_path: Path) 
     assert AutoTokenizer.from_pretrained(str(tmp_path / "mine")).chat_template
 
 
+def test_full_finetuning_of_a_gguf_file_gives_one_that_can_be_served_and_registered(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tiny_llama().write(tmp_path / "base.gguf")
+    (tmp_path / "recipe.json").write_text('{"steps": 2, "longest": 4000, "rate": 0.01, "batch_tokens": 4000}')
+    line = ["train", "llm", "--base", base, "--data", data, "--out", tmp_path / "mine", "--device", "cpu"]
+    line += ["--method", "full", "--recipe", tmp_path / "recipe.json", "--no-gate"]
+    result = CliRunner().invoke(app, list(map(str, line)))
+    assert result.exit_code == 0, result.output
+    assert [one.name for one in (tmp_path / "mine.work").glob("*.gguf")] == ["planner.gguf"]
+    model = AutoModelForCausalLM.from_pretrained(str(tmp_path / "mine"), dtype=torch.float32)
+    ids = torch.tensor([[72, 101, 108, 108, 111, 44, 32, 119]])
+    with torch.inference_mode():
+        wanted, before = model(ids).logits, _from_gguf(base)(ids).logits
+        found = _from_gguf(tmp_path / "mine.work" / "planner.gguf")(ids).logits
+    assert (found - wanted).abs().mean() < 0.2 * (before - wanted).abs().mean()
+
+    # Had the base been a folder, the report would hold that folder's hash. What is installed is the GGUF file.
+    report = tmp_path / "mine/report.json"
+    report.write_text(report.read_text().replace(sha256_of([base]), "0" * 64))
+    measured = {"mine.work": 20.0, "work": 10.0, tmp_path.name: 10.0}
+    monkeypatch.setattr(gate, "measured", lambda model, *_: {"small": {gate.PARAMETER_F1: measured[model.parent.name]}})
+    line = ["train", "gate", tmp_path / "mine", "--gguf", base, "--data", data, "--registry", tmp_path / "models"]
+    result = CliRunner().invoke(app, list(map(str, line)))
+    assert "promoted in" in result.output, result.output
+    assert registered_adapter(tmp_path / "models", base, "mine") == tmp_path / "models/mine"
+    assert AutoTokenizer.from_pretrained(str(tmp_path / "models/mine")).chat_template
+
+
+def _from_gguf(file: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, dtype=torch.float32)
+
+
+def test_what_cannot_be_exported_is_not_trained(data: Path, tmp_path: Path) -> None:
+    base = tiny_llama().write(tmp_path / "base.gguf", architecture="gemma")
+    line = ["train", "llm", "--base", base, "--data", data, "--out", tmp_path / "mine", "--method", "full"]
+    result = CliRunner().invoke(app, list(map(str, line)))
+    assert result.exit_code == 1
+    assert "architecture 'gemma'" in result.output
+    assert not (tmp_path / "mine.work").exists()
+
+
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
@@ -250,7 +298,7 @@ def test_other_data_another_base_and_spoilt_files_are_refused(
 def test_the_command_line_counts_before_the_recipe_and_that_before_the_defaults(tmp_path: Path) -> None:
     (tmp_path / "recipe.json").write_text('{"batch_tokens": 1280, "minutes": 5, "rank": 8}')
     found = read_tuning(tmp_path / "recipe.json", "full", 7, None)
-    assert found == Tuning(method="full", batch_tokens=1_280, minutes=7, rank=8)
+    assert found == Tuning(method="full", batch_tokens=1_280, minutes=7, rank=8, rate=FULL_RATE)
     assert read_tuning(None, "lora", None, None) == Tuning()
     (tmp_path / "recipe.json").write_text('{"minutes": 0}')
     with pytest.raises(DataError, match="minutes"):
