@@ -56,9 +56,9 @@ def visible(text: str) -> str:
     return text.translate(_CONTROL_CHARS)
 
 
-def visible_json(text: str | bytes) -> str:
+def visible_json(text: str) -> str:
     """JSON text in which the control characters that strings may hold are escaped. It stays the same JSON."""
-    return (text if isinstance(text, str) else text.decode()).translate(_ESCAPES)
+    return text.translate(_ESCAPES)
 
 
 def plain(text: str, style: str = "") -> Text:

@@ -25,7 +25,7 @@ WINDOW_S: Final = 10
 _ONE_SECOND: Final = 1
 _FREE_BYTES: Final = 65_536
 _BYTES_A_REQUEST: Final = 30_000
-"""Size of stored JSON whose reading and writing takes about as long as an ordinary request."""
+"""Stored JSON beyond the free bytes that counts as one further request."""
 _MOST_BUCKETS: Final = 10_000
 _MAX_LISTED: Final = 100
 Held = Literal["streams", "imports"]

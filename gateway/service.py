@@ -27,6 +27,7 @@ from gateway.runs import RESUMED_DEADLINE_MS, Runs
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
 from gateway.storage import NOT_OVER, UNDER_WAY, Filter, RequestIdentity, RunStore, StoredRun, new_run_id
+from gateway.stored_values import stored_values
 from gateway.tenants import Tenants
 from services.contracts.access import Action
 from services.contracts.approval import Approval, ApproveRequest
@@ -34,7 +35,7 @@ from services.contracts.comparison import Comparison
 from services.contracts.doubt import ResolveRequest
 from services.contracts.event import RunEvent, SolveEvent
 from services.contracts.execution import ExecutionState
-from services.contracts.outcome import Failed, Succeeded
+from services.contracts.outcome import Failed
 from services.contracts.plan import Plan, content_hash
 from services.contracts.planning import CompiledPlan, Decision
 from services.contracts.rerun import RerunRequest
@@ -445,13 +446,3 @@ def _given_plan_request(query: str, options: StartOptions, wait: bool) -> SolveR
         sentence=False,
     )
     return SolveRequest(query=query, options=how, wait=wait)
-
-
-def stored_values(run: Run) -> dict[str, int]:
-    """The large values of a run: their ids, and their sizes in bytes."""
-    records = [*run.steps, *(record for earlier in run.evidence for record in earlier.steps)]
-    outcomes = [record.outcome for record in records]
-    outcomes += [item.outcome for record in records for item in record.items]
-    stored = [outcome.stored for outcome in outcomes if isinstance(outcome, Succeeded)]
-    stored += [value.stored for value in run.answer.values]
-    return {value.id: value.bytes for value in stored if value is not None}

@@ -6,8 +6,8 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from deploy.cli.gateway import Json, Limit, ask
-from deploy.drawing import plain, visible, visible_json
+from deploy.cli.gateway import Json, Limit, ask, echo_json
+from deploy.drawing import plain, visible
 from services.contracts.access import Action, Key, KeyRequest, Role
 
 keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
@@ -39,7 +39,7 @@ def create_key(
         ) from None
     made = ask(lambda g: g.create_key(asked))
     if json:
-        typer.echo(visible_json(made.model_dump_json(indent=2)))
+        echo_json(made)
         return
     typer.echo(f"{made.id}, {_state(made)}. The key is shown only once:", err=True)
     typer.echo(made.key)
@@ -50,7 +50,7 @@ def list_keys(tenant: Tenant = None, limit: Limit = 20, cursor: Cursor = None, j
     """List keys, newest first, including expired and revoked ones."""
     page = ask(lambda g: g.keys(tenant=tenant, limit=limit, cursor=cursor))
     if json:
-        typer.echo(visible_json(page.model_dump_json(indent=2)))
+        echo_json(page)
         return
     table = Table(Column("id", no_wrap=True, min_width=20), "name", "tenant", "roles", "created by", "state", box=None)
     for key in page.keys:
@@ -90,7 +90,7 @@ def read_audit(
         )
     )
     if json:
-        typer.echo(visible_json(page.model_dump_json(indent=2)))
+        echo_json(page)
         return
     table = Table("when", "who", "tenant", "action", "outcome", "target", "digest", box=None)
     for one in page.entries:

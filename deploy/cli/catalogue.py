@@ -10,9 +10,9 @@ from rich.table import Table
 
 from deploy.cli.constants import set_constants, unset_constants
 from deploy.cli.doctor import examine
-from deploy.cli.gateway import Json, Limit, ask, gateway, run
+from deploy.cli.gateway import Json, Limit, ask, echo_json, gateway, run
 from deploy.cli.importing import import_apis, imported_documents
-from deploy.drawing import plain, visible_json
+from deploy.drawing import plain
 from services.contracts.api import ImportedDocument
 from services.contracts.demo import Demo, ImportDemosRequest
 from services.contracts.retrieval import FoundBy
@@ -47,7 +47,7 @@ def search_apis(
         )
     )
     if json:
-        typer.echo(visible_json(page.model_dump_json(indent=2)))
+        echo_json(page)
         return
     table = Table("score", "by", "API", "method", "path", "summary", box=None)
     for hit in page.hits:
@@ -66,7 +66,7 @@ def found_by_label(found_by: FoundBy | None) -> str:
 @apis.command("show")
 def show_api(api_id: str) -> None:
     """Print one API with its schemas, as JSON."""
-    typer.echo(visible_json(ask(lambda g: g.api(api_id)).model_dump_json(indent=2)))
+    echo_json(ask(lambda g: g.api(api_id)))
 
 
 @apis.command("remove")
@@ -102,7 +102,7 @@ def list_demos(
     """List demonstrations."""
     page = ask(lambda g: g.demos(api=api, limit=limit))
     if json:
-        typer.echo(visible_json(page.model_dump_json(indent=2)))
+        echo_json(page)
         return
     table = Table("id", "level", "request", "APIs", box=None)
     for item in page.demos:

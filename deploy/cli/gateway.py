@@ -8,8 +8,10 @@ from typing import Annotated, Any, Final, TypeVar
 
 import httpx2
 import typer
+from pydantic import BaseModel
+from pydantic_core import to_json
 
-from deploy.drawing import visible
+from deploy.drawing import visible, visible_json
 from services.clients import GatewayClient, open_http
 from services.contracts.event import RunEvent
 from services.contracts.run import Run, RunStatus
@@ -26,6 +28,15 @@ _PAUSES_S: Final = (0.2, 0.5, 1, 2, *[5] * 6)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Limit = Annotated[int, typer.Option(min=1, max=100, help="Maximum number of results.")]
+
+
+def echo_json(value: object, *, indent: int | None = 2) -> None:
+    """Print a model or a plain value as JSON, with its control characters escaped."""
+    if isinstance(value, BaseModel):
+        text = value.model_dump_json(indent=indent)
+    else:
+        text = to_json(value, indent=indent).decode()
+    typer.echo(visible_json(text))
 
 
 def is_header_text(text: str) -> bool:

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
-import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from deploy.cli.gateway import Json, ask
-from deploy.drawing import plain, visible_json
+from deploy.cli.gateway import Json, ask, echo_json
+from deploy.drawing import plain
 from services.contracts.operations import Allowance, ExecutorStatus, PlannerStatus, QuotaUse, Worker
 
 
@@ -18,7 +17,7 @@ def operations(json: Json = False) -> None:
     """
     found = ask(lambda g: g.operations())
     if json:
-        typer.echo(visible_json(found.model_dump_json(indent=2)))
+        echo_json(found)
         return
     console = Console()
     if found.tenant is None:

@@ -7,9 +7,9 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from deploy.cli.gateway import Json, ask, exit_for, follow, gateway, run
+from deploy.cli.gateway import Json, ask, echo_json, exit_for, follow, gateway, run
 from deploy.cli.solving import follow_drawn
-from deploy.drawing import plain, visible_json
+from deploy.drawing import plain
 from services.codecs.text import CodecError, read_json
 from services.contracts.planning import Decision
 from services.contracts.rerun import RerunRequest
@@ -50,7 +50,7 @@ def rerun(
         raise typer.BadParameter(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
     done = run(_rerun(run_id, request, quiet=json))
     if json:
-        typer.echo(visible_json(done.model_dump_json(indent=2)))
+        echo_json(done)
     raise exit_for(done.status)
 
 
@@ -100,7 +100,7 @@ def compare_runs(
     found = ask(lambda g: g.compare(run_id, other))
     parts = found.divergence
     if json:
-        typer.echo(visible_json(found.model_dump_json(indent=2)))
+        echo_json(found)
     elif parts is None:
         typer.echo("The runs do not differ.")
     else:

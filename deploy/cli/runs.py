@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 from pydantic import JsonValue, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from deploy.cli.gateway import Json, Limit, ask, exit_for, follow, gateway, run
+from deploy.cli.gateway import Json, Limit, ask, echo_json, exit_for, follow, gateway, run
 from deploy.cli.rerunning import compare_runs, rerun
 from deploy.cli.solving import approve, follow_drawn
 from deploy.cli.starting import delete_run, start_run
-from deploy.drawing import candidate_table, draw_doubt, draw_requests, draw_run, plain, visible_json
+from deploy.drawing import candidate_table, draw_doubt, draw_requests, draw_run, plain
 from deploy.explaining import draw_explanation
 from deploy.following import event_line
 from services.clients import GatewayClient
@@ -73,7 +73,7 @@ def list_runs(
         )
     )
     if json:
-        typer.echo(visible_json(page.model_dump_json(indent=2)))
+        echo_json(page)
         return
     table = Table(Column("id", no_wrap=True, min_width=36), "status", "feedback", "when", "ms", "request", box=None)
     for line in page.runs:
@@ -107,7 +107,7 @@ def show_run(
     """Show one run: its plan, the outcome of each call, and the answer."""
     found = ask(lambda g: g.run(run_id))
     if json:
-        typer.echo(visible_json(found.model_dump_json(indent=2)))
+        echo_json(found)
         return
     console = Console()
     console.print(plain(found.query))
@@ -131,7 +131,7 @@ def watch_run(run_id: RunId, json: Json = False) -> None:
 async def _watch(run_id: str, *, json: bool) -> Run:
     async with gateway() as client:
         if json:
-            return await follow(client, run_id, lambda event: typer.echo(visible_json(event.model_dump_json())))
+            return await follow(client, run_id, lambda event: echo_json(event, indent=None))
         console = Console()
         if console.is_terminal:
             return await follow_drawn(client, run_id)
@@ -173,7 +173,7 @@ def approve_run(
             typer.confirm("Approve this plan and run it?", abort=True, err=True)
     done = run(approve(waiting, on_behalf_of=on_behalf_of, wait=not no_wait, quiet=json))
     if json:
-        typer.echo(visible_json(done.model_dump_json(indent=2)))
+        echo_json(done)
     elif no_wait:
         typer.echo(f"{run_id} is {done.status.value}")
     if not no_wait:
@@ -195,7 +195,10 @@ def cancel_run(
         except typer.Exit as exit_:
             problem = exit_.exit_code
             continue
-        typer.echo(visible_json(done.model_dump_json(indent=2)) if json else f"{run_id} is {done.status.value}")
+        if json:
+            echo_json(done)
+        else:
+            typer.echo(f"{run_id} is {done.status.value}")
     if problem:
         raise typer.Exit(problem)
 
@@ -221,7 +224,10 @@ def _judge(run_id: str, verdict: Verdict, reason: str, *, json: bool) -> None:
     except ValidationError as error:
         raise typer.BadParameter(error.errors()[0]["msg"], param_hint="--reason") from None
     done = ask(lambda g: g.judge(run_id, request))
-    typer.echo(visible_json(done.model_dump_json(indent=2)) if json else f"{run_id} is {verdict.value}")
+    if json:
+        echo_json(done)
+    else:
+        typer.echo(f"{run_id} is {verdict.value}")
 
 
 @runs.command("doubts")
@@ -230,7 +236,7 @@ def list_doubts(json: Json = False) -> None:
     found = run(_doubts())
     if json:
         lines = [{"run": run_id, **doubt.model_dump(mode="json")} for run_id, doubt in found]
-        typer.echo(visible_json(to_json(lines, indent=2)))
+        echo_json(lines)
         return
     console = Console()
     for run_id, doubt in found:
@@ -285,7 +291,7 @@ def resolve_call(
         raise typer.BadParameter(error.errors()[0]["msg"]) from None
     done = run(_resolve(run_id, step, request, wait=not no_wait, quiet=json))
     if json:
-        typer.echo(visible_json(done.model_dump_json(indent=2)))
+        echo_json(done)
     elif done.doubts or no_wait:
         draw_run(Console(), done)
 
@@ -312,4 +318,4 @@ def show_value(
     value_id: Annotated[str, typer.Argument(help="The value's id, as the run shows it.", metavar="VALUE")],
 ) -> None:
     """Print a large value of a run in full, as JSON."""
-    typer.echo(visible_json(to_json(ask(lambda g: g.value(run_id, value_id)), indent=2)))
+    echo_json(ask(lambda g: g.value(run_id, value_id)))

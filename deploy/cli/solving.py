@@ -9,8 +9,7 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from deploy.cli.gateway import Json, exit_for, follow, gateway, is_header_text, run
-from deploy.drawing import visible_json
+from deploy.cli.gateway import Json, echo_json, exit_for, follow, gateway, is_header_text, run
 from deploy.explaining import draw_explanation
 from deploy.following import RunDrawing
 from services.clients import GatewayClient
@@ -91,7 +90,10 @@ def solve(
         raise typer.BadParameter("must be printable ASCII", param_hint="--idempotency-key")
     if no_wait:
         accepted = run(_accepted(request, idempotency_key))
-        typer.echo(visible_json(accepted.model_dump_json(indent=2)) if json else accepted.id)
+        if json:
+            echo_json(accepted)
+        else:
+            typer.echo(accepted.id)
     else:
         raise exit_for(_ended(request, idempotency_key, json=json, explain=explain).status)
 
@@ -100,7 +102,7 @@ def _ended(request: SolveRequest, key: str | None, *, json: bool, explain: bool)
     """Run to the end and show the run as JSON or drawn. If drawn and it needs an approval, ask the person for it."""
     solved = run(_solve(request, key, quiet=json))
     if json:
-        typer.echo(visible_json(solved.model_dump_json(indent=2)))
+        echo_json(solved)
     elif explain:
         draw_explanation(Console(), solved)
     while not json and _wants_approval(solved):

@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue, ValidationError
 
-from deploy.cli.gateway import Json, ask, exit_for, follow, gateway, is_header_text, run
+from deploy.cli.gateway import Json, ask, echo_json, exit_for, follow, gateway, is_header_text, run
 from deploy.cli.solving import follow_drawn
-from deploy.drawing import visible_json
 from services.codecs.text import CodecError, read_json
 from services.contracts.planning import Decision
 from services.contracts.run import Run
@@ -40,11 +39,14 @@ def start_run(
         raise typer.BadParameter("must be printable ASCII", param_hint="--idempotency-key")
     if no_wait:
         accepted = ask(lambda g: g.start(request, idempotency_key=idempotency_key))
-        typer.echo(visible_json(accepted.model_dump_json(indent=2)) if json else accepted.id)
+        if json:
+            echo_json(accepted)
+        else:
+            typer.echo(accepted.id)
         return
     done = run(_start(request, idempotency_key, quiet=json))
     if json:
-        typer.echo(visible_json(done.model_dump_json(indent=2)))
+        echo_json(done)
     raise exit_for(done.status)
 
 

@@ -128,10 +128,8 @@ def write_merged(base: Path, adapter: Adapter, out: Path, kind: str) -> None:
         ModelFileError: a file is missing, damaged or does not fit, or its layers cannot be written in this type.
     """
     from gguf import GGMLQuantizationType
-    from gguf.quants import QuantError
 
-    if kind not in KINDS:
-        raise ModelFileError(f"{kind!r} is not a type to write; there are {', '.join(KINDS)}")
+    _check_kind(kind)
     reader = read_model(base)
     changes = fitted(adapter, reader)
 
@@ -145,11 +143,7 @@ def write_merged(base: Path, adapter: Adapter, out: Path, kind: str) -> None:
                 weight += adapter.scale * (change.up @ change.down)
             writer.add_tensor(tensor.name, _encoded(weight, kind), raw_dtype=GGMLQuantizationType[kind])
 
-    described = dict(_described(reader)) | {"general.file_type": _file_type(kind)}
-    try:
-        _write(out, described, fill)
-    except QuantError as error:
-        raise ModelFileError(f"{base} cannot be written as {kind}: {error}") from None
+    _write_as(kind, reader, out, fill)
 
 
 def write_whole(base: Path, weights: Mapping[str, Array], out: Path, kind: str) -> None:
@@ -165,10 +159,8 @@ def write_whole(base: Path, weights: Mapping[str, Array], out: Path, kind: str) 
         ModelFileError: a file is missing or damaged, or the weights are not those of such a model.
     """
     from gguf import GGMLQuantizationType
-    from gguf.quants import QuantError
 
-    if kind not in KINDS:
-        raise ModelFileError(f"{kind!r} is not a type to write; there are {', '.join(KINDS)}")
+    _check_kind(kind)
     reader = read_model(base)
     heads = heads_of(reader)
     own = {name: _trained_name(name, weights) for tensor in reader.tensors if (name := tensor.name) != _FROM_DIMENSIONS}
@@ -195,11 +187,7 @@ def write_whole(base: Path, weights: Mapping[str, Array], out: Path, kind: str) 
                 weight = reordered(weight, turned)
             writer.add_tensor(tensor.name, _encoded(weight, kind), raw_dtype=GGMLQuantizationType[kind])
 
-    described = dict(_described(reader)) | {"general.file_type": _file_type(kind)}
-    try:
-        _write(out, described, fill)
-    except QuantError as error:
-        raise ModelFileError(f"the trained model cannot be written as {kind}: {error}") from None
+    _write_as(kind, reader, out, fill)
 
 
 def _trained_name(name: str, weights: Mapping[str, Array]) -> str:
@@ -213,6 +201,22 @@ def _trained_name(name: str, weights: Mapping[str, Array]) -> str:
     if name not in _OUTSIDE:
         raise ModelFileError(f"the base model holds {name!r}, which is no part of a Llama with all weights trained")
     return _OUTSIDE[name]
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in KINDS:
+        raise ModelFileError(f"{kind!r} is not a type to write; there are {', '.join(KINDS)}")
+
+
+def _write_as(kind: str, base: GGUFReader, out: Path, fill: Callable[[GGUFWriter], None]) -> None:
+    """Write a model with the base's description and layers of this type. Raises ModelFileError if they do not fit."""
+    from gguf.quants import QuantError
+
+    described = dict(_described(base)) | {"general.file_type": _file_type(kind)}
+    try:
+        _write(out, described, fill)
+    except QuantError as error:
+        raise ModelFileError(f"{out} cannot be written as {kind}: {error}") from None
 
 
 def write_lora(base: Path, adapter: Adapter, out: Path) -> None:

@@ -12,7 +12,7 @@ from services.contracts.api import Api
 from training.planner.examples import Example, Ref, labels
 
 _ALIKE: Final = 0.5
-"""An API that shares more of its words with a withheld one is withheld too, because it may serve as well."""
+"""An API that shares more of its words with a withheld one is withheld too: it may serve as well. Not fitted."""
 
 
 def withhold(example: Example, rng: random.Random) -> Example | None:

@@ -69,10 +69,7 @@ def train_llm(
     from training.llm.command import train_llm as train
 
     if served is not None:
-        with exit_on_llm_error():  # hours of training would be lost if it could not be exported
-            from deploy.llm.gguf_files import read_model
-
-            read_model(served)
+        _require_exportable(served)
     place = work or work_folder(out)
     report = train(base, data, out, place, read_tuning(recipe, method.value, minutes, epochs), device, start)
     if report is None:
@@ -86,6 +83,14 @@ def train_llm(
         typer.echo(f"for llama.cpp: {place}")
     if gate and served is not None:
         _gate(report.entry(out.name), out, served, data, registry, place, limit)
+
+
+def _require_exportable(base: Path) -> None:
+    """Exit if models of this base cannot be written as GGUF: hours of training would be lost."""
+    with exit_on_llm_error():
+        from deploy.llm.gguf_files import read_model
+
+        read_model(base)
 
 
 def gate_llm(

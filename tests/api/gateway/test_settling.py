@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.service import stored_values
+from gateway.stored_values import stored_values
 from services.contracts.doubt import ResolveRequest
 from services.contracts.outcome import (
     Failed,

@@ -287,7 +287,7 @@ def test_events_are_lines() -> None:
 
 def test_json_on_a_terminal_is_the_same_json_without_control_characters() -> None:
     value = {"ü\x9b31m": ["\x7f\x85", "\u202e\u2066", "\x1b[2J\n", "動"]}
-    shown = visible_json(to_json(value, indent=2))
+    shown = visible_json(to_json(value, indent=2).decode())
     assert from_json(shown) == value
     assert visible(shown) == shown
     assert "ü" in shown

@@ -1,4 +1,4 @@
-"""Counting what is said to be told by no API."""
+"""Counting the remarks about plans that only read."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evals.untold import main
+from evals.remarks import main
 from tests.unit.evals.folders import folder
 
 TOOLS: list[dict[str, Any]] = [
@@ -46,6 +46,15 @@ def test_what_is_said_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[s
     told = capsys.readouterr().out
     assert "what nothing fits: 1 of 1 plans" in told
     assert "none of the APIs tells “carrier”." in told
+
+
+def test_values_that_a_solution_leaves_out_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tool = TOOLS[0] | {"parameters": {"id": {"type": "string", "required": True}, "carrier": {"type": "string"}}}
+    rows = [INSTANCES[0], INSTANCES[0] | {"id": "5", "query": 'Which status has order 7 of "Red Post"?'}]
+    assert main([str(folder(tmp_path / "data", [tool], rows))]) == 0
+    told = capsys.readouterr().out
+    assert "values left out (wrongly): 1 of 2 plans" in told
+    assert told.rstrip().endswith("Red Post")
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,10 @@
-"""How often a planner says that no API tells what is asked for: wrongly for solutions, rightly if nothing fits.
+"""How often remarks about plans that only read are wrong. On reference solutions all of them are.
 
-``python -m evals.untold FOLDER [--split NAME] [--predictions FILE]`` prints the counts. The candidates of a solution
-are all APIs of the vendors that it calls, up to the number that a planner is offered. The candidates of a request that
-nothing fits are the tools that it names. ``FILE`` is the output of ``nestor eval plan --predictions``. For requests
-that nothing fits, the read-only plans are taken from it. The last count is of solutions that seem to leave out a value
-(``planner_svc.proving.unused_values``).
+``python -m evals.remarks FOLDER [--split NAME] [--predictions FILE]`` prints counts and texts of two remarks: that no
+API tells what is asked for (``planner_svc.proving.untold``), and that the plan leaves out a value
+(``planner_svc.proving.unused_values``). The candidates of a solution are all APIs of the vendors that it calls, up to
+the number that a planner is offered. The candidates of a request that nothing fits are the tools that it names.
+``FILE`` is the output of ``nestor eval plan --predictions``: plans for requests that nothing fits are taken from it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class _Line(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Read-only plans, and the sentences about missing information among them.
+    """Read-only plans, and the remarks among them.
 
     Attributes:
         reads: number of plans.
-        sentences: pairs of a request and the sentence about it.
+        sentences: pairs of a request and the remark about it.
     """
 
     reads: int
@@ -131,7 +131,7 @@ def _calls(line: _Line) -> tuple[Call, ...]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the counts and every sentence."""
-    parser = argparse.ArgumentParser(prog="python -m evals.untold", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m evals.remarks", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--split")
     parser.add_argument("--predictions", type=Path)
