@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,6 +22,7 @@ from transformers import AutoModel
 from evals.data import DataError
 from services.encoder import DEFAULT_MODEL, EncoderError, load_encoder, model_directory
 from training.planner.api_encodings import ApiEncodings
+from training.planner.api_tokens import ApiTokens
 from training.planner.calibration import fit_stages
 from training.planner.card import Data, write_card
 from training.planner.data import (
@@ -33,7 +36,7 @@ from training.planner.data import (
 from training.planner.examples import Example
 from training.planner.export import NETWORK, start_from_export, write_lower, write_network
 from training.planner.feeding import Feed
-from training.planner.network import Lower, Network, Sizes
+from training.planner.network import Halves, Lower, Network, Sizes
 from training.planner.recipe import Recipe
 from training.planner.synthesis import MADE
 from training.planner.trainer import Step, Trainer
@@ -109,19 +112,32 @@ def _run(paths: Sequence[Path], out: Path, run: Run, device: torch.device) -> st
     tokenizer = Tokenizer.from_file(str(model_directory(DEFAULT_MODEL) / "tokenizer.json"))
     network, lower = _network(run.recipe)
     write_lower(lower, tokenizer, out)
+    apis = ApiTokens(tokenizer) if run.recipe.lower_rate is not None else _encodings(dataset, out, run)
+    feed = Feed(dataset.recorded, dataset.made, apis, tokenizer, run.recipe)
+    feeding = partial(feed.batches, processes=_feeders(device))
+    trainer = Trainer(network, lower, run.recipe, feeding, run.work, _key(dataset, folders), device)
+    measured = _train(trainer, feed, dataset, run)
+    write_network(trainer.network, network.tokens.in_features, out)
+    if isinstance(apis, ApiTokens):
+        write_lower(trainer.lower, tokenizer, out)
+        apis = ApiEncodings(load_encoder(str(out)), run.work / "apis.npz")
+    aside = {name: [one for one in dataset.recorded if one.source == name] for name in run.recipe.aside}
+    judged = fit_stages(out, dataset.held_out, aside, apis, run.recipe.withheld, run.progress)
+    data = [Data(one.name, one.licence, *_sizes(one, dataset)) for one in folders]
+    return write_card(out, run.recipe, data, measured, judged)
+
+
+def _encodings(dataset: TrainingData, out: Path, run: Run) -> ApiEncodings:
+    """All APIs, read by the exported lower half."""
     encodings = ApiEncodings(load_encoder(str(out)), run.work / "apis.npz")
     apis = list({id(api): api for one in dataset.examples() for api in one.candidates}.values())
     encodings.fill(run.progress.track(apis, description="reading APIs"))
+    return encodings
 
-    feed = Feed(dataset.recorded, dataset.made, encodings, tokenizer, run.recipe)
-    key = _key(dataset, folders)
-    trainer = Trainer(network, lower, run.recipe, feed.batches, run.work, key, device)
-    measured = _train(trainer, feed, dataset, run)
-    write_network(trainer.network, encodings.dimension, out)
-    aside = {name: [one for one in dataset.recorded if one.source == name] for name in run.recipe.aside}
-    judged = fit_stages(out, dataset.held_out, aside, encodings, run.recipe.withheld, run.progress)
-    data = [Data(one.name, one.licence, *_sizes(one, dataset)) for one in folders]
-    return write_card(out, run.recipe, data, measured, judged)
+
+def _feeders(device: torch.device) -> int:
+    """Processes that prepare batches: a GPU would wait for one, while a CPU has enough to do."""
+    return max(0, (os.cpu_count() or 1) - 2) if device.type == "cuda" else 0
 
 
 def _training_data(folders: Sequence[PlannerFolder], paths: Sequence[Path], run: Run) -> TrainingData:
@@ -177,7 +193,7 @@ def _network(recipe: Recipe) -> tuple[Network, Lower]:
         if (folder / NETWORK).exists():
             start_from_export(network, lower, encoder.config.hidden_size, folder)
         else:
-            start(network, folder)
+            start(Halves(network, lower), folder)
     return network, lower
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
 import numpy as np
+from torch.utils.data import DataLoader, Dataset
 
 from planner_svc.backends.compact.inputs import FEATURES, arrange
 from services.contracts.api import Api
 from training.planner.api_encodings import ApiEncodings
+from training.planner.api_tokens import ApiTokens
 from training.planner.examples import Example
 from training.planner.learning import Batch, Prepared, collate
 from training.planner.recipe import Recipe
@@ -28,6 +31,7 @@ _FEW: Final = 6
 _HARDLY: Final = 2
 _MOST_UNITS: Final = 600
 """Maximum for a request's candidates in training. Few have more, and those cost as much as several others."""
+_ENDLESS: Final = 10**9
 _EVENING: Final = 0.3
 """The weight of a source is its size to this power, so that small ones are drawn often enough."""
 _UNSCORED: Final = (0.0,) * FEATURES
@@ -39,7 +43,7 @@ class Feed:
     Args:
         recorded: examples of people's requests.
         made: generated examples.
-        encodings: encodings of the APIs.
+        apis: reads APIs; their tokens, if the lower half is trained.
         tokenizer: of the network's encoder; truncates by itself.
         recipe: how to mix them.
     """
@@ -48,7 +52,7 @@ class Feed:
         self,
         recorded: Sequence[Example],
         made: Sequence[Example],
-        encodings: ApiEncodings,
+        apis: ApiEncodings | ApiTokens,
         tokenizer: Any,
         recipe: Recipe,
     ) -> None:
@@ -56,25 +60,39 @@ class Feed:
         self._kinds = [_Sources(kind, recipe.weights) for kind in short if kind]
         self._variation = Variation(recorded)
         self._share = recipe.recorded if len(self._kinds) > 1 else float(bool(recorded))
-        self._encodings, self._tokenizer, self._recipe = encodings, tokenizer, recipe
+        self._apis, self._tokenizer, self._recipe = apis, tokenizer, recipe
+        self._texts = apis if isinstance(apis, ApiTokens) else None
 
-    def batches(self, first: int) -> Iterator[Batch]:
-        """An endless sequence of batches, starting at that step."""
-        for bucket in count(first // _BUCKET):
-            rng = random.Random(f"{self._recipe.seed} {bucket}")  # noqa: S311 - a repeatable order, not a secret
-            prepared = [self.prepare(self._draw(rng), rng) for _ in range(_BUCKET * self._recipe.batch)]
-            size = self._recipe.batch
-            prepared = _alike(prepared, 2 * size)
-            chunks = [prepared[start : start + size] for start in range(0, len(prepared), size)]
-            rng.shuffle(chunks)
-            yield from map(collate, chunks[max(0, first - bucket * _BUCKET) :])
+    def batches(self, first: int, processes: int = 0) -> Iterator[Batch]:
+        """An endless sequence of batches, starting at that step.
+
+        Args:
+            first: number of the first step, from 0.
+            processes: that prepare batches besides this one; their number does not change the batches.
+        """
+        start = first // _BUCKET
+        buckets = map(self._bucket, count(start)) if not processes else _in_processes(self._bucket, start, processes)
+        yield from next(buckets)[first - start * _BUCKET :]
+        for bucket in buckets:
+            yield from bucket
+
+    def _bucket(self, number: int) -> list[Batch]:
+        """``_BUCKET`` batches."""
+        rng = random.Random(f"{self._recipe.seed} {number}")  # noqa: S311 - a repeatable order, not a secret
+        prepared = [self.prepare(self._draw(rng), rng) for _ in range(_BUCKET * self._recipe.batch)]
+        size = self._recipe.batch
+        prepared = _alike(prepared, 2 * size)
+        chunks = [prepared[start : start + size] for start in range(0, len(prepared), size)]
+        rng.shuffle(chunks)
+        return [collate(chunk, self._texts) for chunk in chunks]
 
     def all(self, examples: Sequence[Example]) -> Iterator[Batch]:
         """These examples in batches, each once, with their own scores."""
         rng = random.Random(self._recipe.seed)  # noqa: S311
         size = self._recipe.batch
         for start in range(0, len(examples), size):
-            yield collate([self.prepare(one, rng, keep=True) for one in examples[start : start + size]])
+            chosen = examples[start : start + size]
+            yield collate([self.prepare(one, rng, keep=True) for one in chosen], self._texts)
 
     def prepare(self, example: Example, rng: random.Random, *, keep: bool = False) -> Prepared:
         """One example as arrays. Draws candidates and scores unless ``keep`` is set."""
@@ -82,7 +100,7 @@ class Feed:
         apis = [example.candidates[index] for index in chosen]
         scores = example.scores if keep or rng.random() >= self._recipe.unscored else None
         features = [_UNSCORED if scores is None else scores[index] for index in chosen]
-        encoded = [self._encodings.of(api) for api in apis]
+        encoded = [self._apis.of(api) for api in apis]
         tokens = self._tokenizer.encode(example.query)
         layout = Layout([one.profile for one in encoded], [one.items for one in encoded])
         shown = replace(example, candidates=tuple(apis))
@@ -125,8 +143,31 @@ class Feed:
         return right
 
     def _units(self, api: Api) -> int:
-        encoded = self._encodings.of(api)
+        encoded = self._apis.of(api)
         return len(encoded.items) + len(encoded.head)
+
+
+def _in_processes(make: Callable[[int], list[Batch]], start: int, processes: int) -> Iterator[list[Batch]]:
+    """``make(start)``, ``make(start + 1)`` ..., made in other processes, a few ahead."""
+    loader = DataLoader(
+        _Buckets(make),
+        batch_size=None,
+        sampler=range(start, start + _ENDLESS),
+        num_workers=processes,
+        multiprocessing_context="fork",
+    )
+    for packed in loader:
+        yield pickle.loads(packed)  # noqa: S301 - a worker of this process wrote it
+
+
+class _Buckets(Dataset[bytes]):  # type: ignore[misc]  # torch is not installed where types are checked
+    """Buckets as bytes: passed as tensors, they would fill the shared memory, which is small in containers."""
+
+    def __init__(self, make: Callable[[int], list[Batch]]) -> None:
+        self._make = make
+
+    def __getitem__(self, number: int) -> bytes:
+        return pickle.dumps(self._make(number))
 
 
 def _alike(prepared: list[Prepared], group: int) -> list[Prepared]:

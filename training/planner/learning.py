@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from planner_svc.backends.compact.inputs import NOWHERE, Ints, Origin
 from planner_svc.backends.compact.inputs import Inputs as Arranged
+from training.planner.api_tokens import ApiTokens, gathered
 from training.planner.network import Inputs, Outputs
 from training.planner.targets import UNKNOWN, Targets
 
@@ -24,10 +25,12 @@ _CALLED: Final = 4.0
 class Batch:
     """Padded inputs and targets. The targets are as in :class:`Targets`, with an additional first axis.
 
-    ``ids``: (B, T) input of the lower half; ``inputs.read`` is empty until that has run.
+    ``ids``: (B, T) input of the lower half; ``inputs.read`` is empty until that has run. ``texts``: (C, L) texts of the
+    APIs, if the lower half is trained. ``inputs.units`` are ranges of their tokens then, until it has run.
     """
 
     ids: Tensor
+    texts: Tensor
     inputs: Inputs
     call: Tensor
     count: Tensor
@@ -45,18 +48,21 @@ Prepared = tuple[Ints, Arranged, Targets]
 """The ids of a request's tokens, the network's inputs, and its targets."""
 
 
-def collate(examples: Sequence[Prepared]) -> Batch:
-    """Pad examples to one size."""
+def collate(examples: Sequence[Prepared], texts: ApiTokens | None = None) -> Batch:
+    """Pad examples to one size. ``texts`` are those of the APIs, if the lower half is trained."""
     ids, given, wanted = zip(*examples, strict=True)
     tokens, items = max(map(len, ids)), max(len(one.kind) for one in given)
     starts = np.cumsum([0, *(len(one.units) for one in given)])
     width = max(one.rows.shape[1] for one in given)
     most = max(len(one.rows) for one in given)
+    units, shown = np.concatenate([one.units for one in given]), []
+    if texts is not None:
+        units, shown = gathered(units, texts)
     inputs = Inputs(
         read=torch.zeros(0),
         mask=_padded([np.ones_like(one) for one in ids], (tokens,), 0),
         looks=_padded([one.looks for one in given], (tokens,), 0),
-        units=torch.from_numpy(np.concatenate([one.units for one in given])),
+        units=torch.from_numpy(units),
         unit_kind=torch.from_numpy(np.concatenate([one.unit_kind for one in given])),
         unit_shape=torch.from_numpy(np.concatenate([one.unit_shape for one in given])),
         rows=torch.cat(
@@ -73,7 +79,7 @@ def collate(examples: Sequence[Prepared]) -> Batch:
         owner=_padded([one.owner for one in given], (items,), -1),
         parent=_padded([one.parent for one in given], (items,), 0),
         features=_padded([one.features for one in given], (items,), 0),
-        matches=_padded([one.matches for one in given], (items, tokens), 0),
+        matches=_padded([one.matches > 0 for one in given], (items, tokens), 0),
     )
     per_item = {
         name: _padded([getattr(one, name) for one in wanted], (items,), UNKNOWN)
@@ -81,11 +87,12 @@ def collate(examples: Sequence[Prepared]) -> Batch:
     }
     return Batch(
         _padded(ids, (tokens,), 0),
+        _padded(shown, (max(map(len, shown)),), 0) if shown else torch.zeros(0),
         inputs,
         **per_item,
         size=torch.tensor([one.size for one in wanted]),
-        start=_padded([one.start for one in wanted], (items, tokens), 0).float(),
-        end=_padded([one.end for one in wanted], (items, tokens), 0).float(),
+        start=_padded([one.start > 0 for one in wanted], (items, tokens), 0),
+        end=_padded([one.end > 0 for one in wanted], (items, tokens), 0),
     )
 
 
@@ -149,9 +156,14 @@ class Tally:
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
-    """Move the batch to the network's device."""
-    moved = {name: getattr(batch, name).to(device) for name in Batch.__slots__ if name != "inputs"}
-    return Batch(inputs=Inputs(*(one.to(device) for one in batch.inputs)), **moved)
+    """Move the batch to the network's device. What is true or false is moved in a byte, and becomes a float there."""
+
+    def to(one: Tensor) -> Tensor:
+        there = one.to(device)
+        return there.float() if one.dtype == torch.bool else there
+
+    moved = {name: to(getattr(batch, name)) for name in Batch.__slots__ if name != "inputs"}
+    return Batch(inputs=Inputs(*map(to, batch.inputs)), **moved)
 
 
 def _at(wanted: Tensor, said: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The network of the compact planner: reads a request together with its candidate APIs.
 
-The lower half is the first layers of a sentence encoder. It reads the request, and each API separately. It is not
-trained, so that each API is read only once (see ``backends.compact.items``). The upper half is the encoder's other
+The lower half is the first layers of a sentence encoder. It reads the request, and each API separately, so that each
+API is read only once (see ``backends.compact.items``). If it is not trained, that holds in training too. The upper half is the encoder's other
 layers, which are trained. There an API's units attend to each other and to the request's tokens. The request's tokens
 attend to each other and to every API. So each API is read in the context of the request and the request in the context
 of all APIs, at the cost of one text that contains all of them.
@@ -128,6 +128,28 @@ class Lower(nn.Module):  # type: ignore[misc]  # torch is not installed where ty
         for layer in self.layers:
             read = layer.alone(read, mask)
         return read
+
+    def units(self, texts: Tensor, ranges: Tensor) -> Tensor:
+        """(N, d) units of APIs, from (C, L) their texts and (N, 3) the text, first token and end of each unit.
+
+        A unit is the mean of its tokens, scaled to their mean length, as ``backends.compact.items`` computes it.
+        """
+        read = self(texts, texts > 0).float().flatten(0, 1)
+        lengths = torch.linalg.vector_norm(read, dim=1, keepdim=True)
+        sums = functional.pad(torch.cat([read, lengths], dim=1).double().cumsum(dim=0), (0, 0, 1, 0))
+        text, first, end = ranges.long().unbind(dim=1)
+        start = text * texts.shape[1]
+        whole = (sums[start + end] - sums[start + first]).float() / (end - first)[:, None]
+        mean, length = whole[:, :-1], whole[:, -1:]
+        return mean * length / torch.linalg.vector_norm(mean, dim=1, keepdim=True).clamp(min=1e-9)
+
+
+class Halves(nn.Module):  # type: ignore[misc]
+    """Both halves of the planner's network, as a checkpoint holds them."""
+
+    def __init__(self, network: Network, lower: Lower) -> None:
+        super().__init__()
+        self.network, self.lower = network, lower
 
 
 class Network(nn.Module):  # type: ignore[misc]
@@ -336,7 +358,10 @@ class Pointer(nn.Module):  # type: ignore[misc]
 
 def _attended(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
     """(n, q, d) from (n, heads, q or k, d / heads), with ``allowed`` (n, 1, k)."""
-    # Not scaled_dot_product_attention: on CPUs its backward pass in bfloat16 takes several times as long.
+    if query.is_cuda:
+        seen = functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed[:, None])
+        return seen.transpose(1, 2).flatten(2)
+    # On CPUs, the backward pass of scaled_dot_product_attention in bfloat16 takes several times as long.
     logits = (query / query.shape[-1] ** 0.5) @ key.transpose(2, 3)
     barred = (~allowed[:, None]).to(logits.dtype) * -1e4
     return ((logits + barred).softmax(dim=-1) @ value).transpose(1, 2).flatten(2)

@@ -40,10 +40,12 @@ class Recipe(BaseModel):
             these folders that the network was trained on.
         unscored: share of the requests whose candidates come without the retriever's scores.
         encoder_rate: peak learning rate of the encoder's layers, after the warm-up; it decays linearly.
+        lower_rate: the same of the lower half's layers, whose word vectors stay as they are; None: the lower half is not
+            trained, which takes a fraction of the time, since APIs are read only once.
         rate: peak learning rate of the other layers.
         warmup: share of the steps in which the rates rise.
         dropout: of what the encoder's layers add.
-        lower: number of encoder layers that are not trained and read APIs separately.
+        lower: number of encoder layers that read APIs separately.
         width: of the layers over items.
         layers: number of layers over items.
         bfloat16: compute matrix products in bfloat16, with weights in float32; None: if that is faster.
@@ -75,6 +77,7 @@ class Recipe(BaseModel):
     aside: tuple[str, ...] = ()
     unscored: Share = 0.3
     encoder_rate: Annotated[float, Field(gt=0, lt=0.1)] = 5e-5
+    lower_rate: Annotated[float, Field(gt=0, lt=0.1)] | None = None
     rate: Annotated[float, Field(gt=0, lt=0.1)] = 5e-4
     warmup: Share = 0.05
     dropout: Share = 0.1

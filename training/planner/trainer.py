@@ -10,7 +10,7 @@ from typing import Final
 import torch
 
 from training.planner.learning import Batch, Tally, losses, to_device
-from training.planner.network import Inputs, Lower, Network
+from training.planner.network import Halves, Inputs, Lower, Network
 from training.planner.recipe import Recipe
 from training.shared.checkpoints import Checkpoint, Schedule
 from training.shared.devices import faster_in_bfloat16
@@ -37,7 +37,7 @@ class Trainer(Resumable):
 
     Args:
         network: the network to train.
-        lower: the lower half, which is not trained.
+        lower: the lower half, trained if the recipe says so.
         recipe: the training options.
         batches: the training data.
         folder: holds the checkpoint; one of the same recipe and data is resumed.
@@ -58,18 +58,21 @@ class Trainer(Resumable):
         key: str,
         device: torch.device,
     ) -> None:
-        self.network, self._lower = network.to(device), lower.to(device).eval()
+        self.network, self.lower = network.to(device), lower.to(device).eval()
         self._batches, self._device = batches, device
         self._bfloat16 = faster_in_bfloat16(device.type) if recipe.bfloat16 is None else recipe.bfloat16
         encoder, rest = _parted(network)
-        self._optimizer = torch.optim.AdamW(
-            [
-                {"params": encoder, "lr": recipe.encoder_rate, "peak": recipe.encoder_rate},
-                {"params": rest, "lr": recipe.rate, "peak": recipe.rate},
-            ],
-            weight_decay=_DECAY,
-        )
-        checkpoint = Checkpoint(folder, f"{recipe.model_dump_json()} {key}", network, self._optimizer)
+        parts = [(encoder, recipe.encoder_rate), (rest, recipe.rate)]
+        if recipe.lower_rate is not None:
+            parts.append((list(lower.layers.parameters()), recipe.lower_rate))
+        lower.requires_grad_(False)
+        for weights, _ in parts:
+            for weight in weights:
+                weight.requires_grad_(True)
+        groups = [{"params": weights, "lr": rate, "peak": rate} for weights, rate in parts]
+        self._optimizer = torch.optim.AdamW(groups, weight_decay=_DECAY)
+        self._trained = [weight for weights, _ in parts for weight in weights]
+        checkpoint = Checkpoint(folder, f"{recipe.model_dump_json()} {key}", Halves(network, lower), self._optimizer)
         super().__init__(Schedule(recipe.steps, recipe.minutes, recipe.warmup), checkpoint, recipe.seed, _EVERY)
 
     def train(self, report: Callable[[Step], None], stop: Callable[[int], bool] = lambda done: False) -> bool:
@@ -100,11 +103,11 @@ class Trainer(Resumable):
         return tally.shares()
 
     def _read(self, batch: Batch) -> Inputs:
-        """The inputs with the lower half's output for the request, in the precision of the computation."""
+        """The inputs with the lower half's output, in the precision of the computation."""
         kind = torch.bfloat16 if self._bfloat16 and self.network.training else torch.float32
-        with torch.no_grad():
-            read = self._lower(batch.ids, batch.inputs.mask).to(kind)
-        return batch.inputs._replace(read=read, units=batch.inputs.units.to(kind))
+        read = self.lower(batch.ids, batch.inputs.mask)
+        units = self.lower.units(batch.texts, batch.inputs.units) if batch.texts.numel() else batch.inputs.units
+        return batch.inputs._replace(read=read.to(kind), units=units.to(kind))
 
     def _step(self, batch: Batch) -> dict[str, float]:
         self.network.train()
@@ -116,9 +119,10 @@ class Trainer(Resumable):
         parts = losses(type(said)(*(one.float() for one in said)), moved)
         self._optimizer.zero_grad(set_to_none=True)
         torch.stack(list(parts.values())).sum().backward()
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(self._trained, 1.0)
         self._optimizer.step()
-        return {name: float(loss.detach()) for name, loss in parts.items()}
+        told = torch.stack([loss.detach() for loss in parts.values()]).tolist()
+        return dict(zip(parts, told, strict=True))
 
 
 def _parted(network: Network) -> tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]]:

@@ -57,7 +57,7 @@ class Resumable:
 
         Args:
             batches: of those steps.
-            step: does one step; its time is counted.
+            step: does one step; its time, and the time of waiting for its batch, are counted.
             report: called with the result of every step, after it is counted and saved.
             stop: called before each step with the number of steps done; True saves a checkpoint and stops.
 
@@ -69,8 +69,8 @@ class Resumable:
             if stop(self.done):
                 self.save()
                 return False
-            batch = next(batches)
             start = time.monotonic()
+            batch = next(batches)
             torch.manual_seed(self._seed * 1_000_003 + self.done)  # same dropout after a resume
             loss = step(batch)
             self._schedule.done += 1

@@ -94,14 +94,13 @@ def encode(profile: Profile, encoder: Encoder) -> Encoded:
     items = items_of(profile)
     vectors = np.zeros((len(items), encoder.dimension), np.float16)
     head: NDArray[np.float16] | None = None
-    for text, places in _texts(items):
+    for text, places in texts_of(items):
         checkpoint()  # an API may have hundreds of texts, each one an encoder pass
         read = encoder.encode_tokens(text)
         if head is None:
-            own = [number for number, (_, end) in enumerate(read.offsets) if end <= len(items[0].text)]
-            head = read.vectors[own[:MAX_HEAD]].astype(np.float16)
+            head = read.vectors[head_tokens(items, read.offsets)].astype(np.float16)
         for index, start, end in places:
-            vectors[index] = _mean(read, start, end)
+            vectors[index] = _mean(read, tokens_within(read.offsets, start, end))
     assert head is not None
     return Encoded(profile, tuple(replace(item, text="") for item in items), vectors, head)
 
@@ -182,8 +181,8 @@ def _field_text(field: Field) -> str:
     return f"gives {field.text}"[:_SAID]
 
 
-def _texts(items: Sequence[Item]) -> Iterator[tuple[str, list[tuple[int, int, int]]]]:
-    """Texts, each with the character range of every item in it. Each text begins with the API itself."""
+def texts_of(items: Sequence[Item]) -> Iterator[tuple[str, list[tuple[int, int, int]]]]:
+    """An API's texts, each with the character range of every item in it. Each text begins with the API itself."""
     head = items[0].text
     text, places = head, [(0, 0, len(head))]
     for index, item in enumerate(items[1:], 1):
@@ -196,9 +195,18 @@ def _texts(items: Sequence[Item]) -> Iterator[tuple[str, list[tuple[int, int, in
     yield text, places
 
 
-def _mean(read: TokenEncoding, start: int, end: int) -> NDArray[np.float32]:
-    """The mean of the tokens in a character range, scaled to a token's length; of all tokens if the range has none."""
-    inside = [number for number, (first, last) in enumerate(read.offsets) if first < end and last > start]
+def head_tokens(items: Sequence[Item], offsets: Sequence[tuple[int, int]]) -> list[int]:
+    """The tokens of the first text that are kept individually: those of the API's own words."""
+    return [number for number, (_, end) in enumerate(offsets) if end <= len(items[0].text)][:MAX_HEAD]
+
+
+def tokens_within(offsets: Sequence[tuple[int, int]], start: int, end: int) -> list[int]:
+    """The tokens in a character range, one after the other; none if the text was cut before it."""
+    return [number for number, (first, last) in enumerate(offsets) if first < end and last > start]
+
+
+def _mean(read: TokenEncoding, inside: Sequence[int]) -> NDArray[np.float32]:
+    """The mean of these tokens, scaled to a token's length; of all tokens if there are none."""
     tokens = read.vectors[inside] if inside else read.vectors
     if not len(tokens):
         return read.pooled

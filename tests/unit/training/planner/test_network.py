@@ -3,6 +3,7 @@
 import os
 import random
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,12 @@ from tokenizers import Tokenizer
 
 import services
 from planner_svc.backends.compact.inputs import FEATURES
+from planner_svc.backends.compact.items import encode
 from planner_svc.backends.compact.reader import OUTPUTS, Reader
-from services.encoder import DEFAULT_MODEL, EncoderError, load_encoder
+from services.encoder import DEFAULT_MODEL, EncoderError, TokenEncoding, load_encoder
 from tests.unit.planner_svc.worlds import SHOP
 from training.planner.api_encodings import ApiEncodings
+from training.planner.api_tokens import ApiTokens
 from training.planner.examples import Example
 from training.planner.recipe import Recipe
 from training.planner.synthesis import synthesise
@@ -24,7 +27,7 @@ transformers = pytest.importorskip("transformers", reason="needs requirements/tr
 
 from training.planner.export import start_from_export, write_lower, write_network  # noqa: E402
 from training.planner.feeding import Feed  # noqa: E402
-from training.planner.learning import collate  # noqa: E402
+from training.planner.learning import Batch, collate, to_device  # noqa: E402
 from training.planner.network import Lower, Network, Sizes  # noqa: E402
 from training.planner.trainer import Step, Trainer  # noqa: E402
 from training.shared.checkpoints import CHECKPOINT, CheckpointError, start  # noqa: E402
@@ -63,8 +66,10 @@ def halves(sizes: Sizes = Sizes(lower=1, width=32, layers=1, heads=2, inner=64))
     return Lower(encoder, sizes.lower), Network(encoder, 384, sizes)
 
 
-def trainer(examples: list[Example], encodings: ApiEncodings, folder: Path, recipe: Recipe = RECIPE) -> Trainer:
-    feed = Feed([], examples, encodings, Tokenizer.from_file(str(TOKENIZER)), recipe)
+def trainer(
+    examples: list[Example], apis: ApiEncodings | ApiTokens, folder: Path, recipe: Recipe = RECIPE
+) -> Trainer:
+    feed = Feed([], examples, apis, Tokenizer.from_file(str(TOKENIZER)), recipe)
     lower, network = halves()
     return Trainer(network, lower, recipe, feed.batches, folder, "data", torch.device("cpu"))
 
@@ -88,6 +93,65 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
     (tmp_path / "two" / "checkpoint.pt").write_bytes(b"half a fi")
     with pytest.raises(CheckpointError, match="cannot be read"):
         trainer(examples, encodings, tmp_path / "two")
+
+
+def test_the_lower_half_is_trained_on_request_and_its_word_vectors_are_not(
+    examples: list[Example], tmp_path: Path
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    recipe = RECIPE.model_copy(update={"lower_rate": 1e-3})
+    before, tokens = halves()[0].state_dict(), ApiTokens(Tokenizer.from_file(str(TOKENIZER)))
+    whole = trainer(examples, tokens, tmp_path / "one", recipe)
+    assert whole.train(lambda step: None)
+    changed = {name for name, weight in whole.lower.state_dict().items() if not torch.equal(weight, before[name])}
+    assert changed and all(name.startswith("layers.") for name in changed)
+    assert not trainer(examples, tokens, tmp_path / "two", recipe).train(lambda step: None, lambda done: done == 3)
+    second = trainer(examples, tokens, tmp_path / "two", recipe)
+    assert second.train(lambda step: None)
+    for name, weight in whole.lower.state_dict().items():
+        assert torch.equal(weight, second.lower.state_dict()[name]), name
+
+
+def test_units_that_are_trained_are_those_that_are_served(examples: list[Example]) -> None:
+    lower, tokenizer = halves()[0].eval(), Tokenizer.from_file(str(TOKENIZER))
+    tokens = ApiTokens(tokenizer)
+    feed = Feed([], examples, tokens, tokenizer, RECIPE)
+    example = examples[0]
+    batch = collate([feed.prepare(example, random.Random(1), keep=True)], tokens)
+
+    class Served:
+        """The same lower half, asked as the service asks it."""
+
+        dimension, name = 384, "served"
+
+        def encode_tokens(self, text: str, *, special: bool = False) -> TokenEncoding:
+            read = tokenizer.encode(text)
+            real = np.array(read.special_tokens_mask) == 0
+            ids = torch.tensor([read.ids])
+            vectors = lower(ids, torch.ones_like(ids))[0].numpy()
+            offsets = [offset for offset, keep in zip(read.offsets, real, strict=True) if keep]
+            return TokenEncoding(vectors=vectors[real], offsets=offsets, pooled=vectors.mean(axis=0))
+
+    with torch.inference_mode():
+        trained = lower.units(batch.texts, batch.inputs.units)
+        served = [encode(tokens.of(api).profile, Served()) for api in example.candidates]
+    wanted = [part for one in served for part in (one.vectors[:1], one.head, one.vectors[1:])]
+    assert np.allclose(trained.numpy(), np.concatenate(wanted), atol=5e-3)
+
+
+@pytest.mark.parametrize("first", [0, 5, 20])
+def test_other_processes_prepare_the_same_batches(first: int, examples: list[Example]) -> None:
+    tokenizer = Tokenizer.from_file(str(TOKENIZER))
+
+    def made(processes: int) -> list[Batch]:
+        feed = Feed([], examples, ApiTokens(tokenizer), tokenizer, RECIPE)
+        return list(islice(feed.batches(first, processes), 40))
+
+    for one, other in zip(made(0), made(2), strict=True):
+        assert torch.equal(one.ids, other.ids)
+        assert torch.equal(one.inputs.units, other.inputs.units)
+        assert torch.equal(one.texts, other.texts)
 
 
 def test_a_thread_that_asked_faiss_trains_on_all_processors(
@@ -126,7 +190,7 @@ def test_what_is_exported_says_what_the_network_says(
     features = [[0.0] * FEATURES] * len(read)
     reading = Reader(tmp_path).read(example.query, read, features)
     feed = Feed([], examples, encodings, tokenizer, RECIPE)
-    batch = collate([feed.prepare(example, random.Random(1), keep=True)])
+    batch = to_device(collate([feed.prepare(example, random.Random(1), keep=True)]), torch.device("cpu"))
     with torch.inference_mode():
         expected = net(*batch.inputs._replace(read=lower(batch.ids, batch.inputs.mask)))
     for name, logits in zip(OUTPUTS, expected, strict=True):
