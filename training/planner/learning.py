@@ -55,7 +55,8 @@ def collate(examples: Sequence[Prepared], texts: ApiTokens | None = None) -> Bat
     starts = np.cumsum([0, *(len(one.units) for one in given)])
     width = max(one.rows.shape[1] for one in given)
     most = max(len(one.rows) for one in given)
-    units, shown = np.concatenate([one.units for one in given]), []
+    units = np.concatenate([one.units for one in given])
+    shown: list[Ints] = []
     if texts is not None:
         units, shown = gathered(units, texts)
     inputs = Inputs(

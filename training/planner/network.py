@@ -1,10 +1,10 @@
 """The network of the compact planner: reads a request together with its candidate APIs.
 
 The lower half is the first layers of a sentence encoder. It reads the request, and each API separately, so that each
-API is read only once (see ``backends.compact.items``). If it is not trained, that holds in training too. The upper half is the encoder's other
-layers, which are trained. There an API's units attend to each other and to the request's tokens. The request's tokens
-attend to each other and to every API. So each API is read in the context of the request and the request in the context
-of all APIs, at the cost of one text that contains all of them.
+API is read only once (see ``backends.compact.items``); in training, too, if it is not trained. The upper half is the
+encoder's other layers, which are trained. There an API's units attend to each other and to the request's tokens. The
+request's tokens attend to each other and to every API. So each API is read in the context of the request and the
+request in the context of all APIs, at the cost of one text that contains all of them.
 Two more layers let items (APIs, parameters, options, output fields) attend to those of their API, and APIs to each
 other, so that only one of two equivalent APIs is called. The heads predict:
 

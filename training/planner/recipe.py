@@ -40,8 +40,8 @@ class Recipe(BaseModel):
             these folders that the network was trained on.
         unscored: share of the requests whose candidates come without the retriever's scores.
         encoder_rate: peak learning rate of the encoder's layers, after the warm-up; it decays linearly.
-        lower_rate: the same of the lower half's layers, whose word vectors stay as they are; None: the lower half is not
-            trained, which takes a fraction of the time, since APIs are read only once.
+        lower_rate: the same of the lower half's layers, whose word vectors stay as they are; None: it is not trained,
+            which takes a fraction of the time, since APIs are read only once.
         rate: peak learning rate of the other layers.
         warmup: share of the steps in which the rates rise.
         dropout: of what the encoder's layers add.
