@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import services
 from planner_svc.backends.compact.inputs import FEATURES
 from planner_svc.backends.compact.items import encode
 from planner_svc.backends.compact.reader import OUTPUTS, Reader
-from services.encoder import DEFAULT_MODEL, EncoderError, TokenEncoding, load_encoder
+from services.encoder import DEFAULT_MODEL, Encoder, EncoderError, TokenEncoding, load_encoder
 from tests.unit.planner_svc.worlds import SHOP
 from training.planner.api_encodings import ApiEncodings
 from training.planner.api_tokens import ApiTokens
@@ -134,7 +135,7 @@ def test_units_that_are_trained_are_those_that_are_served(examples: list[Example
 
     with torch.inference_mode():
         trained = lower.units(batch.texts, batch.inputs.units)
-        served = [encode(tokens.of(api).profile, Served()) for api in example.candidates]
+        served = [encode(tokens.of(api).profile, cast(Encoder, Served())) for api in example.candidates]
     wanted = [part for one in served for part in (one.vectors[:1], one.head, one.vectors[1:])]
     assert np.allclose(trained.numpy(), np.concatenate(wanted), atol=5e-3)
 
