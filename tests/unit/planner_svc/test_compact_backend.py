@@ -135,7 +135,6 @@ def test_what_a_change_requires_and_nobody_says_is_asked(backend: CompactBackend
     assert [one.argument for one in draft.missing] == ["country_code"]
 
 
-@pytest.mark.xfail(strict=True, reason="nestor-planner-v6 refuses plain questions where one API is all there is")
 def test_a_plain_question_to_the_only_api_is_planned(backend: CompactBackend) -> None:
     summary = "Get the temperature in a room. The temperature in a room, by the name of the room."
     temperature = api("getTemperature", summary, param("room", TEXT, required=True))
