@@ -109,6 +109,7 @@ _BARE_DAY = re.compile(
     "(?:^|" + "|".join(rf"(?<=\b{word} )" for word in _BEFORE_DAY) + rf")the\s+{_ORDINAL}{NO_NOUN}", re.IGNORECASE
 )
 """The 10th, without a month."""
+_SINCE = re.compile(r"\bsince\s+(?:the\s+)?$", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"\b([A-Z][a-z]+)\s+$")
 _NOW = re.compile(
     r"\b(?:what|which)\s+(?!time\b)\w+\s+(?P<w>are\s+we\s+in\b|is\s+it(?=\s*(?:[?!.,]|$)))", re.IGNORECASE
@@ -193,8 +194,10 @@ class DateReader:
         month, day = MONTHS[match["mon"].lower().rstrip(".")], _ordinal(match)
         if match["y"]:
             return Moment("day", date(int(match["y"]), month, day))
-        this_year = date(self._now.year, month, day)
-        return Moment("day", this_year if this_year >= self._now.date() else date(self._now.year + 1, month, day))
+        this_year, today = date(self._now.year, month, day), self._now.date()
+        if _is_past(match):
+            return Moment("day", this_year if this_year <= today else date(today.year - 1, month, day))
+        return Moment("day", this_year if this_year >= today else date(today.year + 1, month, day))
 
     def _numeric(self, match: re.Match[str]) -> Moment:
         first, second = int(match["a"]), int(match["b"])
@@ -209,7 +212,8 @@ class DateReader:
         if re.search(r"\d\s*$", match.string[max(match.start() - 3, 0) : match.start()]):
             return None  # the rest of an invalid date such as 31 April
         month = MONTHS[name.lower().rstrip(".")]
-        year = int(match["y"]) if match["y"] else self._now.year + (month < self._now.month)
+        near = -(month > self._now.month) if _is_past(match) else int(month < self._now.month)
+        year = int(match["y"]) if match["y"] else self._now.year + near
         first = date(year, month, 1)
         return Moment("month", first, first + relativedelta(months=1, days=-1))
 
@@ -223,7 +227,7 @@ class DateReader:
         if before is not None and not match["q"] and before[1].lower() not in STOP | NOT_NAMES:
             return None  # "Easter Monday" is a name
         today, wanted = self._now.date(), WEEKDAYS[match["w"].lower()]
-        if (match["q"] or "").lower() in ("last", "past"):
+        if (match["q"] or "").lower() in ("last", "past") or (not match["q"] and _is_past(match)):
             return Moment("day", today - timedelta(days=(today.weekday() - wanted - 1) % 7 + 1))
         return Moment("day", today + timedelta(days=(wanted - today.weekday() - 1) % 7 + 1))
 
@@ -336,6 +340,11 @@ class DateReader:
         if unit in ("hour", "minute", "second"):
             return Moment("time", shifted.date(), clock=shifted.time().replace(microsecond=0), zone=moment.zone)
         return replace(moment, grain="time" if moment.clock else "day", day=shifted.date(), last=None)
+
+
+def _is_past(match: re.Match[str]) -> bool:
+    """Whether the words before a date say that it is over: "since November 1st"."""
+    return _SINCE.search(match.string, max(match.start() - 12, 0), match.start()) is not None
 
 
 def _step(word: str) -> int:

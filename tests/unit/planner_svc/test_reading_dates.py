@@ -47,6 +47,12 @@ def moments(text: str, *, month_first: bool = False) -> list[Moment]:
         ("on the 25th", date(2026, 11, 25)),
         ("the 10th", date(2026, 12, 10)),
         ("on the 31st, please", date(2026, 12, 31)),
+        ("since November 1st", date(2026, 11, 1)),
+        ("since the 3rd of December", date(2025, 12, 3)),
+        ("since 20 November", date(2026, 11, 20)),
+        ("since Monday", date(2026, 11, 16)),
+        ("how much since October", date(2026, 10, 1)),
+        ("what changed since December", date(2025, 12, 1)),
     ],
 )
 def test_days(text: str, day: date) -> None:
