@@ -346,7 +346,8 @@ def test_who_is_the_newest_is_told_by_no_search(world: tuple[str, Directory]) ->
     for kind in KINDS:
         world[1].people[kind] |= {"Grace Kelly": "per_1", "Grace Hopper": "per_7"}
     world[1].agendas.update(per_1="Tuesday", per_7="Monday")
-    run = solve(world, 'What is the next appointment of the newest person named "Grace"?', backend="compact")
+    newest_customer = 'Find the newest customer named "Grace" and show her next appointment.'
+    run = solve(world, newest_customer, backend="compact")
     assert run.status is RunStatus.SUCCEEDED, run.reason
     assert "nothing says that this is the “newest” one" in run.unsure
     assert run.answer.text.startswith(run.unsure)
@@ -406,20 +407,20 @@ def test_the_command_line_draws_every_attempt(world: tuple[str, Directory]) -> N
     assert json.loads(off.output)["evidence"] == []
 
 
-SHOE_SIZE = 'What shoe size has the customer "Grace Hopper"?'
-UNTOLD = "none of the APIs tells “shoe size”."
+NICKNAME = 'What nickname has the customer "Grace Hopper"?'
+UNTOLD = "none of the APIs tells “nickname”."
 
 
 @pytest.mark.usefixtures("directory")
 def test_what_no_api_tells_is_said_with_the_answer_or_instead_of_it(world: tuple[str, Directory]) -> None:
     for kind in KINDS:
         world[1].people[kind]["Grace Hopper"] = "per_7"
-    run = solve(world, SHOE_SIZE, backend="compact")
+    run = solve(world, NICKNAME, backend="compact")
     assert run.status is RunStatus.SUCCEEDED
     assert run.untold.endswith(UNTOLD)
     said = run.answer.text.removeprefix(f"{run.unsure}\n") if run.unsure else run.answer.text
     assert said.startswith(run.untold + "\n")
-    shown = CliRunner().invoke(app, ["solve", "--backend", "compact", SHOE_SIZE])
+    shown = CliRunner().invoke(app, ["solve", "--backend", "compact", NICKNAME])
     assert "".join(shown.output.split()).count("".join(UNTOLD.split())) == 1
     name = solve(world, 'What name has the customer "Grace Hopper"?', backend="compact")
     assert (name.status, name.untold) == (RunStatus.SUCCEEDED, "")

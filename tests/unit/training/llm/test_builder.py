@@ -161,7 +161,7 @@ def test_short_requests_are_compared_whole() -> None:
 def test_the_recipe_that_ships_is_read_and_others_are_explained(tmp_path: Path) -> None:
     general = read_data_recipe("general")
     assert next(iter(general.folders)) == "corpus"
-    assert general.properties.reworded == 0
+    assert general.properties.reworded == 0.05
     with pytest.raises(DataError, match="no recipe that ships"):
         read_data_recipe("specific")
     (tmp_path / "wrong.json").write_text('{"sed": 7}')
