@@ -68,7 +68,7 @@ def headers(sandbox: SandboxServer) -> dict[str, dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def http(sandbox: SandboxServer) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=sandbox.url) as client:
+    with httpx2.Client(base_url=sandbox.url, timeout=30) as client:
         yield client
 
 
