@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,9 @@ from planner_svc.reading.profile import Profile, read_profile
 from services.contracts.api import Api
 from services.encoder import sanitised
 
-RANGE = 3
-"""A unit as numbers: its text, its first token there, and the token after its last."""
+RANGE: Final = 3
+"""A unit as numbers: its text, its first token there, and the token after its last. They pass through float32, which
+holds them exactly below 2**24."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

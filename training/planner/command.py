@@ -111,25 +111,28 @@ def _run(paths: Sequence[Path], out: Path, run: Run, device: torch.device) -> st
     run.console.print(told, markup=False)
     tokenizer = Tokenizer.from_file(str(model_directory(DEFAULT_MODEL) / "tokenizer.json"))
     network, lower = _network(run.recipe)
-    write_lower(lower, tokenizer, out)
-    apis = ApiTokens(tokenizer) if run.recipe.lower_rate is not None else _encodings(dataset, out, run)
+    trained = run.recipe.lower_rate is not None
+    apis = ApiTokens(tokenizer) if trained else _filled(_exported(lower, tokenizer, out, run), dataset, run)
     feed = Feed(dataset.recorded, dataset.made, apis, tokenizer, run.recipe)
     feeding = partial(feed.batches, processes=_feeders(device))
     trainer = Trainer(network, lower, run.recipe, feeding, run.work, _key(dataset, folders), device)
     measured = _train(trainer, feed, dataset, run)
     write_network(trainer.network, network.tokens.in_features, out)
-    if isinstance(apis, ApiTokens):
-        write_lower(trainer.lower, tokenizer, out)
-        apis = ApiEncodings(load_encoder(str(out)), run.work / "apis.npz")
+    encodings = apis if isinstance(apis, ApiEncodings) else _exported(trainer.lower, tokenizer, out, run)
     aside = {name: [one for one in dataset.recorded if one.source == name] for name in run.recipe.aside}
-    judged = fit_stages(out, dataset.held_out, aside, apis, run.recipe.withheld, run.progress)
+    judged = fit_stages(out, dataset.held_out, aside, encodings, run.recipe.withheld, run.progress)
     data = [Data(one.name, one.licence, *_sizes(one, dataset)) for one in folders]
     return write_card(out, run.recipe, data, measured, judged)
 
 
-def _encodings(dataset: TrainingData, out: Path, run: Run) -> ApiEncodings:
-    """All APIs, read by the exported lower half."""
-    encodings = ApiEncodings(load_encoder(str(out)), run.work / "apis.npz")
+def _exported(lower: Lower, tokenizer: Tokenizer, out: Path, run: Run) -> ApiEncodings:
+    """Export the lower half, to read APIs as it does when serving."""
+    write_lower(lower, tokenizer, out)
+    return ApiEncodings(load_encoder(str(out)), run.work / "apis.npz")
+
+
+def _filled(encodings: ApiEncodings, dataset: TrainingData, run: Run) -> ApiEncodings:
+    """The encodings with the APIs of all examples."""
     apis = list({id(api): api for one in dataset.examples() for api in one.candidates}.values())
     encodings.fill(run.progress.track(apis, description="reading APIs"))
     return encodings

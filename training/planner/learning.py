@@ -92,8 +92,8 @@ def collate(examples: Sequence[Prepared], texts: ApiTokens | None = None) -> Bat
         inputs,
         **per_item,
         size=torch.tensor([one.size for one in wanted]),
-        start=_padded([one.start > 0 for one in wanted], (items, tokens), 0),
-        end=_padded([one.end > 0 for one in wanted], (items, tokens), 0),
+        start=_padded([one.start for one in wanted], (items, tokens), 0),
+        end=_padded([one.end for one in wanted], (items, tokens), 0),
     )
 
 

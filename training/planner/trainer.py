@@ -63,12 +63,9 @@ class Trainer(Resumable):
         self._bfloat16 = faster_in_bfloat16(device.type) if recipe.bfloat16 is None else recipe.bfloat16
         encoder, rest = _parted(network)
         parts = [(encoder, recipe.encoder_rate), (rest, recipe.rate)]
-        if recipe.lower_rate is not None:
-            parts.append((list(lower.layers.parameters()), recipe.lower_rate))
         lower.requires_grad_(False)
-        for weights, _ in parts:
-            for weight in weights:
-                weight.requires_grad_(True)
+        if recipe.lower_rate is not None:
+            parts.append((list(lower.layers.requires_grad_(True).parameters()), recipe.lower_rate))
         groups = [{"params": weights, "lr": rate, "peak": rate} for weights, rate in parts]
         self._optimizer = torch.optim.AdamW(groups, weight_decay=_DECAY)
         self._trained = [weight for weights, _ in parts for weight in weights]
