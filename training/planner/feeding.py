@@ -7,8 +7,8 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
-from typing import Any, Final
+from itertools import chain, count
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
@@ -29,12 +29,14 @@ _BUCKET: Final = 16
 """Number of batches that are drawn together and sorted by size, so that examples of similar size share a batch."""
 _FEW: Final = 6
 _HARDLY: Final = 2
-_MOST_UNITS: Final = 600
-"""Maximum for a request's candidates in training. Few have more, and those cost as much as several others."""
 _ENDLESS: Final = 10**9
 _EVENING: Final = 0.3
 """The weight of a source is its size to this power, so that small ones are drawn often enough."""
 _UNSCORED: Final = (0.0,) * FEATURES
+_READ: Final = 50
+"""APIs that another process reads at a time."""
+
+Made = TypeVar("Made")
 
 
 class Feed:
@@ -71,10 +73,26 @@ class Feed:
             processes: that prepare batches besides this one; their number does not change the batches.
         """
         start = first // _BUCKET
-        buckets = map(self._bucket, count(start)) if not processes else _in_processes(self._bucket, start, processes)
+        if processes:
+            self._read_ahead(processes)
+            buckets = _in_processes(self._bucket, range(start, start + _ENDLESS), processes)
+        else:
+            buckets = map(self._bucket, count(start))
         yield from next(buckets)[first - start * _BUCKET :]
         for bucket in buckets:
             yield from bucket
+
+    def _read_ahead(self, processes: int) -> None:
+        """Read all APIs in other processes: each process that prepares batches would read each of them again."""
+        if (texts := self._texts) is None:
+            return
+        examples = (one for kind in self._kinds for one in kind.examples())
+        apis = list({id(api): api for one in examples for api in one.candidates}.values())
+        parts = [apis[start : start + _READ] for start in range(0, len(apis), _READ)]
+        reads = _in_processes(lambda number: [texts.read(api) for api in parts[number]], range(len(parts)), processes)
+        for part, read in zip(parts, reads, strict=True):
+            for api, one in zip(part, read, strict=True):
+                texts.add(api, one)
 
     def _bucket(self, number: int) -> list[Batch]:
         """``_BUCKET`` batches."""
@@ -136,7 +154,7 @@ class Feed:
         units = sum(self._units(example.candidates[index]) for index in right)
         for index in others[: max(0, most - len(right))]:
             units += self._units(example.candidates[index])
-            if units > _MOST_UNITS:
+            if units > self._recipe.units:
                 break
             right.append(index)
         rng.shuffle(right)
@@ -147,12 +165,12 @@ class Feed:
         return len(encoded.items) + len(encoded.head)
 
 
-def _in_processes(make: Callable[[int], list[Batch]], start: int, processes: int) -> Iterator[list[Batch]]:
-    """``make(start)``, ``make(start + 1)`` ..., made in other processes, a few ahead."""
+def _in_processes(make: Callable[[int], Made], numbers: range, processes: int) -> Iterator[Made]:
+    """``make`` of each number, made in other processes, a few ahead."""
     loader = DataLoader(
-        _Buckets(make),
+        _Packed(make),
         batch_size=None,
-        sampler=range(start, start + _ENDLESS),
+        sampler=numbers,
         num_workers=processes,
         multiprocessing_context="fork",
     )
@@ -160,10 +178,10 @@ def _in_processes(make: Callable[[int], list[Batch]], start: int, processes: int
         yield pickle.loads(packed)  # noqa: S301 - a worker of this process wrote it
 
 
-class _Buckets(Dataset[bytes]):  # type: ignore[misc]  # torch is not installed where types are checked
-    """Buckets as bytes: passed as tensors, they would fill the shared memory, which is small in containers."""
+class _Packed(Dataset[bytes]):  # type: ignore[misc]  # torch is not installed where types are checked
+    """Results as bytes: passed as tensors, they would fill the shared memory, which is small in containers."""
 
-    def __init__(self, make: Callable[[int], list[Batch]]) -> None:
+    def __init__(self, make: Callable[[int], object]) -> None:
         self._make = make
 
     def __getitem__(self, number: int) -> bytes:
@@ -188,6 +206,10 @@ class _Sources:
         self._weights = [
             len(own) ** _EVENING * weights.get(name.removesuffix(MADE), 1.0) for name, own in by_name.items()
         ]
+
+    def examples(self) -> Iterator[Example]:
+        """All examples."""
+        return chain.from_iterable(self._by_name.values())
 
     def draw(self, rng: random.Random) -> Example:
         """Draw a source, then one of its examples."""

@@ -36,6 +36,8 @@ COUNTS = 4
 """Classes: a call is made once, twice, three times, or more often."""
 SETS = MOST + 1
 """Classes: no API is called, one, two ... or ``MOST`` and more."""
+_PARTS = 4
+"""Parts that the texts of APIs are read in."""
 
 
 class Inputs(NamedTuple):
@@ -132,13 +134,17 @@ class Lower(nn.Module):  # type: ignore[misc]  # torch is not installed where ty
     def units(self, texts: Tensor, ranges: Tensor) -> Tensor:
         """(N, d) units of APIs, from (C, L) their texts and (N, 3) the text, first token and end of each unit.
 
-        A unit is the mean of its tokens, scaled to their mean length, as ``backends.compact.items`` computes it.
+        A unit is the mean of its tokens, scaled to their mean length, as ``backends.compact.items`` computes it. Texts
+        are read in parts, each as wide as its longest one: they are sorted, and padding is half of the whole.
         """
-        read = self(texts, texts > 0).float().flatten(0, 1)
+        parts = texts.split(max(1, -(-len(texts) // _PARTS)))
+        parts = [part[:, : max(1, int((part > 0).sum(dim=1).max()))] for part in parts]
+        read = torch.cat([self(part, part > 0).float().flatten(0, 1) for part in parts])
         lengths = torch.linalg.vector_norm(read, dim=1, keepdim=True)
         sums = functional.pad(torch.cat([read, lengths], dim=1).double().cumsum(dim=0), (0, 0, 1, 0))
         text, first, end = ranges.long().unbind(dim=1)
-        start = text * texts.shape[1]
+        widths = torch.cat([text.new_full((len(part),), part.shape[1]) for part in parts])
+        start = (widths.cumsum(dim=0) - widths)[text]
         whole = (sums[start + end] - sums[start + first]).float() / (end - first)[:, None]
         mean, length = whole[:, :-1], whole[:, -1:]
         return mean * length / torch.linalg.vector_norm(mean, dim=1, keepdim=True).clamp(min=1e-9)

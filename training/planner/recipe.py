@@ -27,6 +27,8 @@ class Recipe(BaseModel):
         minutes: end after this training time, with the learning rate at 0 by then; None: no limit.
         batch: requests per step.
         candidates: maximum number of APIs offered to a request; the right ones are always included.
+        units: maximum number of units (parameters, fields ...) of the APIs offered to a request; the right APIs are
+            always included. A request with more costs as much as several others.
         ranked: share of the requests whose candidates are the retriever's first APIs, as when serving.
         few: share of the requests with hardly more candidates than the right ones. They cost half as much, and their
             arguments do not depend on other APIs.
@@ -38,6 +40,8 @@ class Recipe(BaseModel):
         weights: factor for how often a folder's requests are drawn, by the folder's name.
         aside: folders whose held-out requests are kept for measuring. The second stage learns links from requests of
             these folders that the network was trained on.
+        masked: share of the words of APIs that are hidden, if the lower half is trained. Some APIs are seen so often
+            that it would overfit their wording.
         unscored: share of the requests whose candidates come without the retriever's scores.
         encoder_rate: peak learning rate of the encoder's layers, after the warm-up; it decays linearly.
         lower_rate: the same of the lower half's layers, whose word vectors stay as they are; None: it is not trained,
@@ -66,6 +70,7 @@ class Recipe(BaseModel):
     minutes: Annotated[float, Field(gt=0)] | None = None
     batch: Annotated[int, Field(ge=1, le=1_024)] = 32
     candidates: Annotated[int, Field(ge=1, le=100)] = 16
+    units: Annotated[int, Field(ge=50, le=10_000)] = 600
     ranked: Share = 0.7
     few: Share = 0.4
     chars: Annotated[int, Field(ge=50)] = 600
@@ -75,6 +80,7 @@ class Recipe(BaseModel):
     withheld: Share = 0.06
     weights: dict[str, Annotated[float, Field(ge=0)]] = {}
     aside: tuple[str, ...] = ()
+    masked: Share = 0.0
     unscored: Share = 0.3
     encoder_rate: Annotated[float, Field(gt=0, lt=0.1)] = 5e-5
     lower_rate: Annotated[float, Field(gt=0, lt=0.1)] | None = None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import torch
+from torch import Tensor
 
 from training.planner.learning import Batch, Tally, losses, to_device
 from training.planner.network import Halves, Inputs, Lower, Network
@@ -18,6 +19,8 @@ from training.shared.steps import Resumable
 
 _EVERY: Final = 100
 _DECAY: Final = 0.01
+MASK: Final = 103
+"""The token that hides a word, in BERT's vocabulary."""
 
 Batches = Callable[[int], Iterator[Batch]]
 """Returns the batches from a step on, always the same ones."""
@@ -61,6 +64,7 @@ class Trainer(Resumable):
         self.network, self.lower = network.to(device), lower.to(device).eval()
         self._batches, self._device = batches, device
         self._bfloat16 = faster_in_bfloat16(device.type) if recipe.bfloat16 is None else recipe.bfloat16
+        self._share_masked = recipe.masked
         encoder, rest = _parted(network)
         parts = [(encoder, recipe.encoder_rate), (rest, recipe.rate)]
         lower.requires_grad_(False)
@@ -103,8 +107,16 @@ class Trainer(Resumable):
         """The inputs with the lower half's output, in the precision of the computation."""
         kind = torch.bfloat16 if self._bfloat16 and self.network.training else torch.float32
         read = self.lower(batch.ids, batch.inputs.mask)
-        units = self.lower.units(batch.texts, batch.inputs.units) if batch.texts.numel() else batch.inputs.units
+        units = batch.inputs.units
+        if batch.texts.numel():
+            units = self.lower.units(self._masked(batch.texts) if self.network.training else batch.texts, units)
         return batch.inputs._replace(read=read.to(kind), units=units.to(kind))
+
+    def _masked(self, texts: Tensor) -> Tensor:
+        """Texts of APIs with some tokens hidden; not their first one, nor the padding."""
+        hidden = (torch.rand(texts.shape, device=texts.device) < self._share_masked) & (texts > 0)
+        hidden[:, 0] = False
+        return texts.masked_fill(hidden, MASK)
 
     def _step(self, batch: Batch) -> dict[str, float]:
         self.network.train()
