@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -62,6 +63,10 @@ class ApiTokens:
     def text(self, number: int) -> NDArray[np.int64]:
         """The tokens of a text, with the special ones at its ends."""
         return self._texts[number]
+
+    def unread(self, apis: Iterable[Api]) -> list[Api]:
+        """Those that were not read yet, each once."""
+        return list({id(api): api for api in apis if id(api) not in self._known}.values())
 
     def add(self, api: Api, read: ReadApi) -> TokenisedApi:
         """Keep what was read of an API, by this process or another."""

@@ -87,7 +87,7 @@ class Feed:
         if (texts := self._texts) is None:
             return
         examples = (one for kind in self._kinds for one in kind.examples())
-        apis = list({id(api): api for one in examples for api in one.candidates}.values())
+        apis = texts.unread(api for one in examples for api in one.candidates)
         parts = [apis[start : start + _READ] for start in range(0, len(apis), _READ)]
         reads = _in_processes(lambda number: [texts.read(api) for api in parts[number]], range(len(parts)), processes)
         for part, read in zip(parts, reads, strict=True):
