@@ -346,16 +346,17 @@ class PlannerService:
         """
         if response.compiled is None or not self._policy.unsure_below:
             return response
+        doubts = []
         if response.confidence < self._policy.unsure_below:
-            doubt = f"it is right with a probability of only {response.confidence:.0%}"
-        elif elsewhere:
-            doubt = f"what is called does not tell {join_words([f'“{name}”' for name in elsewhere], 'or')}"
-        elif omission:
-            doubt = omission
-        else:
+            doubts.append(f"it is right with a probability of only {response.confidence:.0%}")
+        if elsewhere:
+            doubts.append(f"what is called does not tell {join_words([f'“{name}”' for name in elsewhere], 'or')}")
+        if omission:
+            doubts.append(omission)
+        if not doubts:
             return response
         self._metrics.unsure.labels(response.backend).inc()
-        unsure = f"I am not sure of this, {doubt}: {_briefly(response.compiled.plan)}."
+        unsure = f"I am not sure of this, {join_words(doubts, 'and')}: {_briefly(response.compiled.plan)}."
         return response.model_copy(update={"unsure": unsure})
 
 

@@ -264,6 +264,13 @@ async def test_a_read_that_leaves_a_value_out_is_unsure(pool: ComputePool, found
     assert (unsure in response.unsure) if unsure else response.unsure == ""
 
 
+async def test_an_unlikely_read_that_leaves_a_value_out_says_both(pool: ComputePool) -> None:
+    request = REQUEST.model_copy(update={"query": 'What is the code of "Portugal"?'})
+    found = PlanDraft(plan(step("a", "find")), 0.4)
+    response = await service(pool, found, policy=CascadePolicy(unsure_below=0.5)).plan(request)
+    assert "only 40% and it does not use “Portugal”" in response.unsure
+
+
 async def test_an_unsure_answer_gives_way_to_the_plan_of_another_backend(pool: ComputePool) -> None:
     others = {"other": Scripted(PlanDraft(OTHER, confidence=0.6))}
     unsure = await service(pool, PlanDraft(GOOD, confidence=0.4), others=others, policy=UNSURE).plan(REQUEST)
