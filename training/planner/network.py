@@ -140,12 +140,16 @@ class Lower(nn.Module):  # type: ignore[misc]  # torch is not installed where ty
         parts = texts.split(max(1, -(-len(texts) // _PARTS)))
         parts = [part[:, : max(1, int((part > 0).sum(dim=1).max()))] for part in parts]
         read = torch.cat([self(part, part > 0).float().flatten(0, 1) for part in parts])
-        lengths = torch.linalg.vector_norm(read, dim=1, keepdim=True)
-        sums = functional.pad(torch.cat([read, lengths], dim=1).double().cumsum(dim=0), (0, 0, 1, 0))
+        read = torch.cat([read, torch.linalg.vector_norm(read, dim=1, keepdim=True)], dim=1)
         text, first, end = ranges.long().unbind(dim=1)
         widths = torch.cat([text.new_full((len(part),), part.shape[1]) for part in parts])
-        start = (widths.cumsum(dim=0) - widths)[text]
-        whole = (sums[start + end] - sums[start + first]).float() / (end - first)[:, None]
+        start = (widths.cumsum(dim=0) - widths)[text] + first
+        # A cumulative sum would be less code, but a GPU adds the tokens of a column one after the other.
+        counts = end - first
+        unit = torch.repeat_interleave(counts)
+        token = torch.arange(len(unit), device=unit.device) + (start - counts.cumsum(dim=0) + counts)[unit]
+        sums = read.new_zeros(len(ranges), read.shape[1]).index_add(0, unit, read.index_select(0, token))
+        whole = sums / counts[:, None]
         mean, length = whole[:, :-1], whole[:, -1:]
         return mean * length / torch.linalg.vector_norm(mean, dim=1, keepdim=True).clamp(min=1e-9)
 
