@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Vectors = NDArray[np.float32]
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
-RETRIEVER_MODEL = "nestor-retriever-v2"
+RETRIEVER_MODEL = "nestor-retriever-v3"
 """The default model fine-tuned to match requests and APIs (docs/training.md). For other texts the default is better."""
 PLANNER_MODEL = "nestor-planner-v6"
 """The compact planner's network (docs/planning.md)."""
@@ -249,7 +249,7 @@ def load_encoder(name_or_path: str = DEFAULT_MODEL, threads: int = 1) -> Encoder
     A shipped model is loaded once per process and number of threads, and then shared.
 
     Args:
-        name_or_path: ``all-MiniLM-L6-v2`` or ``nestor-retriever-v2``; a directory with ``model.onnx`` and
+        name_or_path: ``all-MiniLM-L6-v2`` or ``nestor-retriever-v3``; a directory with ``model.onnx`` and
             ``tokenizer.json``; or any argument of ``SentenceTransformer``.
         threads: number of texts that an ONNX model encodes in parallel in one call of ``encode``.
 

@@ -137,19 +137,21 @@ def read_folder(path: Path, hold_out: int, validation: int, recipe: Recipe) -> F
     """Read and split a folder.
 
     The splits ``dev`` and ``train`` are trained on if any exists, else all whose name does not start with ``test``. A
-    folder with one split is trained on. Near duplicates of requests that are not trained on are left out as well.
+    folder with one split is trained on. Near duplicates of requests that are not trained on are left out as well. What
+    needs an API of a provider that the recipe leaves out is neither trained on nor validated.
 
     Args:
         path: the folder.
         hold_out: leave out the sample that ``nestor eval retrieve --limit`` of this number measures; 0 for none.
         validation: validation requests; at most a fifth of them.
-        recipe: how many requests to train on, and the seed of their choice.
+        recipe: how many requests to train on, the seed of their choice, and the providers to leave out.
 
     Raises:
         DataError: the folder cannot be read.
     """
     whole = read_all(path)
-    documents = {one.id: one for one in (document(path.name, api) for api in whole.apis)}
+    known = (api for api in whole.apis if api.provider not in recipe.leave_out)
+    documents = {one.id: one for one in (document(path.name, api) for api in known)}
     solvable = [one for one in whole.instances if one.apis and _ids(one, path.name) <= documents.keys()]
     splits = training_splits({one.split or "" for one in solvable})
     held = read_dataset(path, limit=hold_out).instances if hold_out else ()

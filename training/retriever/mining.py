@@ -18,13 +18,14 @@ def mine(requests: Iterable[Request], documents: Mapping[str, Document], search:
 
     Args:
         requests: the requests to search for.
-        documents: all of the catalogue, by id.
+        documents: those that may be trained on, by id.
         search: the retriever.
         keep: maximum number per request.
     """
     mined: dict[frozenset[str], dict[str, None]] = {}
     for request in requests:
         twins = {documents[one].twin for one in request.documents}
-        wrong = [one for one in search(request.query) if documents[one].twin not in twins]
+        found = [one for one in search(request.query) if one in documents]
+        wrong = [one for one in found if documents[one].twin not in twins]
         mined.setdefault(request.documents, {}).update(dict.fromkeys(wrong[:keep]))
     return {needed: tuple(wrong) for needed, wrong in mined.items()}

@@ -19,6 +19,8 @@ class Recipe(BaseModel):
         seed: of every random draw.
         epochs: passes over the recorded requests. The synthetic ones are drawn anew in each.
         requests: maximum number of recorded requests per source.
+        leave_out: providers whose APIs are not trained on, nor the requests that need one of them. They stay in the
+            catalogues that are measured, so a measurement of theirs is of providers never seen.
         synthetic: maximum number of documents per source and epoch that requests are generated for.
         minutes: end after this training time, with the learning rate at 0 by then; None: no limit. Such a run
             is not repeatable; it is meant for a shared machine.
@@ -42,6 +44,7 @@ class Recipe(BaseModel):
     seed: int = 7
     epochs: Annotated[int, Field(ge=1, le=100)] = 1
     requests: Annotated[int, Field(ge=1)] = 1_500
+    leave_out: tuple[str, ...] = ()
     synthetic: Annotated[int, Field(ge=0)] = 40_000
     minutes: Annotated[float, Field(gt=0)] | None = None
     batch: Annotated[int, Field(ge=2, le=4_096)] = 128

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -18,7 +18,8 @@ from training.shared.checkpoints import CHECKPOINT
 from training.shared.devices import faster_in_bfloat16
 from training.shared.exports import restore_weights
 
-_CHUNK = 32
+_CHUNK: Final = {"cpu": 32, "cuda": 512}
+"""Texts encoded together. On a GPU more of them: starting its kernels costs more than padding."""
 
 
 class Towers:
@@ -62,7 +63,8 @@ class Towers:
     def _encode(self, texts: Sequence[str]) -> torch.Tensor:
         """Encode texts in chunks of similar length: otherwise padding is half the work."""
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-        chunks = [order[start : start + _CHUNK] for start in range(0, len(order), _CHUNK)]
+        size = _CHUNK[self._device.type]
+        chunks = [order[start : start + size] for start in range(0, len(order), size)]
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bfloat16):
             vectors = torch.cat([self._forward([texts[index] for index in chunk]) for chunk in chunks])
         return vectors.float()[torch.argsort(torch.tensor(order))]

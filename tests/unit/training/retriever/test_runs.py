@@ -12,6 +12,7 @@ from services.contracts.api import Api
 from services.encoder import DEFAULT_MODEL, RETRIEVER_MODEL, load_encoder, model_directory
 from tests.unit.evals.folders import folder
 from training.retriever.examples import Document, Pair, document
+from training.retriever.mining import mine
 from training.retriever.recipe import Recipe
 from training.retriever.synthesis import synthetic_pairs
 
@@ -175,6 +176,30 @@ def test_training_goes_further_from_a_model_that_ships() -> None:
         told = shipped.encode([text])[0]
         assert float(read @ told) > 0.99
         assert float(untrained @ told) < 0.9
+
+
+def test_a_provider_left_out_is_not_trained_on_but_stays_in_the_catalogue(tmp_path: Path) -> None:
+    from training.retriever.command import read_folder
+
+    tools = [
+        {"name": f"{owner}.{thing}", "description": f"Finds a {thing} of {owner}", "parameters": {}}
+        for owner in ("ours", "theirs")
+        for thing in THINGS
+    ]
+    asked = [
+        {"id": "1", "split": "dev", "query": "Which songs are new?", "calls": [{"api": "ours.song"}]},
+        {"id": "2", "split": "dev", "query": "Find my flight", "calls": [{"api": "theirs.flight"}]},
+        {"id": "3", "split": "dev", "query": "Meet Ana", "calls": [{"api": "ours.song"}, {"api": "theirs.meeting"}]},
+    ]
+    data = folder(tmp_path / "own", tools, asked)
+    read = read_folder(data, 0, 0, Recipe(leave_out=("theirs",)))
+    assert {one.api.provider for one in read.source.documents.values()} == {"ours"}
+    assert [one.query for one in read.source.requests] == ["Which songs are new?"]
+    assert {api.provider for api in read.validation.apis} == {"ours", "theirs"}
+    found = ["own/theirs.song", "own/ours.song", "own/ours.flight"]
+    mined = mine(read.source.requests, read.source.documents, lambda _: found, 5)
+    assert mined == {frozenset({"own/ours.song"}): ("own/ours.flight",)}
+    assert len(read_folder(data, 0, 0, Recipe()).source.requests) == 3
 
 
 def test_what_is_wrong_with_data_or_recipe_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
