@@ -242,7 +242,7 @@ def test_full_finetuning_of_a_gguf_file_gives_one_that_can_be_served_and_registe
     line = ["train", "gate", tmp_path / "mine", "--gguf", base, "--data", data, "--registry", tmp_path / "models"]
     result = CliRunner().invoke(app, list(map(str, line)))
     assert "promoted in" in result.output, result.output
-    assert registered_adapter(tmp_path / "models", base, "mine") == tmp_path / "models/mine"
+    assert registered_adapter(tmp_path / "models", base, "mine").folder == tmp_path / "models/mine"
     assert AutoTokenizer.from_pretrained(str(tmp_path / "models/mine")).chat_template
 
 
