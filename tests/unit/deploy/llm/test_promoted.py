@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory without models, and an environment that names none."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "environ", {name: value for name, value in os.environ.items() if "NESTOR_" not in name})
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        sys.path
+    )  # the server's process starts elsewhere, but from this checkout
     tiny_llama().write(tmp_path / "base.gguf")
     return tmp_path
 
