@@ -75,7 +75,9 @@ def serve(settings: LlmSettings, signals: int) -> NoReturn:
     """
     model = model_to_serve(settings).file
     if not model.is_file():
-        raise ModelFileError(f"there is no model at {model}: without NESTOR_LLM_MODEL, the promoted one is served")
+        raise ModelFileError(
+            f"there is no model at {model}: unset NESTOR_LLM_MODEL to serve the promoted one (`make llm` installs it)"
+        )
     if settings.host not in ("127.0.0.1", "::1", "localhost") and settings.api_key is None:
         raise ModelServerError(f"listening on {settings.host} needs NESTOR_LLM_API_KEY")
     os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)  # read when the library below is loaded
