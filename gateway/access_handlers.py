@@ -87,7 +87,7 @@ async def read_audit(
     tenant: OfTenant = None,
     action: Annotated[list[Action] | None, Query(max_length=20, description="Any of these values; repeatable.")] = None,
     principal: Annotated[str | None, Query(max_length=100, pattern=PRINTABLE)] = None,
-    target: Annotated[str | None, Query(max_length=400, pattern=PRINTABLE)] = None,
+    target: Annotated[str | None, Query(max_length=1_000, pattern=PRINTABLE)] = None,
     after: Annotated[Moment | None, Query(description="After this moment.")] = None,
     before: Annotated[Moment | None, Query(description="Before this moment.")] = None,
     limit: Limit = 20,

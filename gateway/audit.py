@@ -4,13 +4,14 @@ A change in this database is written in one transaction with its entry. A change
 entries: one before the service is called, so that nothing is done unrecorded, and one with the outcome.
 """
 
+import hashlib
 import secrets
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -24,7 +25,18 @@ from services.errors import ServiceError
 from services.storage.engine import read, write
 from services.telemetry import get_logger, request_id
 
+MAX_TARGET_CHARS: Final = 400
+"""Length of the column. PostgreSQL refuses longer text."""
 _log = get_logger(__name__)
+
+
+def fitted(target: str) -> str:
+    """A target as it is stored. A longer one is cut and ends in its SHA-256, so that it still names one object."""
+    target = target.replace("\x00", "\ufffd")  # PostgreSQL stores no NUL in text
+    if len(target) <= MAX_TARGET_CHARS:
+        return target
+    mark = f"…{hashlib.sha256(target.encode()).hexdigest()}"
+    return target[: MAX_TARGET_CHARS - len(mark)] + mark
 
 
 def entry(
@@ -39,7 +51,7 @@ def entry(
         "principal": principal.name,
         "key": principal.key,
         "tenant": principal.tenant,
-        "target": target,
+        "target": fitted(target),
         "digest": digest,
         "request_id": request_id.get(),
         "begun_by": "",
@@ -132,7 +144,8 @@ class AuditLog:
 
 def _conditions(which: AuditFilter) -> list[sa.ColumnElement[bool]]:
     c, found = AUDIT.c, []
-    for column, wanted in ((c.tenant, which.tenant), (c.principal, which.principal), (c.target, which.target)):
+    target = None if which.target is None else fitted(which.target)
+    for column, wanted in ((c.tenant, which.tenant), (c.principal, which.principal), (c.target, target)):
         if wanted is not None:
             found.append(column == wanted)
     if which.actions:

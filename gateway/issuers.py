@@ -87,7 +87,7 @@ class Issuers:
             return "its claim for the tenant is missing or has a tenant that this issuer may not name"
         roles = _roles(_at(claims, issuer.roles_claim), issuer.roles)
         key = f"{ISSUER_KEY_PREFIX}{issuer.name}"
-        return Principal(name, tenant, roles, tenant == self._operator, key, int(claims["exp"]))
+        return Principal(name, tenant, roles, tenant == self._operator, key, int(claims["exp"]) + LEEWAY_S)
 
     def _may_be(self, tenant: str, issuer: IssuerSettings) -> bool:
         if issuer.tenant is not None:

@@ -5,6 +5,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -14,7 +15,7 @@ from gateway.keys import KeyStore, is_key
 from gateway.roles import Role
 from gateway.settings import GatewaySettings
 from services.contracts.access import Key
-from services.errors import Forbidden, TooManyAttempts, Unauthorized
+from services.errors import Forbidden, Overloaded, ServiceUnavailable, TooManyAttempts, Unauthorized
 from services.http import bearer_token
 from services.server import address_key
 
@@ -31,7 +32,7 @@ class Principal:
     Attributes:
         operator: whether its tenant runs this installation.
         key: the id of the key that it presented; or `jwt:` and the issuer's name; empty for a configured token.
-        ends: when its token expires, in seconds since the epoch; None where the token does not say.
+        ends: when its token is no longer accepted, in seconds since the epoch; None where the token does not say.
     """
 
     name: str = "anonymous"
@@ -146,6 +147,18 @@ class Principals:
             if (principal := await self._issuers.verify(token)) is not None:
                 return principal
         return self.of(token, address)
+
+    async def check(self, principal: Principal) -> None:
+        """Raise Unauthorized if the token of a principal has expired or its key was revoked since it was authenticated.
+
+        While keys cannot be looked up, none can be revoked, and they count as valid.
+        """
+        over = principal.ends is not None and principal.ends <= time.time()
+        if not over and principal.key and not principal.key.startswith(ISSUER_KEY_PREFIX):
+            with suppress(ServiceUnavailable, Overloaded):
+                over = await self.find_by_key_id(principal.key) is None
+        if over:
+            raise Unauthorized("The token with which this stream was opened is no longer valid.")
 
     async def find_by_key_id(self, key_id: str) -> Principal | None:
         """The principal of the key with this id, if it is valid now. Raises ServiceUnavailable."""

@@ -46,6 +46,10 @@ class ProtectedRoute(StrictRoute):
         request.state.principal = principal
         request.app.state.service.quotas.count_request(principal.tenant)
 
+    async def readmit(self, request: Request) -> None:
+        """End a stream whose caller's key or token has ended (Unauthorized)."""
+        await request.app.state.principals.check(request.state.principal)
+
 
 async def get_caller(request: Request) -> Principal:
     """The principal that sends the request."""

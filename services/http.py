@@ -4,7 +4,7 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -202,6 +202,9 @@ class StrictRoute(APIRoute):
     async def admit(self, request: Request) -> None:
         """Raise a :class:`~services.errors.ServiceError` to refuse the request. Called before the body is read."""
 
+    async def readmit(self, request: Request) -> None:
+        """Raise a :class:`~services.errors.ServiceError` to end a stream of events. Called before each event."""
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap FastAPI's handler."""
         handle = super().get_route_handler()
@@ -214,17 +217,31 @@ class StrictRoute(APIRoute):
             # and validate on the event loop.
             if await own.body() and "json" in own.headers.get("content-type", "").lower():
                 await (own.validate(model) if model else own.json())
-            return await handle(own)
+            response = await handle(own)
+            if isinstance(response, EventResponse):
+                response.check = partial(self.readmit, own)
+            return response
 
         return strict
 
 
-class _EventResponse(StreamingResponse):
-    """A stream of events. Closes their generator when the stream ends or the reader disconnects."""
+class EventResponse(StreamingResponse):
+    """A stream of events. Closes their generator when the stream ends or the reader disconnects.
+
+    Attributes:
+        check: called before each event and each heartbeat is sent; a ServiceError that it raises ends the stream.
+    """
 
     def __init__(self, events: AsyncGenerator[Any, None], status_code: int = 200) -> None:
         self._events = events
+        self.check: Callable[[], Awaitable[None]] | None = None
         super().__init__(self._encoded(), status_code)
+
+    async def _checked(self) -> AsyncIterator[Any]:
+        async for event in self._events:
+            if self.check is not None:
+                await self.check()
+            yield event
 
     def _encoded(self) -> AsyncIterator[bytes]:
         raise NotImplementedError
@@ -255,7 +272,7 @@ async def _again(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
         yield item
 
 
-class NdjsonResponse(_EventResponse):
+class NdjsonResponse(EventResponse):
     """One JSON event per line. None sends an empty line, which keeps the connection open.
 
     The lines are ASCII. An API's output may contain U+2028 and U+0085, which some readers take for line ends.
@@ -273,11 +290,11 @@ class NdjsonResponse(_EventResponse):
         self.headers.update(headers or {})
 
     async def _encoded(self) -> AsyncIterator[bytes]:
-        async for event in self._events:
+        async for event in self._checked():
             yield b"\n" if event is None else event.model_dump_json(ensure_ascii=True).encode() + b"\n"
 
 
-class SseResponse(_EventResponse):
+class SseResponse(EventResponse):
     """Server-sent events (WHATWG HTML, section 9.2) of a run. None sends a comment, which keeps the connection open."""
 
     media_type = "text/event-stream"
@@ -290,7 +307,7 @@ class SseResponse(_EventResponse):
 
     async def _encoded(self) -> AsyncIterator[bytes]:
         yield format_sse_event(retry=self._RETRY_MS)
-        async for numbered in self._events:
+        async for numbered in self._checked():
             if numbered is None:
                 yield KEEPALIVE_COMMENT
                 continue

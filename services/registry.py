@@ -31,6 +31,7 @@ class Entry(BaseModel):
         name: name of its folder, beside ``registry.json``.
         base: name of the base model it was trained on.
         base_sha256: hash of the base model's file, or of all its weight files together.
+        base_file: where that file was when the model was promoted; None: unknown, or the base can be fetched.
         prompt_version: version of the prompt it was trained with; it does not work with another.
         detail: form of the prompt it was trained with, and has to be asked in.
         data_sha256: hash of the conversations it was trained on.
@@ -43,6 +44,7 @@ class Entry(BaseModel):
     name: Name
     base: str
     base_sha256: Sha256
+    base_file: Path | None = None
     prompt_version: str
     detail: PromptForm = "brief"
     data_sha256: Sha256
@@ -131,5 +133,5 @@ def enter(folder: Path, entry: Entry, *, promote: bool) -> None:
     after = Registry(promoted=entry.name if promote else before.promoted, adapters=adapters)
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{REGISTRY}.part"
-    part.write_text(after.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    part.write_text(after.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
     part.replace(folder / REGISTRY)

@@ -49,7 +49,12 @@ def serve(
     sandbox: Annotated[bool, typer.Option("--sandbox", help="Also serve the sandbox and import its APIs.")] = False,
     sandbox_port: Annotated[int, typer.Option(help="Port of the sandbox.")] = 8090,
     with_llm: Annotated[
-        bool, typer.Option("--llm", help="Plan with the language model, served on this machine's CPU (`make llm`).")
+        bool,
+        typer.Option(
+            "--llm",
+            help="Plan with the language model, served on this machine's CPU (`make llm`): the one that is promoted in "
+            "NESTOR_LLM_REGISTRY, in var/models (`nestor train gate`), or else the one that ships.",
+        ),
     ] = False,
 ) -> None:
     """Run all of Nestor in one process, on SQLite."""

@@ -22,11 +22,17 @@ _Adapter = Annotated[
     ),
 ]
 _Registry = Annotated[
-    Path | None, typer.Option(help="Folder of a registry.json, as `nestor train llm` writes it. [the shipped one]")
+    Path | None,
+    typer.Option(
+        help="Folder of a registry.json, as `nestor train llm` writes it. [NESTOR_LLM_REGISTRY; var/models if a model "
+        "was promoted there; the shipped one]"
+    ),
 ]
 _Base = Annotated[
     Path | None,
-    typer.Option(help="The GGUF file that the model was trained on. [SmolLM2-135M-Instruct]", dir_okay=False),
+    typer.Option(
+        help="The GGUF file that the model was trained on. [as registered, or SmolLM2-135M-Instruct]", dir_okay=False
+    ),
 ]
 _Folder = Annotated[Path, typer.Option(help="Folder of the models.", file_okay=False)]
 _Kind = Annotated[str, typer.Option("--type", help="Number type of the merged model's layers: Q8_0, Q4_0, F16, ...")]
@@ -43,17 +49,20 @@ def install(
 ) -> None:
     """Download the base model and merge the adapter into it. Does nothing if both are up to date.
 
-    A REGISTRY's adapter must have been trained on this very base. `nestor serve --llm` and, without a name,
-    `nestor llm serve` do not read the registry: they serve what is installed here, so install again after each
-    promotion.
+    A REGISTRY's adapter must have been trained on this very base. `nestor serve --llm` and `nestor llm serve` take the
+    promoted model by themselves, from the file that is installed here if it was made from that model. To serve another
+    one, set NESTOR_LLM_MODEL to its file.
     """
     if adapter is not None and name is not None:
         raise typer.BadParameter("give either --adapter or --name")
     with exit_on_llm_error():
-        from deploy.llm.install import install, registered_adapter, shipped_registry
+        from deploy.llm.install import install, registered_adapter
+        from deploy.llm.promoted import registry_to_read
 
-        place = adapter or registered_adapter(registry or shipped_registry(), base, name)
-        install(folder, place, kind, typer.echo, base)
+        if adapter is None:
+            found = registered_adapter(registry_to_read(registry), base, name)
+            adapter, base = found.folder, found.base()
+        install(folder, adapter, kind, typer.echo, base)
 
 
 @llm.command("base")
@@ -82,10 +91,11 @@ def convert(
     with exit_on_llm_error():
         from deploy.llm.adapter import read_adapter
         from deploy.llm.gguf_files import write_lora
-        from deploy.llm.install import registered_adapter, shipped_registry
+        from deploy.llm.install import registered_adapter
+        from deploy.llm.promoted import registry_to_read
         from deploy.llm.trained import write_planner
 
-        place = adapter or registered_adapter(registry or shipped_registry())
+        place = adapter or registered_adapter(registry_to_read(registry)).folder
         if lora:
             write_lora(base, read_adapter(place), out)
         else:
@@ -95,7 +105,9 @@ def convert(
 
 @llm.command()
 def serve(
-    name: Annotated[str | None, typer.Argument(help="A model of REGISTRY. [NESTOR_LLM_MODEL]")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A model of REGISTRY. [NESTOR_LLM_MODEL, or the promoted one]")
+    ] = None,
     registry: _Registry = None,
     base: _Base = None,
     kind: _Kind = "Q8_0",
@@ -104,18 +116,20 @@ def serve(
     """Serve a model with llama.cpp, an OpenAI-compatible API, until Ctrl-C. Settings: `NESTOR_LLM_*`.
 
     With NAME it is that model of REGISTRY, with REGISTRY alone the one promoted there. Its files are checked, and
-    `registered-NAME.gguf` is written in FOLDER unless it is up to date. Otherwise it is the file NESTOR_LLM_MODEL, and
-    no registry is read.
+    `registered-NAME.gguf` is written in FOLDER unless it is up to date. Otherwise it is the file NESTOR_LLM_MODEL, or,
+    if that is unset, the model that is promoted.
     """
     if name is None and registry is None and base is not None:
         raise typer.BadParameter("--base goes with NAME or --registry")
     with exit_on_llm_error():
-        from deploy.llm.install import install, registered_adapter, shipped_registry
+        from deploy.llm.install import install, registered_adapter
+        from deploy.llm.promoted import registry_to_read
         from deploy.llm.server import main
 
         if name is not None or registry is not None:
-            place = registered_adapter(registry or shipped_registry(), base, name)
-            merged = install(folder, place, kind, typer.echo, base, f"registered-{place.name}.gguf")
+            found = registered_adapter(registry_to_read(registry), base, name)
+            place = found.folder
+            merged = install(folder, place, kind, typer.echo, found.base(), f"registered-{place.name}.gguf")
             os.environ["NESTOR_LLM_MODEL"] = str(merged)
         raise typer.Exit(main([]))
 

@@ -77,7 +77,8 @@ def eval_plan(
     REQUESTS_OUT writes the prompts for a language model to a file. Once a batch of any server has answered them,
     RESPONSES_IN measures the answers. With both, the prompts that are still open (to repair a plan) are written.
 
-    `--planner served` uses the configured model (NESTOR_PLANNER_SERVED_URL), or starts the one of `make llm`.
+    `--planner served` uses the configured model (NESTOR_PLANNER_SERVED_URL), or starts the one that
+    `nestor serve --llm` takes.
     """
     from evals.planning.command import Measurement, measure_planning  # loads the services
     from evals.planning.offers import Source

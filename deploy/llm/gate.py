@@ -2,7 +2,7 @@
 
 Both are written as GGUF files (adapters are merged into the base), served by llama.cpp one after the other, and
 measured as ``nestor eval plan --planner served`` does, on the same requests. If none is registered yet, the candidate
-must beat the base.
+must beat the model that ships, or the base if that is another one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from rich.progress import Progress
 
 from deploy.llm.adapter import read_adapter
 from deploy.llm.gguf_files import write_lora
+from deploy.llm.install import shipped_registry
 from deploy.llm.supervisor import planning_model
 from deploy.llm.trained import is_whole, sha256_of, weight_files, write_planner
 from evals.planning.command import COLUMNS, Measurement, errors_only, measure
 from evals.planning.evaluate import PlanReport
 from planner_svc.backends.served.prompt import PROMPT_VERSION
-from services.registry import Entry, PromptForm, RegistryError, enter, promoted
+from services.registry import Entry, PromptForm, RegistryError, enter, promoted, read_registry
 
 LORA_NAME: Final = "lora.gguf"
 MERGED_NAME: Final = "planner.gguf"
@@ -133,13 +134,21 @@ def _figures(report: PlanReport | None) -> dict[str, float]:
 
 
 def _current(registry: Path, entry: Entry) -> tuple[Path, Entry] | None:
-    found = promoted(registry, PROMPT_VERSION)
+    found = promoted(registry, PROMPT_VERSION) or _shipped(entry)
     if found is not None and found[1].base_sha256 != entry.base_sha256:
         raise RegistryError(
             f"{found[1].name}, which plans now, was trained on {found[1].base}: {entry.name} cannot be compared with "
             "it here. Measure both with `nestor eval plan`, and choose another --registry"
         )
     return found
+
+
+def _shipped(entry: Entry) -> tuple[Path, Entry] | None:
+    """The model that ships, which is served until another is promoted; None if it cannot be compared with ``entry``."""
+    shipped = read_registry(shipped_registry()).current()
+    if shipped is None or (shipped.base_sha256, shipped.prompt_version) != (entry.base_sha256, PROMPT_VERSION):
+        return None
+    return shipped_registry() / shipped.name, shipped
 
 
 def _promote(candidate: Path, entry: Entry, registry: Path) -> None:

@@ -11,10 +11,12 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import Any, NoReturn
 
 from deploy.llm.errors import LlmError, ModelFileError, ModelServerError
 from deploy.llm.gguf_files import read_model
+from deploy.llm.promoted import model_to_serve
 from deploy.llm.settings import LlmSettings, settings_from_environment
 
 _SPINS = "1000"
@@ -68,11 +70,14 @@ def serve(settings: LlmSettings, signals: int) -> NoReturn:
     """Serve the model until the file descriptor ``signals`` becomes readable.
 
     Raises:
-        ModelFileError: the model is missing or damaged.
+        ModelFileError: the model is missing or damaged, or is not the registered one.
         ModelServerError: llama.cpp is not installed, or does not start with these settings.
     """
-    if not settings.model.is_file():
-        raise ModelFileError(f"there is no model at {settings.model}: `make llm` makes the one that ships")
+    model = model_to_serve(settings).file
+    if not model.is_file():
+        raise ModelFileError(
+            f"there is no model at {model}: unset NESTOR_LLM_MODEL to serve the promoted one (`make llm` installs it)"
+        )
     if settings.host not in ("127.0.0.1", "::1", "localhost") and settings.api_key is None:
         raise ModelServerError(f"listening on {settings.host} needs NESTOR_LLM_API_KEY")
     os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)  # read when the library below is loaded
@@ -82,22 +87,22 @@ def serve(settings: LlmSettings, signals: int) -> NoReturn:
         hint = "apt-get install libgomp1" if "libgomp" in str(error) else "make llm"
         raise ModelServerError(f"llama.cpp cannot be loaded ({error}): {hint}") from None
     try:
-        server = xllamacpp.Server(_parameters(xllamacpp, settings))
+        server = xllamacpp.Server(_parameters(xllamacpp, settings, model))
     except RuntimeError:  # it gives no details: check the files to find the cause
-        for path in filter(None, (settings.model, settings.lora)):
+        for path in filter(None, (model, settings.lora)):
             read_model(path)
         raise ModelServerError(
             f"llama.cpp does not start: is port {settings.port} taken, or does the LoRA belong to another model?"
         ) from None
-    print(f"{settings.name} ({settings.model}) is served on {server.listening_address}", flush=True)
+    print(f"{settings.name} ({model}) is served on {server.listening_address}", flush=True)
     os.read(signals, 1)
     _exit_now()
 
 
-def _parameters(xllamacpp: Any, settings: LlmSettings) -> Any:
+def _parameters(xllamacpp: Any, settings: LlmSettings, model: Path) -> Any:
     """The settings as llama.cpp's parameters. The fixed values suit a small model and short answers."""
     given = xllamacpp.CommonParams()
-    given.model.path = str(settings.model)
+    given.model.path = str(model)
     if settings.lora is not None:
         given.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(settings.lora), 1.0)]
     given.model_alias = {settings.name}

@@ -10,6 +10,8 @@ from deploy.llm.errors import LlmError
 
 FOLDER = Path("var/llm")
 MERGED_NAME = "planner.gguf"
+REGISTRY = Path("var/models")
+"""Where `nestor train` promotes models."""
 MODEL_NAME = "nestor-planner"
 """The model's name in requests, for llama.cpp and vLLM."""
 _USEFUL_THREADS = 8
@@ -27,8 +29,13 @@ class LlmSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="NESTOR_LLM_", extra="forbid", frozen=True)
 
-    model: Path = Field(
-        default=FOLDER / MERGED_NAME, description="The model's GGUF file; `make llm` writes the one that ships."
+    model: Path | None = Field(
+        default=None, description="The model's GGUF file; unset: it is made from the model that the registry promotes."
+    )
+    registry: Path | None = Field(
+        default=None,
+        description="Folder of the `registry.json` whose promoted model is served; unset: `var/models` if a model was "
+        "promoted there, else that of the model that ships.",
     )
     lora: Path | None = Field(
         default=None, description="A LoRA GGUF that is added to the model as it is loaded; a merged model needs none."

@@ -20,6 +20,7 @@ from pydantic import SecretStr
 
 from deploy.llm.errors import ModelServerError
 from deploy.llm.probe import gives_token
+from deploy.llm.promoted import model_to_serve
 from deploy.llm.settings import LlmSettings, settings_from_environment
 from deploy.sockets import free_port
 from services.registry import PromptForm
@@ -149,24 +150,29 @@ def _environment(settings: LlmSettings) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def planning_model(detail: PromptForm = "brief") -> Iterator[str]:
+def planning_model(detail: PromptForm | None = None) -> Iterator[str]:
     """Serve the model until the context ends, and configure this process's planner to use it. Yields its base URL.
 
+    It is the file NESTOR_LLM_MODEL, or else the model that the registry promotes.
+
     Create the planner's settings inside the context, because they read the environment. Only this process has the key.
-    ``detail`` is the form of the prompt that the model was trained with.
+    ``detail`` is the form of the prompt that the model was trained with; None: the registered one, or brief.
 
     Raises:
-        LlmError: a setting is wrong, or the server does not start or gives no token.
+        LlmError: a setting is wrong, a file is missing or is not the registered one, or the server does not start or
+            gives no token.
     """
     settings = settings_from_environment()
     if "port" not in settings.model_fields_set:
         settings = settings.model_copy(update={"port": 0})
+    model = model_to_serve(settings)
+    settings = settings.model_copy(update={"model": model.file})
     key = settings.api_key or SecretStr(secrets.token_urlsafe(24))
     supervisor = ServerSupervisor(settings.model_copy(update={"api_key": key}))
     try:
         supervisor.wait_for_token()
         os.environ |= {
-            **{name: os.environ.get(name, value) for name, value in _profile(detail).items()},
+            **{name: os.environ.get(name, value) for name, value in _profile(detail or model.detail).items()},
             "NESTOR_PLANNER_SERVED_URL": f"{supervisor.url}/v1",
             "NESTOR_PLANNER_SERVED_MODEL": settings.name,
             "NESTOR_PLANNER_SERVED_API_KEY": key.get_secret_value(),

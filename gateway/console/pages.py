@@ -68,6 +68,10 @@ class ConsoleRoute(StrictRoute):
             session = request.state.session = await Sessions(request.app.state.principals).of(request)
             request.app.state.service.quotas.count_request(session.principal.tenant)
 
+    async def readmit(self, request: Request) -> None:
+        """End a stream whose session has ended (Unauthorized)."""
+        await request.app.state.principals.check(request.state.session.principal)
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, with errors turned into pages."""
         handle = super().get_route_handler()

@@ -18,7 +18,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from starlette.requests import Request
@@ -122,7 +122,7 @@ class Sessions:
         principal = await self._principal(said, body, signature)
         if principal is None or (said.get("name"), said.get("tenant")) != (principal.name, principal.tenant):
             raise LoginNeeded
-        return Session(principal, cookie)
+        return Session(replace(principal, ends=ends), cookie)
 
     async def _principal(self, said: dict[str, object], body: str, signature: str) -> Principal | None:
         """The principal that a cookie names, if its signature is valid and the principal still has access."""

@@ -32,7 +32,7 @@ class RelevanceModel:
 
     Attributes:
         columns: (c,) names of the features that it was trained on.
-        encoder: name of the encoder that it was trained with; scores of other encoders are not comparable.
+        encoder: name of the encoder that it is for; scores of other encoders are not comparable.
         threshold: if :func:`any_needed` is less than this, no API fits the request.
         trees: the trees over the columns.
     """

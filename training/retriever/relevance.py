@@ -108,7 +108,7 @@ def fitted(examples: Sequence[Example], encoder: str) -> tuple[RelevanceModel, Q
 
     Args:
         examples: of all kinds.
-        encoder: name of the encoder that the evidence was gathered with.
+        encoder: name of the encoder that will serve.
     """
     quality = cross_validated(examples)
     return _fit(examples, encoder, quality.threshold), quality

@@ -50,7 +50,12 @@ class _Ask:
 
 
 def train_relevance(
-    folders: Sequence[Path], hold_out: Mapping[str, int], encoder_name: str, out: Path, cache: Path | None
+    folders: Sequence[Path],
+    hold_out: Mapping[str, int],
+    encoder_name: str,
+    evidence_name: str,
+    out: Path,
+    cache: Path | None,
 ) -> int:
     """Gather examples, fit and write the model; print its cross-validated quality.
 
@@ -58,6 +63,8 @@ def train_relevance(
         folders: of data.
         hold_out: by folder name, the size of the sample of ``nestor eval retrieve --limit`` that is not trained on.
         encoder_name: the encoder that will serve.
+        evidence_name: the encoder that finds the candidates to learn from. One that was trained on these requests finds
+            them better than it will find others, and a model fitted to that trusts it too much.
         out: the file to write.
         cache: file that caches the vectors of catalogues between runs.
 
@@ -66,7 +73,7 @@ def train_relevance(
     """
     err = Console(stderr=True)
     try:
-        encoder = load_encoder(encoder_name, 2)
+        served, encoder = load_encoder(encoder_name), load_encoder(evidence_name, 2)
         with Progress(console=err, transient=True) as progress:
             examples = [
                 one
@@ -78,7 +85,7 @@ def train_relevance(
     except (DataError, EncoderError) as error:
         err.print(str(error), markup=False, soft_wrap=True)
         return 1
-    model, quality = fitted(examples, encoder.name)
+    model, quality = fitted(examples, served.name)
     model.save(out)
     Console().print(_table(examples, quality))
     return 0

@@ -9,11 +9,12 @@ from rich.console import Console
 
 from deploy.cli.llm import exit_on_llm_error
 from deploy.cli.training.needs import require, work_folder
+from deploy.llm.settings import REGISTRY
 from services.registry import Entry, RegistryError
 
 FOR_LLM = ("torch", "transformers", "peft", "trl", "datasets", "accelerate")
 TO_SERVE = ("gguf", "xllamacpp")
-_REGISTRY = Path("var/models")
+_REGISTRY_SETTING = "NESTOR_LLM_REGISTRY"
 
 
 class Method(StrEnum):
@@ -50,8 +51,11 @@ def train_llm(
         Path | None, typer.Option(help="BASE as a GGUF file, if it is a folder: to export and measure.")
     ] = None,
     registry: Annotated[
-        Path, typer.Option(help="Folder of registry.json; the model is promoted there if it is better.")
-    ] = _REGISTRY,
+        Path,
+        typer.Option(
+            help="Folder of registry.json; the model is promoted there if it is better.", envvar=_REGISTRY_SETTING
+        ),
+    ] = REGISTRY,
     limit: Annotated[int, typer.Option(min=1, help="Number of requests to measure per held-out folder.")] = 30,
     gate: Annotated[bool, typer.Option("--gate/--no-gate", help="Measure, and promote if better.")] = True,
 ) -> None:
@@ -97,10 +101,13 @@ def gate_llm(
     candidate: Annotated[Path, typer.Argument(help="Folder that `nestor train llm` wrote.", file_okay=False)],
     gguf: Annotated[Path, typer.Option(help="The base it was trained on, as a GGUF file.", dir_okay=False)],
     data: Annotated[Path, typer.Option(help="Folder that `nestor train data` wrote.", file_okay=False)],
-    registry: Annotated[Path, typer.Option(help="Folder of registry.json.")] = _REGISTRY,
+    registry: Annotated[Path, typer.Option(help="Folder of registry.json.", envvar=_REGISTRY_SETTING)] = REGISTRY,
     limit: Annotated[int, typer.Option(min=1, help="Number of requests to measure per held-out folder.")] = 30,
 ) -> None:
-    """Compare a finetuned model with the current one, and promote it if it is better."""
+    """Compare a finetuned model with the current one, and promote it if it is better.
+
+    `nestor serve --llm` plans with the promoted model from its next start on.
+    """
     require(TO_SERVE)
     from training.llm.card import read_report
 
@@ -120,6 +127,7 @@ def _gate(entry: Entry, candidate: Path, base: Path, data: Path, registry: Path,
     The registry names the GGUF file as the base: it is what a registered model is installed with.
     """
     from deploy.llm.gate import judge, mean  # loads the engine and the encoders
+    from deploy.llm.install import is_known_base
     from deploy.llm.trained import sha256_of
     from evals.data import DataError
 
@@ -127,6 +135,8 @@ def _gate(entry: Entry, candidate: Path, base: Path, data: Path, registry: Path,
     if not folders:
         raise typer.BadParameter(f"{data / 'held-out'} contains no folder to measure on", param_hint="--data")
     entry = entry.model_copy(update={"base": base.stem, "base_sha256": sha256_of([base])})
+    if not is_known_base(entry):
+        entry = entry.model_copy(update={"base_file": base.resolve()})
     try:
         with exit_on_llm_error():
             verdict = judge(candidate, entry, base, folders, registry, work, limit)

@@ -53,6 +53,13 @@ def train_relevance(
         list[str] | None, typer.Option(help="FOLDER=N: as for `nestor train retriever`; can be repeated.")
     ] = None,
     encoder: Annotated[str | None, typer.Option(help="The encoder to be used when serving. [the shipped one]")] = None,
+    evidence: Annotated[
+        str | None,
+        typer.Option(
+            help="The encoder to gather the evidence with, if the one to be served was trained on these very requests: "
+            "an earlier one that was not. [the one to be served]"
+        ),
+    ] = None,
     cache: Annotated[
         Path | None, typer.Option(help="File to cache the vectors of catalogues in.", dir_okay=False)
     ] = None,
@@ -64,7 +71,8 @@ def train_relevance(
         train_relevance as train,  # loads scikit-learn
     )
 
-    raise typer.Exit(train(data, held, encoder or RetrieverSettings().encoder, out, cache))
+    served = encoder or RetrieverSettings().encoder
+    raise typer.Exit(train(data, held, served, evidence or served, out, cache))
 
 
 def _numbers(given: list[str]) -> dict[str, int]:

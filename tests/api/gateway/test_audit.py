@@ -20,6 +20,7 @@ from services.contracts.doubt import ResolveRequest
 from services.contracts.feedback import FeedbackRequest, Verdict
 from services.contracts.outcome import InDoubt, Succeeded
 from services.contracts.planning import Decision
+from services.contracts.run import RunStatus
 from services.errors import Forbidden, NotFound, ServiceUnavailable
 from services.storage.engine import create_engine
 from services.storage.migrate import migrate
@@ -103,6 +104,24 @@ async def test_which_secrets_runs_present_is_told_once_a_day(database: str) -> N
         gateway.app.state.service._runs._uses._day = date.min  # the next day
         await boss.solve(ask(ASK_HOLIDAYS))
         assert len(await told(boss, Action.PRESENT, target="world.key")) == 2
+
+
+async def test_a_long_target_is_told_by_its_beginning_and_its_hash(database: str) -> None:
+    names = [f"world.{'k' * 990}{last}" for last in ("a", "b", "\x00")]
+    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+        boss, executor = gateway.as_principal("red-boss-token"), gateway.fakes.executor
+        executor.presents = {FIND.id: tuple(names), HOLIDAYS.id: (f"world.{'k' * 394}",)}
+        run = await boss.solve(ask(ASK_HOLIDAYS))
+        assert run.status is RunStatus.SUCCEEDED
+        found = {one.target for one in await told(boss, Action.PRESENT)}
+        hashes = {hashlib.sha256(name.replace("\x00", "\ufffd").encode()).hexdigest() for name in names}
+        assert found == {names[0][:335] + "…" + told for told in hashes} | {f"world.{'k' * 394}"}
+        assert len(await told(boss, target=names[1])) == 1
+        headers = {"Authorization": "Bearer red-boss-token"}
+        for path in (f"/providers/{'p' * 400}", f"/demos/{'d' * 400}"):
+            assert (await gateway.http.delete(path, headers=headers)).status_code == 404
+        tried = await gateway.http.post("/credentials:test", headers=headers, json={"secret": f"world.{'k' * 400}"})
+        assert tried.status_code == 404
 
 
 async def test_what_others_are_asked_to_do_is_told_before_and_after(gateway: Gateway) -> None:

@@ -266,7 +266,7 @@ async def test_the_playground_plans_asks_and_then_runs(tmp_path: Path) -> None:
         assert started.status_code == 303
         run = await ended(gateway.client, started.headers["location"].rpartition("/")[2])
         assert run.status is RunStatus.SUCCEEDED
-        for fields in ({"q": " "}, {"q": "x", "mutations": "perhaps"}, {"q": "x", "timezone": "x" * 99}):
+        for fields in ({"q": " "}, {"q": "x", "mutations": "perhaps"}, {"q": "x", "timezone": "Mars/Phobos"}):
             assert (await post(gateway, "playground", cookie, csrf=csrf, **fields)).status_code == 422
 
 

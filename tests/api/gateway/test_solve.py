@@ -57,6 +57,15 @@ async def test_a_request_is_answered_with_everything_that_led_to_it(gateway: Gat
     assert await gateway.client.run(run.id) == run
 
 
+@pytest.mark.parametrize("path", ["/solve", "/solve:stream", "/plan", "/v1/solve"])
+async def test_a_time_zone_that_nobody_knows_is_a_problem_that_names_it(gateway: Gateway, path: str) -> None:
+    asked = {"query": ASK_HOLIDAYS, "context": {"timezone": "Mars/Phobos"}}
+    answer = await gateway.http.post(path, json=asked)
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+    assert "context.timezone" in answer.text
+    assert (await gateway.client.runs()).runs == ()
+
+
 async def test_the_planner_is_given_what_was_found(gateway: Gateway) -> None:
     gateway.fakes.executor.secrets = ("world.key",)
     await gateway.client.solve(ask(ASK_HOLIDAYS, top_k=1, demos=0))

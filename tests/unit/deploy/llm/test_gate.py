@@ -1,6 +1,7 @@
 """The gate: better is promoted, as good is not, and what cannot be compared is refused."""
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,6 +80,19 @@ def test_the_next_must_beat_the_one_that_plans(place: Path) -> None:
     assert tried(place, "third", 41).better
     registry = read_registry(place / "models")
     assert (registry.promoted, sorted(registry.adapters)) == ("third", ["first", "third"])
+
+
+def test_the_first_must_beat_what_ships_if_that_has_the_same_base(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter(place / "shipped/small", 30)
+    enter(place / "shipped", entry("small"), promote=True)
+    monkeypatch.setattr(gate, "shipped_registry", lambda: place / "shipped")
+    verdict = tried(place, "worse", 30)
+    assert (verdict.better, verdict.before) == (False, "small"), "it is what plans until another is promoted"
+    assert tried(place, "first", 31).better
+    assert tried(place, "second", 30.5).before == "first"
+    assert read_registry(place / "shipped").promoted == "small"
+    shutil.rmtree(place / "models")
+    assert tried(place, "of-another-base", 21, "c" * 64).before == "base"
 
 
 def test_each_is_asked_in_the_form_that_it_was_trained_with(place: Path, asked: list[PromptForm]) -> None:

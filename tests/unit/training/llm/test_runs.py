@@ -239,10 +239,11 @@ def test_full_finetuning_of_a_gguf_file_gives_one_that_can_be_served_and_registe
     report.write_text(report.read_text().replace(sha256_of([base]), "0" * 64))
     measured = {"mine.work": 20.0, "work": 10.0, tmp_path.name: 10.0}
     monkeypatch.setattr(gate, "measured", lambda model, *_: {"small": {gate.PARAMETER_F1: measured[model.parent.name]}})
-    line = ["train", "gate", tmp_path / "mine", "--gguf", base, "--data", data, "--registry", tmp_path / "models"]
-    result = CliRunner().invoke(app, list(map(str, line)))
+    line = ["train", "gate", tmp_path / "mine", "--gguf", base, "--data", data]
+    result = CliRunner().invoke(app, list(map(str, line)), env={"NESTOR_LLM_REGISTRY": str(tmp_path / "models")})
     assert "promoted in" in result.output, result.output
-    assert registered_adapter(tmp_path / "models", base, "mine") == tmp_path / "models/mine"
+    found = registered_adapter(tmp_path / "models")
+    assert (found.folder, found.base()) == (tmp_path / "models/mine", base.resolve()), "serving needs no --base"
     assert AutoTokenizer.from_pretrained(str(tmp_path / "models/mine")).chat_template
 
 

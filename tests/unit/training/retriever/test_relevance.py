@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from retriever_svc.engine.features import COLUMNS
 from retriever_svc.engine.relevance import RelevanceModel
+from services.encoder import DEFAULT_MODEL, RETRIEVER_MODEL, load_encoder
 from tests.unit.evals.folders import folder
 
 pytest.importorskip("sklearn", reason="needs requirements/train.txt")
@@ -100,5 +101,12 @@ def test_the_command_fits_writes_and_prints(tmp_path: Path) -> None:
         env={"NESTOR_RETRIEVER_RELEVANCE": str(out)},
     )
     assert json.loads(measured.stdout)["methods"]["shipped"]["recall@5"] > 60
+    other, seen = ["--evidence", DEFAULT_MODEL], tmp_path / "vectors.npz"
+    ran = CliRunner().invoke(
+        app, ["train", "relevance", "--data", data, "--out", str(out), "--cache", str(seen), *other]
+    )
+    assert ran.exit_code == 0, ran.output
+    assert RelevanceModel.load(out).encoder.item() == load_encoder(RETRIEVER_MODEL).name  # which serves
+    assert {key.rpartition(":")[0] for key in np.load(seen).files} == {load_encoder(DEFAULT_MODEL).name}
     nothing = CliRunner().invoke(app, ["train", "relevance", "--data", str(tmp_path), "--out", str(out)])
     assert (nothing.exit_code, "has none of" in nothing.stderr) == (1, True)
