@@ -11,6 +11,7 @@ from planner_svc.cascade import COMPACT, DEMONSTRATED, MODEL, BackendAnswer, Cas
 from planner_svc.compile import compile_plan
 from planner_svc.judging.judge import Weigh
 from planner_svc.metrics import PlannerMetrics
+from planner_svc.proving.contradictions import forbidden_change
 from planner_svc.proving.item_matches import unordered
 from planner_svc.proving.prover import Prover, probability
 from planner_svc.proving.untold import join_words, missing_from_plan, untold
@@ -301,12 +302,16 @@ class PlannerService:
     async def _find_omissions(self, response: PlanResponse, request: PlanRequest) -> str:
         """What the plan leaves out of the request, in a sentence; empty for a demonstration's plan.
 
-        These are stated values that an argument could take, and what the request orders a list by.
+        These are stated values that an argument could take, what the request orders a list by, and that it also says
+        not to make a change.
         """
         if response.compiled is None or response.backend == DEMONSTRATED:
             return ""
         plan, apis = response.compiled.plan, response.compiled.apis
         try:
+            forbidden = await self._pool.run(forbidden_change, request.query, plan, apis)
+            if forbidden:
+                return f"the request also says “{forbidden}”"
             left = await self._pool.run(values_left_out, request.query, request.context, plan, apis)
             if left:
                 return f"it does not use {join_words([f'“{text}”' for text in left], 'or')}"

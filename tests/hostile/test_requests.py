@@ -89,6 +89,12 @@ def test_nothing_changes_without_an_approval_and_the_run_says_where_it_stands(st
     _holds(asyncio.run(_solved(stack, query)))
 
 
+@pytest.mark.parametrize("query", CONTRADICTIONS)
+def test_a_change_that_is_also_forbidden_waits_with_a_remark(stack: RunningStack, query: str) -> None:
+    run = asyncio.run(_solved(stack, query))
+    assert run.status is not RunStatus.NEEDS_APPROVAL or run.unsure
+
+
 @pytest.mark.parametrize("query", LANGUAGES[2:])
 def test_what_is_not_understood_is_refused(stack: RunningStack, query: str) -> None:
     run = asyncio.run(_solved(stack, query))

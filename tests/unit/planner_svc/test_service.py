@@ -271,6 +271,23 @@ async def test_an_unlikely_read_that_leaves_a_value_out_says_both(pool: ComputeP
     assert "only 40% and it does not use “Portugal”" in response.unsure
 
 
+@pytest.mark.parametrize(
+    ("query", "unsure"),
+    [
+        ("Cancel order 5", ""),
+        ("Cancel order 5 but do not cancel it", "the request also says “do not cancel it”: t.cancelOrder("),
+        ("Cancel order 5 but do not cancel my subscription", ""),
+    ],
+)
+async def test_a_change_that_the_request_also_forbids_is_unsure(pool: ComputePool, query: str, unsure: str) -> None:
+    cancel = api("cancelOrder", param("order", WHOLE), method="POST", path="/orders", summary="Cancel an order")
+    asked = REQUEST.model_copy(update={"query": query, "candidates": (Candidate(api=cancel, score=1),)})
+    draft = PlanDraft(plan(step("a", "cancelOrder", order=5)), 0.9)
+    response = await service(pool, draft, policy=CascadePolicy(unsure_below=0.5)).plan(asked)
+    assert response.status == "planned"
+    assert (unsure in response.unsure) if unsure else response.unsure == ""
+
+
 async def test_an_unsure_answer_gives_way_to_the_plan_of_another_backend(pool: ComputePool) -> None:
     others = {"other": Scripted(PlanDraft(OTHER, confidence=0.6))}
     unsure = await service(pool, PlanDraft(GOOD, confidence=0.4), others=others, policy=UNSURE).plan(REQUEST)

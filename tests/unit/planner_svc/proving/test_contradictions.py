@@ -1,0 +1,63 @@
+"""A request that also says not to make the planned change is remarked upon."""
+
+import pytest
+
+from planner_svc.proving.contradictions import forbidden_change
+from services.contracts.api import Location
+from services.contracts.plan import Plan
+from tests.unit.planner_svc.building import TEXT, api, param, plan, record, step
+
+CANCEL = api(
+    "cancelOrder",
+    param("order_id", required=True, at=Location.PATH),
+    method="POST",
+    path="/orders/{order_id}/cancel",
+    summary="Cancel an order",
+    returns=record(id=TEXT),
+)
+BOOK = api(
+    "createBooking",
+    param("room", at=Location.BODY),
+    method="POST",
+    path="/bookings",
+    summary="Reserve a room",
+    returns=record(id=TEXT),
+)
+ORDERS = api("listOrders", returns=record(id=TEXT), path="/orders", summary="List orders")
+APIS = {one.id: one for one in (CANCEL, BOOK, ORDERS)}
+CANCELS = plan(step("var1", "cancelOrder", order_id="ord_17"), answer="$var1.id$")
+BOOKS = plan(step("var1", "createBooking", room="Blue"), answer="$var1.id$")
+READS = plan(step("var1", "listOrders"), answer="$var1.id$")
+
+
+@pytest.mark.parametrize(
+    ("query", "subject", "words"),
+    [
+        ("cancel order ord_17 but do not cancel it", CANCELS, "do not cancel it"),
+        ("Cancel order ord_17. Do not cancel order ord_17.", CANCELS, "Do not cancel order ord_17"),
+        ("Cancel ord_17, no, don\u2019t cancel any order", CANCELS, "don\u2019t cancel any order"),
+        ("Never cancel anything. Cancel order ord_17", CANCELS, "Never cancel anything"),
+        ("I'd like ord_17 cancelled but you must not cancel it", CANCELS, "must not cancel it"),
+        ("Book room Blue and don't book anything", BOOKS, "don't book anything"),
+        ("Book room Blue but do not book the room Blue", BOOKS, "do not book the room Blue"),
+    ],
+)
+def test_the_words_that_forbid_the_change_are_found(query: str, subject: Plan, words: str) -> None:
+    assert forbidden_change(query, subject, APIS) == words
+
+
+@pytest.mark.parametrize(
+    ("query", "subject"),
+    [
+        ("Cancel order ord_17", CANCELS),
+        ("Cancel order ord_17 but do not cancel order ord_18", CANCELS),
+        ("Cancel order ord_17, but do not cancel my subscription", CANCELS),
+        ("Don't forget to cancel order ord_17", CANCELS),
+        ("Cancel order ord_17 and do not refund it", CANCELS),
+        ('Cancel order ord_17, the note said "do not cancel it"', CANCELS),
+        ("List the orders, do not cancel any order", READS),
+        ("List the orders, do not list them", READS),
+    ],
+)
+def test_what_forbids_something_else_is_none(query: str, subject: Plan) -> None:
+    assert forbidden_change(query, subject, APIS) == ""
