@@ -318,7 +318,9 @@ for (const select of $$("select[data-since]")) {
     option.value = new Date(Date.now() - Number(option.dataset.hours) * 3600e3).toISOString();
   }
 }
-for (const field of $$("input[data-zone]")) field.value = Intl.DateTimeFormat().resolvedOptions().timeZone ?? "";
+// A browser that does not know its zone says so with a name that is none.
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+for (const field of $$("input[data-zone]")) field.value = zone && zone !== "Etc/Unknown" ? zone : "";
 
 // ---- keys
 
