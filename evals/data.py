@@ -46,6 +46,10 @@ class DataError(ValueError):
     """A folder cannot be read as benchmark data. The message names the file and the line."""
 
 
+EACH = "*"
+"""In a reference's path: every item of the list that a loop iterates over, ``$var_1.rows.*.id$``."""
+
+
 class Call(BaseModel):
     """A call of the reference solution. ``api`` is the API's id; a name that no tool has is kept unchanged.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from evals.data import Call
+from evals.data import EACH, Call
 from services.codecs.calls import decode_argument
 from services.codecs.text import CodecError, canonical
 from services.contracts.base import JsonPath
@@ -31,8 +31,6 @@ from services.contracts.plan import (
 
 _MENTION = re.compile(r"\$(\w+)(?:[.\[][^$]*)?\$")
 _NOWHERE = "nowhere"
-EACH = "*"
-"""In a path: every item of the list that a loop iterates over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +167,7 @@ def _known(value: Value, labels: Mapping[str, int]) -> Value:
             raise CodecError("no call has this label")
         return Reference(step=step_id(labels[value.step]), path=value.path)
     if isinstance(value, ItemReference):
-        raise CodecError("the data has no loops")
+        raise CodecError("an item is written as `*` in the path of its list")
     if isinstance(value, ListValue):
         return ListValue(items=tuple(_known(item, labels) for item in value.items))
     if isinstance(value, ObjectValue):

@@ -1,7 +1,4 @@
-"""Writes a part of the corpus as a folder that `nestor train data` and `nestor eval plan` read.
-
-Plans that call an API for each item are left out, because that format cannot express them.
-"""
+"""Writes a part of the corpus as a folder that `nestor train data` and `nestor eval plan` read."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ def _rows(requests: tuple[Request, ...], apis: tuple[Api, ...], part: str) -> It
             asked = words_of(request.query)
             near = sorted(words, key=lambda api: (-len(words[api] & asked), api))[:_NEAR]
             yield {"id": request.id, "query": request.query, "calls": [], "tools": near} | told
-        elif request.kind != "each":
+        else:
             row = instance_row(request.id, request.query, decode_plan(request, names)) | told
             yield row | {"calls": [_without_keys(call, keys[call["api"]]) for call in row["calls"]]}
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from evals.data import Call, Instance
+from evals.data import EACH, Call, Instance
 from planner_svc.backends.served.signatures import answer_fields
 from services.codecs.text import format_path
 from services.contracts.api import Api
@@ -20,6 +20,7 @@ from training.planner.examples import Example, Label, ListLabel, Ref
 _REFERENCE: Final = re.compile(r"\$var_?(\d+)(.*)\$", re.DOTALL)
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _PLACEHOLDER: Final = re.compile(r"<input:")
+_LOOP: Final = re.compile(rf"\$var_\d+[^$]*\.{re.escape(EACH)}[^$]*\$")
 _ALL_FIELDS: Final = 400
 
 
@@ -52,7 +53,7 @@ class Turn:
 def recorded_turns(
     instances: Iterable[Instance], apis: Mapping[str, Api], source: str, now: datetime | None = None
 ) -> Iterator[Turn]:
-    """Recorded requests as turns, without those with unknown APIs, unknown parameters or placeholders."""
+    """Recorded requests as turns, without those with unknown APIs, unknown parameters, placeholders or loops."""
     fields = _Fields(apis)
     for instance in instances:
         calls = _recorded_calls(instance, apis, fields)
@@ -124,7 +125,7 @@ def _recorded_calls(instance: Instance, apis: Mapping[str, Api], fields: _Fields
             return None
         arguments: dict[str, JsonValue] = {}
         for name, value in _arguments(call, api, instance.query).items():
-            if api.parameter(name) is None or _PLACEHOLDER.search(str(value)):
+            if api.parameter(name) is None or _PLACEHOLDER.search(str(value)) or _LOOP.search(str(value)):
                 return None
             if name in call.args_from_responses and str(value).lower() not in instance.query.lower():
                 value = fields.supplier(name, [one.api for one in instance.calls[: number - 1]]) or value

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
+from evals.data import EACH
 from planner_svc.reading.leaves import flat
 from planner_svc.reading.profile import Profile, Slot, read_profile
 from planner_svc.reading.readings import same
@@ -34,7 +35,7 @@ from training.planner.examples import (
 )
 from training.planner.occurrences import LOOSE, Occurrence, Request
 
-_REFERENCE = re.compile(r"\$?var_?(?P<n>\d+)\.?(?P<path>[\w.\[\]-]*)\$?")
+_REFERENCE = re.compile(r"\$?var_?(?P<n>\d+)\.?(?P<path>[\w.*\[\]-]*)\$?")
 _SURE = 3.0
 _CUE = 1.5
 _INSIDE = 2.0
@@ -238,12 +239,13 @@ class _Reading:
         return Unstated(needed) if place is None else Span(place.start, place.end, needed)
 
     def _reference(self, index: int, text: str) -> Ref | None:
-        """The reference, if its target exists."""
+        """The reference, if its target exists. Each item of a list is learnt as the first (``reading/loops.py``)."""
         match = _REFERENCE.fullmatch(text)
         call = int(match["n"]) - 1 if match is not None else -1
         if match is None or not 0 <= call < index:
             return None
-        path: JsonPath = tuple(int(p) if p.isdigit() else p for p in re.split(r"[.\[\]]+", match["path"]) if p)
+        parts = (part for part in re.split(r"[.\[\]]+", match["path"]) if part)
+        path: JsonPath = tuple(0 if part == EACH else int(part) if part.isdigit() else part for part in parts)
         return Ref(call, path) if has_output(self._profiles[call].api, path) else None
 
 

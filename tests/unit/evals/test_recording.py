@@ -57,7 +57,7 @@ def test_values_of_every_kind_are_written() -> None:
     )
     row = instance_row("one", "q", Plan(steps=steps))
     assert row["calls"][1]["args"] == {
-        "one": "$var_1.rows[0].id$",
+        "one": "$var_1.rows.*.id$",
         "many": [1, "$var_1.rows[0]$"],
         "more": {"deep": None},
     }
