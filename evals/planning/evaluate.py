@@ -37,6 +37,7 @@ from evals.planning.summary import (
     percentiles,
     published,
     summed,
+    unfit_and_sure,
     wrong_and_sure,
 )
 from planner_svc.judging.signs import SIGNS
@@ -58,6 +59,8 @@ class PlanReport(Metrics):
         confident_half: percent of full matches in the half of the proposed plans with the highest confidence.
         wrong_and_sure: percent of all requests with a wrong plan that is not marked as unsure (``unsure_below``);
             None in older reports that did not measure it.
+        unfit_and_sure: percent of the requests that nothing fits that got calls (in a plan or behind questions) which
+            are not marked as unsure; None if there are none, or in older reports.
         telling: whether the answers of right plans hold the requested outputs; None if the data does not name them.
         latency_ms: time for candidates (if the retriever finds them), demos and plan together, one request at a time.
         answers: percent planned, needing input, without a plan, and failed.
@@ -86,6 +89,7 @@ class PlanReport(Metrics):
     calibration_error: float
     confident_half: float
     wrong_and_sure: float | None = None
+    unfit_and_sure: float | None = None
     telling: CoverageShares | None = None
     latency_ms: dict[str, float]
     answers: dict[str, float]
@@ -213,6 +217,7 @@ def report(asked: Sequence[EvaluatedRequest], dataset: Dataset, under: Condition
         calibration_error=calibration_error(judged),
         confident_half=confident_half(judged),
         wrong_and_sure=wrong_and_sure(judged, settings.unsure_below),
+        unfit_and_sure=unfit_and_sure(judged, settings.unsure_below),
         telling=coverage_shares([one.coverage for one in asked]),
         latency_ms=percentiles([one.seconds for one in asked]),
         answers={

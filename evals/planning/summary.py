@@ -175,6 +175,17 @@ def wrong_and_sure(judged: Sequence[Judged], sure: float) -> float:
     return _mean([one.confidence is not None and one.confidence >= sure and not one.score.any_order for one in judged])
 
 
+def unfit_and_sure(judged: Sequence[Judged], sure: float) -> float | None:
+    """Percent of the requests that nothing fits that got calls which are not marked as unsure; None if there are none.
+
+    Args:
+        judged: all requests.
+        sure: the confidence from which calls are not marked as unsure.
+    """
+    unfit = [one for one in judged if not one.needs_call]
+    return _mean([one.confidence is not None and one.confidence >= sure for one in unfit]) if unfit else None
+
+
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:
     """Median and 95th percentile in milliseconds."""
     if not seconds:

@@ -61,3 +61,19 @@ def test_values_of_every_kind_are_written() -> None:
         "many": [1, "$var_1.rows[0]$"],
         "more": {"deep": None},
     }
+
+
+def test_a_loop_over_stated_values_is_one_call_for_each() -> None:
+    loop = Step(
+        id="a",
+        api="x.swatch",
+        foreach=ForEach(items=LiteralValue(value=["red", {"hex": "00f"}])),
+        arguments={"colour": ItemReference(path=()), "size": LiteralValue(value=2), "all": ListValue(items=())},
+    )
+    answer = (AnswerOutput(name="swatches", value=Reference(step="a")),)
+    row = instance_row("one", "q", Plan(steps=(loop,), answer=answer))
+    assert [call["args"]["colour"] for call in row["calls"]] == ["red", {"hex": "00f"}]
+    assert row["answer"] == ["$var_1$", "$var_2$"]
+    more = Step(id="b", api="x.join", arguments={"swatches": Reference(step="a")})
+    kept = instance_row("two", "q", Plan(steps=(loop, more), answer=answer))
+    assert [call["args"].get("swatches") for call in kept["calls"]] == [None, "$var_1$"]

@@ -13,6 +13,7 @@ from evals.planning.summary import (
     percentiles,
     published,
     summed,
+    unfit_and_sure,
     wrong_and_sure,
 )
 
@@ -77,6 +78,14 @@ def test_wrong_and_not_said_to_be_unsure() -> None:
     some = [judged(RIGHT, 0.9), judged(WRONG, 0.5), judged(WRONG, 0.49), judged(WRONG, None)]
     assert wrong_and_sure(some, 0.5) == 25.0
     assert wrong_and_sure([], 0.5) == 0.0
+
+
+def test_calls_for_what_nothing_fits() -> None:
+    unfit = [judged(WRONG, sure, needs_call=False) for sure in (0.9, 0.5, 0.49)] + [
+        judged(RIGHT, None, needs_call=False)
+    ]
+    assert unfit_and_sure([*unfit, judged(WRONG, 0.9)], 0.5) == 50.0
+    assert unfit_and_sure([judged(WRONG, 0.9)], 0.5) is None
 
 
 def test_intervals_are_seeded_and_hold_the_figure() -> None:

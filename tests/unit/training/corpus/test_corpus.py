@@ -161,7 +161,8 @@ def test_an_exported_part_is_read_as_data(tmp_path: Path) -> None:
     }
     assert export_corpus(tmp_path, "train", tmp_path / "out", corpus(tmp_path / "c", [*GOOD, clocked])) == 0
     found = {one.id: one for one in read_all(tmp_path / "out").instances}
-    assert set(found) == {"desk-001", "desk-002", "desk-003", "desk-005"}
+    assert set(found) == {"desk-001", "desk-002", "desk-003", "desk-004", "desk-005"}
+    assert found["desk-004"].calls[1].args == {"id": "$var_1.guests.*.id$"}
     assert [call.args for call in found["desk-001"].calls] == [
         {"name": "Amina Diallo"}, {"id": "$var_1.guests[0].id$"},
     ]  # fmt: skip

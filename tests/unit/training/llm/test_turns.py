@@ -65,6 +65,7 @@ def test_what_an_api_does_not_take_is_not_learnt() -> None:
     assert not turns(Call(api="gone", args={}))
     assert not turns(Call(api="search", args={"colour": "red"}))
     assert not turns(Call(api="search", args={"name": "<input: a name>"}))
+    assert not turns(Call(api="search"), Call(api="show", args={"order_id": "$var_1.items.*.order_id$"}))
 
 
 def test_canonical_values_are_typed_and_unsaid_optional_ones_left_out() -> None:

@@ -185,6 +185,14 @@ def test_references_point_to_earlier_calls_and_fields_that_are_there() -> None:
     assert labels[3]["order_id"] == Unstated("$var_5.order_id$")
 
 
+def test_each_item_of_a_list_is_learnt_as_the_first() -> None:
+    orders = {"type": "array", "items": {"type": "object", "properties": {"order_id": TEXT}}}
+    listing = api("listOrders", "List all orders.", returns={"orders": orders})
+    calls = (Call("shop.listOrders"), Call("shop.cancelOrder", {"order_id": "$var_1.orders.*.order_id$"}))
+    example = aligned("Cancel all my orders", *calls, apis=(*SHOP, listing))
+    assert example.calls[1].arguments["order_id"] == Ref(0, ("orders", 0, "order_id"))
+
+
 def test_a_request_that_calls_an_unknown_api_gives_no_example() -> None:
     assert Aligner({}, "test").align(Recorded("x", [Call("shop.unknown")])) is None
 
