@@ -57,10 +57,10 @@ def write_card(out: Path, recipe: Recipe, data: Sequence[Data], held_out: Shares
     recipe = recipe.model_copy(update=places)
     versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
     content = {"recipe": recipe.model_dump(), "data": [asdict(one) for one in data], "versions": versions}
-    figures = {"held_out": held_out, "second_stage": judged}
-    report = content | {what: {name: dict(one) for name, one in shares.items()} for what, shares in figures.items()}
+    measured = {"held_out": held_out, "second_stage": judged}
+    report = content | {what: {name: dict(one) for name, one in shares.items()} for what, shares in measured.items()}
     (out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    heads = _figures(held_out)
+    heads = figures(held_out)
     parts = [
         f"# {out.name}\n\nThe compact planner's network (docs/adr/0009-planner-network.md). int8 ONNX.",
         table(("file", "size", "SHA-256"), [file_row(out / name) for name in _FILES if (out / name).exists()]),
@@ -72,13 +72,14 @@ def write_card(out: Path, recipe: Recipe, data: Sequence[Data], held_out: Shares
         "## The second stage\n\nHow often just the right candidates are called, and the first choice is right of the "
         "words and other calls' outputs that were looked at: by the network, and by judges that had not seen the "
         "request; percent. `calls, together`: the set that is likeliest right as a whole, which is what is called.\n\n"
-        f"{_figures(judged)}",
+        f"{figures(judged)}",
     ]
     (out / "MODEL_CARD.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return heads
 
 
-def _figures(held_out: Shares) -> str:
+def figures(held_out: Shares) -> str:
+    """A table of percentages, with a row for each folder."""
     heads = list(dict.fromkeys(head for shares in held_out.values() for head in shares))
     rows = [
         (name, *(f"{shares[head]:.1f}" if head in shares else "" for head in heads))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 from tokenizers import Tokenizer
-from transformers import AutoModel
+from transformers import AutoModel, PreTrainedModel
 
 from evals.data import DataError
 from services.encoder import DEFAULT_MODEL, EncoderError, load_encoder, model_directory
@@ -33,16 +32,16 @@ from training.planner.data import (
     recorded_examples,
     write_held_out,
 )
-from training.planner.examples import Example
 from training.planner.export import NETWORK, start_from_export, write_lower, write_network
 from training.planner.feeding import Feed
-from training.planner.network import Halves, Lower, Network, Sizes
+from training.planner.network import Halves, Lower
+from training.planner.prepared import PREPARED, TrainingData, halves_of, read_trained, write_prepared
 from training.planner.recipe import Recipe
 from training.planner.synthesis import MADE
 from training.planner.trainer import Step, Trainer
 from training.shared.base import BaseError, default_source
 from training.shared.checkpoints import CheckpointError, start
-from training.shared.devices import DeviceError, choose_device
+from training.shared.devices import DeviceError, choose_device, feeders
 from training.shared.runs import progress_on, read_recipe
 
 _LOOK = 500
@@ -64,20 +63,9 @@ class Run:
         return self.work / "catalogues.npz"
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingData:
-    """All training data, and the held-out examples by folder."""
-
-    recorded: list[Example]
-    made: list[Example]
-    held_out: dict[str, list[Example]]
-
-    def examples(self) -> list[Example]:
-        """All examples."""
-        return [*self.recorded, *self.made, *(one for held in self.held_out.values() for one in held)]
-
-
-def train_planner(folders: Sequence[Path], out: Path, work: Path, recipe_file: Path | None, device: str) -> int:
+def train_planner(
+    folders: Sequence[Path], out: Path, work: Path, recipe_file: Path | None, device: str, *, prepare: bool = False
+) -> int:
     """Train, export, measure, print the report. Progress goes to standard error. A run that was killed is continued.
 
     Args:
@@ -86,6 +74,7 @@ def train_planner(folders: Sequence[Path], out: Path, work: Path, recipe_file: P
         work: folder of checkpoints, examples, vectors, and of the requests held out (``held-out/FOLDER``).
         recipe_file: JSON with the fields of :class:`Recipe` that differ from its defaults.
         device: ``cpu``, ``cuda`` or ``auto``.
+        prepare: stop before training, and write what another machine needs to train (``WORK/prepared``).
 
     Returns:
         The exit status: 0, or 1 if the data or the recipe cannot be used.
@@ -95,28 +84,36 @@ def train_planner(folders: Sequence[Path], out: Path, work: Path, recipe_file: P
         recipe = read_recipe(Recipe, recipe_file)
         work.mkdir(parents=True, exist_ok=True)
         with progress_on(err) as progress:
-            print(_run(folders, out, Run(work, recipe, err, progress), torch.device(choose_device(device))))
+            run = Run(work, recipe, err, progress)
+            print(_prepare(folders, run) if prepare else _run(folders, out, run, torch.device(choose_device(device))))
     except (DataError, EncoderError, CheckpointError, DeviceError, BaseError) as error:
         err.print(str(error), markup=False, soft_wrap=True)
         return 1
     return 0
 
 
+def _prepare(paths: Sequence[Path], run: Run) -> str:
+    """Write all that training needs to the work folder; return where it is."""
+    folders = [read_folder(path, run.recipe) for path in paths]
+    dataset = _training_data(folders, paths, run)
+    encoder, halves = _network(run.recipe)
+    folder = run.work / PREPARED
+    write_prepared(folder, dataset, halves, encoder.config, _tokenizer(), run.recipe, _key(dataset, folders))
+    return f"{folder} is ready: `python -m training.planner.prepared` trains on it, on any machine with torch"
+
+
 def _run(paths: Sequence[Path], out: Path, run: Run, device: torch.device) -> str:
     folders = [read_folder(path, run.recipe) for path in paths]
     dataset = _training_data(folders, paths, run)
-    if not dataset.recorded and not dataset.made:
-        raise DataError("there is nothing to learn: no request has calls, and none can be made up over the catalogues")
-    told = f"{len(dataset.recorded)} recorded requests, {len(dataset.made)} made up"
-    run.console.print(told, markup=False)
-    tokenizer = Tokenizer.from_file(str(model_directory(DEFAULT_MODEL) / "tokenizer.json"))
-    network, lower = _network(run.recipe)
+    tokenizer, halves = _tokenizer(), _network(run.recipe)[1]
+    network, lower, key = halves.network, halves.lower, _key(dataset, folders)
     trained = run.recipe.lower_rate is not None
     apis = ApiTokens(tokenizer) if trained else _filled(_exported(lower, tokenizer, out, run), dataset, run)
     feed = Feed(dataset.recorded, dataset.made, apis, tokenizer, run.recipe)
-    feeding = partial(feed.batches, processes=_feeders(device))
-    trainer = Trainer(network, lower, run.recipe, feeding, run.work, _key(dataset, folders), device)
-    measured = _train(trainer, feed, dataset, run)
+    feeding = partial(feed.batches, processes=feeders(device))
+    trainer = Trainer(network, lower, run.recipe, feeding, run.work, key, device)
+    trained_elsewhere = read_trained(run.work / PREPARED, halves, run.recipe, key)
+    measured = _look(trainer, feed, dataset) if trained_elsewhere else _train(trainer, feed, dataset, run)
     write_network(trainer.network, network.tokens.in_features, out)
     encodings = apis if isinstance(apis, ApiEncodings) else _exported(trainer.lower, tokenizer, out, run)
     aside = {name: [one for one in dataset.recorded if one.source == name] for name in run.recipe.aside}
@@ -138,11 +135,6 @@ def _filled(encodings: ApiEncodings, dataset: TrainingData, run: Run) -> ApiEnco
     return encodings
 
 
-def _feeders(device: torch.device) -> int:
-    """Processes that prepare batches: a GPU would wait for one, while a CPU has enough to do."""
-    return max(0, (os.cpu_count() or 1) - 2) if device.type == "cuda" else 0
-
-
 def _training_data(folders: Sequence[PlannerFolder], paths: Sequence[Path], run: Run) -> TrainingData:
     dataset = TrainingData([], [], {})
     for folder, path in zip(folders, paths, strict=True):
@@ -153,7 +145,16 @@ def _training_data(folders: Sequence[PlannerFolder], paths: Sequence[Path], run:
         held = held_out_examples(folder, *where)
         if held:
             dataset.held_out[folder.name] = held
+    if not dataset.recorded and not dataset.made:
+        raise DataError("there is nothing to learn: no request has calls, and none can be made up over the catalogues")
+    told = f"{len(dataset.recorded)} recorded requests, {len(dataset.made)} made up"
+    run.console.print(told, markup=False)
     return dataset
+
+
+def _look(trainer: Trainer, feed: Feed, dataset: TrainingData) -> dict[str, dict[str, float]]:
+    """How often the heads are right on the held-out requests, by folder."""
+    return {name: trainer.measure(feed.all(held)) for name, held in dataset.held_out.items()}
 
 
 def _train(trainer: Trainer, feed: Feed, dataset: TrainingData, run: Run) -> dict[str, dict[str, float]]:
@@ -161,14 +162,11 @@ def _train(trainer: Trainer, feed: Feed, dataset: TrainingData, run: Run) -> dic
     task = run.progress.add_task("training", total=run.recipe.steps, completed=trainer.done)
     history = (run.work / "history.jsonl").open("a", encoding="utf-8")
 
-    def look() -> dict[str, dict[str, float]]:
-        return {name: trainer.measure(feed.all(held)) for name, held in dataset.held_out.items()}
-
     def note(step: Step) -> None:
         run.progress.update(task, completed=step.number)
         line: dict[str, object] = {"step": step.number, "progress": round(step.progress, 4), "loss": step.loss}
         if step.number % _LOOK == 0:
-            line["held_out"] = seen = look()
+            line["held_out"] = seen = _look(trainer, feed, dataset)
             for name, shares in seen.items():
                 told = ", ".join(f"{head} {share:.0f}" for head, share in shares.items())
                 run.console.print(f"step {step.number}: {name}: {told}", markup=False, soft_wrap=True)
@@ -177,27 +175,28 @@ def _train(trainer: Trainer, feed: Feed, dataset: TrainingData, run: Run) -> dic
 
     with history:
         trainer.train(note)
-    return look()
+    return _look(trainer, feed, dataset)
 
 
-def _network(recipe: Recipe) -> tuple[Network, Lower]:
-    """The network to train, and the lower half."""
-    torch.manual_seed(recipe.seed)
+def _tokenizer() -> Tokenizer:
+    return Tokenizer.from_file(str(model_directory(DEFAULT_MODEL) / "tokenizer.json"))
+
+
+def _network(recipe: Recipe) -> tuple[PreTrainedModel, Halves]:
+    """The encoder, and both halves of the network to train."""
     source = default_source() if recipe.base is None else Path(recipe.base)
     try:
         encoder = AutoModel.from_pretrained(str(source), add_pooling_layer=False)
     except (OSError, ValueError) as error:
         raise BaseError(f"{source} is no encoder to start from: {error}") from None
-    sizes = Sizes(lower=recipe.lower, width=recipe.width, layers=recipe.layers)
-    network = Network(encoder, encoder.config.hidden_size, sizes, recipe.dropout)
-    lower = Lower(encoder, recipe.lower)
+    network, lower = halves_of(encoder, recipe)
     if recipe.start is not None:
         folder = Path(recipe.start)
         if (folder / NETWORK).exists():
             start_from_export(network, lower, encoder.config.hidden_size, folder)
         else:
             start(Halves(network, lower), folder)
-    return network, lower
+    return encoder, Halves(network, lower)
 
 
 def _key(dataset: TrainingData, folders: Sequence[PlannerFolder]) -> str:

@@ -56,6 +56,7 @@ def write_network(network: Network, dimension: int, out: Path) -> None:
         dimension: of the units.
         out: the directory.
     """
+    out.mkdir(parents=True, exist_ok=True)
     exported = export_fp32(network.to("cpu").float().eval(), dimension)
     onnx.save(to_int8_dynamic(exported), out / NETWORK)
 

@@ -36,6 +36,11 @@ def use_all_processors() -> None:
     torch.set_num_threads(os.cpu_count() or 1)
 
 
+def feeders(device: torch.device) -> int:
+    """Processes that prepare batches: a GPU would wait for one, while a CPU has enough to do."""
+    return max(0, (os.cpu_count() or 1) - 2) if device.type == "cuda" else 0
+
+
 @cache
 def faster_in_bfloat16(device: str) -> bool:
     """Whether matrix products are faster in bfloat16 than in float32. Takes about 50 ms on a CPU.

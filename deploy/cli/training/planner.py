@@ -25,6 +25,9 @@ def train_planner(
         Path | None, typer.Option(help="Folder of checkpoints, examples and vectors. [OUT.work]", file_okay=False)
     ] = None,
     device: Annotated[str, typer.Option(help="`cpu`, `cuda`, or `auto`: a GPU if there is one.")] = "auto",
+    prepare: Annotated[
+        bool, typer.Option("--prepare", help="Only write WORK/prepared, to train on another machine: docs/planning.md.")
+    ] = False,
 ) -> None:
     """Train the compact planner on your own catalogues: on their recorded requests, and on generated ones.
 
@@ -33,7 +36,49 @@ def train_planner(
     require(TO_TRAIN)
     from training.planner.command import train_planner as train  # loads torch
 
-    raise typer.Exit(train(data, out, work or work_folder(out), recipe, device))
+    raise typer.Exit(train(data, out, work or work_folder(out), recipe, device, prepare=prepare))
+
+
+def train_stages(
+    model: Annotated[Path, typer.Argument(help="Folder that `nestor train planner` wrote.", file_okay=False)],
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Folder that it was trained on: its held-out requests are used. Repeatable.", file_okay=False
+        ),
+    ] = None,
+    unknown: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder that it was not trained on: all requests are used. Repeatable.", file_okay=False),
+    ] = None,
+    recipe: Annotated[Path | None, typer.Option(help="The recipe of its training.", exists=True)] = None,
+    work: Annotated[
+        Path | None, typer.Option(help="Folder of examples and vectors. [MODEL.work]", file_okay=False)
+    ] = None,
+) -> None:
+    """Fit the planner's second stage and its confidence to requests that its network does not know, in place.
+
+    Prints how often it is right, by folder, about requests that the fit had not seen.
+    """
+    require(TO_TRAIN)
+    from rich.console import Console
+
+    from evals.data import DataError
+    from services.encoder import EncoderError
+    from training.planner.card import figures
+    from training.planner.recipe import Recipe
+    from training.planner.refit import refit_second_stage
+    from training.shared.runs import progress_on, read_recipe
+
+    err = Console(stderr=True)
+    try:
+        read = read_recipe(Recipe, recipe)
+        with progress_on(err) as progress:
+            found = refit_second_stage(model, data or [], unknown or [], work or work_folder(model), read, progress)
+    except (DataError, EncoderError) as error:
+        err.print(str(error), markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    typer.echo(figures(found))
 
 
 def train_confidence(

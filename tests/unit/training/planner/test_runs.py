@@ -1,10 +1,13 @@
 """``nestor train planner`` on a handful of requests. Needs the train requirements: requirements/train.txt."""
 
 import json
+import shutil
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from planner_svc.backends import load_backends
 from services.compute import ComputePool
@@ -17,8 +20,16 @@ from tests.unit.training.planner.test_data import CITIES, weather
 pytest.importorskip("torch", reason="needs requirements/train.txt")
 pytest.importorskip("transformers", reason="needs requirements/train.txt")
 
-from evals.data import read_all
+import torch
+
+from evals.data import DataError, read_all
 from training.planner.command import train_planner
+from training.planner.prepared import PREPARED
+from training.planner.prepared import main as train_there
+from training.planner.recipe import Recipe
+from training.planner.refit import refit_second_stage
+from training.shared.checkpoints import CHECKPOINT
+from training.shared.runs import progress_on
 
 pytestmark = pytest.mark.training
 
@@ -66,6 +77,44 @@ async def test_a_run_makes_a_planner_with_its_card(
     again = train_planner([data], tmp_path / "second", work, recipe(tmp_path / "recipe.json"), "cpu")
     assert again == 0  # the run was over: only what is made of it is made anew
     assert (tmp_path / "second" / "planner.onnx").read_bytes() == (out / "planner.onnx").read_bytes()
+
+
+def test_a_run_is_prepared_here_trained_elsewhere_and_finished_here(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, work, file = tmp_path / "mine", tmp_path / "work", recipe(tmp_path / "recipe.json", lower_rate=1e-4)
+    assert train_planner([data], out, work, file, "cpu", prepare=True) == 0
+    assert not out.exists()
+    folder = shutil.copytree(work / PREPARED, tmp_path / "elsewhere")
+    assert train_there([str(folder), "--device", "cpu"]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [line["progress"] for line in told if line.get("of") == "weather"] == [0.5, 1.0]
+    shutil.copy(folder / "trained.pt", work / PREPARED)
+    assert train_planner([data], out, work, file, "cpu") == 0
+    assert not (work / CHECKPOINT).exists()  # nothing was trained here
+    trained = torch.load(folder / "trained.pt", weights_only=True)["weights"]["network.items.weight"]
+    start = torch.load(folder / "start.pt", weights_only=True)["network.items.weight"]
+    assert not torch.equal(trained, start)
+    assert (out / "planner.onnx").exists()
+    other = recipe(tmp_path / "other.json", lower_rate=1e-4, seed=8)
+    assert train_planner([data], out, work, other, "cpu") == 1
+    assert "of another recipe or of other data" in capsys.readouterr().err
+    (folder / "start.pt").unlink()
+    assert train_there([str(folder)]) == 1
+
+
+def test_the_second_stage_is_fitted_to_folders_that_the_network_does_not_know(data: Path, tmp_path: Path) -> None:
+    out, work, told = tmp_path / "mine", tmp_path / "work", Recipe.model_validate(RECIPE)
+    assert train_planner([data], out, work, recipe(tmp_path / "recipe.json"), "cpu") == 0
+    before = {one.name: one.read_bytes() for one in out.iterdir()}
+    (out / "calibration.json").unlink()
+    with progress_on(Console(file=StringIO())) as progress:
+        found = refit_second_stage(out, [], [data], work, told, progress)
+        with pytest.raises(DataError, match="nothing to learn"):
+            refit_second_stage(out, [], [], work, told, progress)
+    assert found["weather"].keys() >= {"calls, network", "calls, judged"}
+    assert (out / "planner.onnx").read_bytes() == before["planner.onnx"]
+    assert (out / "calibration.json").exists()
 
 
 def test_what_cannot_be_trained_on_is_said(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
