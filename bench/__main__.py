@@ -58,6 +58,13 @@ def soak(report: Report) -> list[Figure]:
     return measure()
 
 
+def reads(report: Report) -> list[Figure]:
+    """Reading stored runs of several megabytes."""
+    from bench.reads import measure
+
+    return measure()
+
+
 def retrieve(report: Report) -> list[Figure]:
     """The retriever over a catalogue of realistic size; needs ``--data``."""
     from bench.retrieve import measure
@@ -116,6 +123,7 @@ _MEASURED = (
     fairness,
     floods,
     faults,
+    reads,
     console,
     index,
     retrieve,
