@@ -58,6 +58,13 @@ def soak(report: Report) -> list[Figure]:
     return measure()
 
 
+def reads(report: Report) -> list[Figure]:
+    """Reading stored runs of several megabytes."""
+    from bench.reads import measure
+
+    return measure()
+
+
 def retrieve(report: Report) -> list[Figure]:
     """The retriever over a catalogue of realistic size; needs ``--data``."""
     from bench.retrieve import measure
@@ -116,6 +123,7 @@ _MEASURED = (
     fairness,
     floods,
     faults,
+    reads,
     console,
     index,
     retrieve,
@@ -137,6 +145,7 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, metavar="M", help="for `soak`: how long; default 1")
     parser.add_argument("--rate", type=float, metavar="R", help="for `soak`: requests a second; default 30")
+    parser.add_argument("--servers", type=int, metavar="N", help="for `soak`: processes of `nestor serve`; default 1")
     parser.add_argument("--cache", type=Path, metavar="FILE", help="an .npz where `peers` keeps its vectors")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the tables into this page, as docs/speed.md")
     options = parser.parse_args()
@@ -144,7 +153,7 @@ def main() -> int:
         os.environ["NESTOR_BENCH_DATA"] = str(options.data)
     if options.cache is not None:
         os.environ["NESTOR_BENCH_CACHE"] = str(options.cache)
-    for name, value in (("MINUTES", options.minutes), ("RATE", options.rate)):
+    for name, value in (("MINUTES", options.minutes), ("RATE", options.rate), ("SERVERS", options.servers)):
         if value is not None:
             os.environ[f"NESTOR_BENCH_{name}"] = str(value)
     left_out = {"soak"} | ({"clone"} if options.no_clone else set())

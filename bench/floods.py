@@ -70,7 +70,7 @@ async def _half_sent(port: int) -> float:
             line.send(HALF)
         slowest, ends = 0.0, time.perf_counter() + WATCHED_S
         while time.perf_counter() < ends:
-            slowest = max(slowest, await _health_ms(port))
+            slowest = max(slowest, await health_ms(port))
             await asyncio.sleep(0.02)
         return slowest
     finally:
@@ -84,7 +84,7 @@ async def _bodies(port: int, pid: int) -> list[Figure]:
     sending = [asyncio.create_task(asyncio.to_thread(_send, port)) for _ in range(BODIES)]
     slowest, ends = 0.0, time.perf_counter() + WATCHED_S
     while time.perf_counter() < ends or not all(task.done() for task in sending):
-        slowest = max(slowest, await _health_ms(port))
+        slowest = max(slowest, await health_ms(port))
         most = max(most, rss_mb(pid))
         await asyncio.sleep(0.01)
     refused = [await task for task in sending].count(b"401")
@@ -115,7 +115,7 @@ def _send(port: int) -> bytes:
     return answer.partition(b" ")[2][:3]
 
 
-async def _health_ms(port: int) -> float:
+async def health_ms(port: int) -> float:
     """Time of one ``/healthz`` request, including its connection. Raises ConnectionError unless the status is 200."""
     began = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -76,9 +76,16 @@ def talking(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
 @contextmanager
 def upstream(*options: str) -> Iterator[str]:
     """Start an upstream. Yields its origin."""
+    with upstream_process(*options) as (origin, _):
+        yield origin
+
+
+@contextmanager
+def upstream_process(*options: str) -> Iterator[tuple[str, int]]:
+    """Start an upstream. Yields its origin and the id of its process."""
     with talking("bench.upstream", *options) as child:
         assert child.stdout is not None
-        yield f"http://127.0.0.1:{int(child.stdout.readline())}"
+        yield f"http://127.0.0.1:{int(child.stdout.readline())}", child.pid
 
 
 class Worker:

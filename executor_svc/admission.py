@@ -1,6 +1,5 @@
 """Which plans may run, checked before a run starts and again before a stored one is continued."""
 
-import hashlib
 import hmac
 from typing import Final
 
@@ -13,32 +12,52 @@ from services.contracts.plan import content_hash
 from services.contracts.planning import CompiledPlan
 from services.errors import Conflict, ValidationFailed
 
-_PURPOSE: Final = b"nestor executor: requests in the ledger"
+_REQUESTS: Final = b"nestor executor: requests in the ledger"
+_CALLS: Final = b"nestor executor: calls in the ledger"
 
 
 class Sealer:
-    """Seals requests that were admitted, so that a request somebody else wrote into the database is recognised.
+    """Seals the ledger's requests and calls, so that rows that somebody else wrote into the database are recognised.
 
-    A seal covers all that was admitted: run id, plan, APIs, proof, tenant, approval and approved digests. Unlike the
-    planner's signature it does not expire, because a run may wait for days for somebody to settle its doubts.
+    The seal of a request covers all that was admitted: run id, plan, APIs, proof, tenant, approval and approved
+    digests. The seal of a call covers run, call, state, and the result or, while there is none, the digest of the
+    arguments. Unlike the planner's signature, seals do not expire, because a run may wait for days for somebody to
+    settle its doubts.
 
     Args:
-        proof_key: the key of the planner's signatures; another key is derived from it. None: nothing is sealed, and
-            every request counts as admitted.
+        proof_key: the key of the planner's signatures; other keys are derived from it. None: nothing is sealed, and
+            every row counts as sealed.
     """
 
     def __init__(self, proof_key: SecretStr | None) -> None:
         secret = proof_key.get_secret_value().encode() if proof_key is not None else None
-        self._key = hmac.digest(secret, _PURPOSE, "sha256") if secret is not None else None
+        self._requests = hmac.digest(secret, _REQUESTS, "sha256") if secret is not None else None
+        self._calls = hmac.digest(secret, _CALLS, "sha256") if secret is not None else None
 
     def seal(self, request: str) -> str | None:
         """The seal of a request's JSON; None without a key."""
-        return hmac.new(self._key, request.encode(), hashlib.sha256).hexdigest() if self._key is not None else None
+        return _mac(self._requests, request)
 
     def holds(self, request: str, seal: str | None) -> bool:
         """Whether a holder of the key admitted exactly this JSON."""
-        expected = self.seal(request)
-        return expected is None or hmac.compare_digest(expected.encode(), (seal or "").encode())
+        return _same(self.seal(request), seal)
+
+    def seal_call(self, run_id: str, key: str, state: str, content: str) -> str | None:
+        """The seal of a call's row; None without a key. ``content``: see the class."""
+        return _mac(self._calls, "\0".join((run_id, key, state, content)))  # none of them has a NUL
+
+    def holds_call(self, run_id: str, key: str, state: str, content: str, seal: str | None) -> bool:
+        """Whether a holder of the key wrote exactly this row."""
+        return _same(self.seal_call(run_id, key, state, content), seal)
+
+
+def _mac(key: bytes | None, text: str) -> str | None:
+    return hmac.digest(key, text.encode(), "sha256").hex() if key is not None else None
+
+
+def _same(expected: str | None, seal: str | None) -> bool:
+    """Whether the seal is the expected one. Without a key none is expected."""
+    return expected is None or hmac.compare_digest(expected.encode(), (seal or "").encode())
 
 
 def admit(request: ExecuteRequest) -> Graph:

@@ -5,7 +5,7 @@ reads the finished calls from the ledger, repeats the calls that may be repeated
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -215,7 +215,8 @@ class DurableLane:
 
         Whoever can write the database can store a request. One that cannot have been admitted, or is not sealed with
         this proof key (the key may have changed), sends nothing: its finished calls are kept, and its calls in flight
-        are in doubt. One whose plan cannot be followed at all has no calls, and ends at once.
+        are in doubt. The same holds if the record of one of its calls cannot be relied on; that call is in doubt too,
+        and its recorded output feeds nothing. One whose plan cannot be followed at all has no calls, and ends at once.
         """
         compiled = execution.request.compiled
         try:
@@ -233,14 +234,14 @@ class DurableLane:
         stored = await self._stored(execution.run_id)
         live.cancelled |= stored.cancel_requested
         known = await with_full_outputs(await self._store.calls(execution.run_id), self._store)
-        given_up = self._given_up(execution)
+        given_up = self._given_up(execution, known)
         if given_up:
             _log.warning("a stored run is given up", run=execution.run_id, why=given_up)
         adapter = _GivenUpAdapter(self._adapter, given_up) if given_up else self._adapter
         with continued("executor_svc", execution.traceparent):
             await self._drive(live, graph, lease, known, adapter)
 
-    def _given_up(self, execution: Execution) -> str:
+    def _given_up(self, execution: Execution, known: Mapping[str, RecordedCall]) -> str:
         """Why nothing more is sent for a stored run; empty if it goes on."""
         try:
             admit(execution.request)
@@ -248,6 +249,11 @@ class DurableLane:
             return f"the run was not continued: {error.detail}"
         if not execution.admitted:
             return "the stored run was not admitted with this proof key; the key has changed, or somebody else wrote it"
+        if broken := [key for key, call in known.items() if not call.intact]:
+            return (
+                f"the run was not continued: the record of call {broken[0]} was not written with this proof key, was "
+                "changed, or lacks its value"
+            )
         if execution.takeovers > self._settings.max_takeovers:
             return f"the run was given up after its process had stopped {execution.takeovers} times"
         return ""

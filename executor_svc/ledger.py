@@ -30,6 +30,7 @@ from executor_svc.models import (
     RecordedCall,
     SendIntent,
     Unpreviewable,
+    not_intact,
 )
 from executor_svc.storage import LedgerStore
 from executor_svc.values import ValueStore
@@ -254,6 +255,8 @@ def in_doubt_result(adapter: Previewer, call: Call, doubt: str) -> CallResult:
 
 def _doubt(call: Call, known: RecordedCall, digest: str) -> str:
     """Why a call that an earlier owner started must not be repeated; empty if it may be."""
+    if not known.intact:
+        return "the record of the call cannot be relied on; it is unknown whether the call took effect"
     if known.state is not CallState.SENT:
         return "it was already unknown whether the call took effect"
     if not call.api.resendable:
@@ -264,14 +267,16 @@ def _doubt(call: Call, known: RecordedCall, digest: str) -> str:
 
 
 async def with_full_outputs(known: dict[str, RecordedCall], store: LedgerStore) -> dict[str, RecordedCall]:
-    """The calls with large outputs loaded in full."""
-    return {key: replace(call, result=await _with_full_output(call.result, store)) for key, call in known.items()}
+    """The calls with large outputs loaded in full. A call whose output is not there any more is not intact."""
+    return {key: await _with_full_output(call, store) for key, call in known.items()}
 
 
-async def _with_full_output(result: CallResult | None, store: LedgerStore) -> CallResult | None:
-    outcome = result.outcome if result is not None else None
-    if result is None or not isinstance(outcome, Succeeded) or outcome.stored is None:
-        return result
+async def _with_full_output(call: RecordedCall, store: LedgerStore) -> RecordedCall:
+    outcome = call.result.outcome if call.result is not None else None
+    if call.result is None or not isinstance(outcome, Succeeded) or outcome.stored is None:
+        return call
     text = await store.value(outcome.stored.id)
-    value = None if text is None else from_json(text)
-    return replace(result, outcome=Succeeded.model_construct(value=value, status=outcome.status))
+    if text is None:
+        return not_intact(call.digest)
+    full = Succeeded.model_construct(value=from_json(text), status=outcome.status)
+    return replace(call, result=replace(call.result, outcome=full))

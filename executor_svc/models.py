@@ -1,5 +1,6 @@
 """The interface between the runner, adapters and the ledger."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -203,11 +204,24 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """A call of an earlier owner. ``result`` is None until the outcome is known."""
+    """A call of an earlier owner.
+
+    Attributes:
+        state: a call that is not intact is in doubt.
+        digest: hash of its arguments; set while the outcome is unknown.
+        result: None until the outcome is known.
+        intact: whether an executor with this proof key wrote the record, and its stored value is there.
+    """
 
     state: CallState
     digest: str
     result: CallResult | None
+    intact: bool = True
+
+
+def not_intact(digest: str) -> RecordedCall:
+    """A call whose record cannot be relied on."""
+    return RecordedCall(CallState.IN_DOUBT, digest, None, intact=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +268,11 @@ class LargeValue:
 
     id: str
     content: str
+
+
+def value_id_of(content: str | bytes) -> str:
+    """The id of a large value: the hash of its JSON."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Every write for an execution names its owner and epoch (:class:`Lease`). A takeo
 token), so a late write of the former owner is refused in its own transaction.
 """
 
+import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,6 +29,8 @@ from executor_svc.models import (
     Outcome,
     RecordedCall,
     SendIntent,
+    not_intact,
+    value_id_of,
 )
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.operations import Worker
@@ -66,6 +69,7 @@ CALLS = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False),
     sa.Column("result", sa.Text),
     sa.Column("sent_at", sa.Float, nullable=False),
+    sa.Column("seal", sa.String(64)),
 )
 VALUES = sa.Table(
     "stored_values",
@@ -92,7 +96,7 @@ class LedgerStore:
 
     Args:
         engine: the database.
-        sealer: seals the requests of new executions and checks the seals of stored ones.
+        sealer: seals new rows, and checks the seals of stored ones.
     """
 
     def __init__(self, engine: AsyncEngine, sealer: Sealer) -> None:
@@ -113,7 +117,7 @@ class LedgerStore:
             CALLS.update()
             .where(CALLS.c.run_id == sa.bindparam("run"), CALLS.c.key == sa.bindparam("call"))
             .where(CALLS.c.state == CallState.SENT.value)
-            .values(state=sa.bindparam("new_state"), result=sa.bindparam("new_result"))
+            .values({n: sa.bindparam(f"new_{n}") for n in ("state", "result", "seal")})
         )
         self._finish_read = sending.on_conflict_do_nothing()
         self._conclude = (
@@ -139,10 +143,10 @@ class LedgerStore:
         states = _states(connection, batch.runs)
         running, owned = states.running, states.running | states.ended
         for statement, rows in (
-            (self._send, [_call_row(o) for o in batch.intents if o.lease in running and states.lets_begin(o)]),
+            (self._send, [self._intent_row(o) for o in batch.intents if o.lease in running and states.lets_begin(o)]),
             # The outcome of a call that was sent is valid whoever owns the run now.
-            (self._finish_sent, [_outcome_row(o) for o in batch.outcomes if o.sent]),
-            (self._finish_read, [_call_row(o) for o in batch.outcomes if not o.sent and o.lease in running]),
+            (self._finish_sent, [self._outcome_row(o) for o in batch.outcomes if o.sent]),
+            (self._finish_read, [self._read_row(o) for o in batch.outcomes if not o.sent and o.lease in running]),
             (self._keep, [{"id": o.id, "content": o.content} for o in batch.values]),
             (self._conclude, [_result_row(o) for o in batch.conclusions if o.lease in owned]),
         ):
@@ -189,18 +193,13 @@ class LedgerStore:
         """The recorded calls of a run, by key."""
         async with read(self._engine) as connection:
             rows = (await connection.execute(sa.select(CALLS).where(CALLS.c.run_id == run_id))).all()
-        return {
-            row.key: RecordedCall(
-                CallState(row.state), row.digest, None if row.result is None else _RESULT.validate_json(row.result)
-            )
-            for row in rows
-        }
+        return {row.key: self._recorded(row) for row in rows}
 
     async def value(self, value_id: str) -> str | None:
-        """The JSON of a large value."""
+        """The JSON of a large value; None also if somebody has changed it, so that its id is not its hash any more."""
         async with read(self._engine) as connection:
             found: str | None = await connection.scalar(sa.select(VALUES.c.content).where(VALUES.c.id == value_id))
-        return found
+        return found if found is not None and await asyncio.to_thread(value_id_of, found) == value_id else None
 
     async def workers(self, lease_s: float) -> tuple[Worker, ...]:
         """The executor's processes, with the number of active durable runs that each owns."""
@@ -249,14 +248,19 @@ class LedgerStore:
 
         The outcome applies only to this epoch of the execution: it must not be applied to a call that was sent later.
         """
-        doubtful = (CALLS.c.run_id == execution.run_id) & (CALLS.c.key == key) & (CALLS.c.state != CallState.DONE.value)
+        this = (CALLS.c.run_id == execution.run_id) & (CALLS.c.key == key)
         async with write(self._engine) as connection:
             if not await _still_in_doubt(connection, execution):
                 return False
+            row = (await connection.execute(sa.select(CALLS).where(this).with_for_update())).first()
+            if row is None or self._recorded(row).state is CallState.DONE:
+                return False
             if result is None:
-                return (await connection.execute(CALLS.delete().where(doubtful))).rowcount == 1
-            values = {"state": CallState.DONE.value, "result": _RESULT.dump_json(result).decode()}
-            return (await connection.execute(CALLS.update().where(doubtful).values(values))).rowcount == 1
+                await connection.execute(CALLS.delete().where(this))
+            else:
+                done = self._finished(execution.run_id, key, CallState.DONE, result)
+                await connection.execute(CALLS.update().where(this).values(done))
+            return True
 
     async def request_cancel(self, run_id: str) -> None:
         """Prevent further calls of an execution from being recorded, and so from being sent, by any owner."""
@@ -321,6 +325,41 @@ class LedgerStore:
             result=None if row.result is None else ExecutionFinished.model_validate_json(row.result),
             traceparent=row.traceparent,
         )
+
+    def _recorded(self, row: sa.Row[Any]) -> RecordedCall:
+        """The call of a row; it is not intact if no executor with this key wrote the row."""
+        content = row.digest if row.state == CallState.SENT.value else row.result
+        if self._sealer.holds_call(row.run_id, row.key, row.state, content or "", row.seal):
+            try:
+                state = CallState(row.state)
+                result = None if state is CallState.SENT else _RESULT.validate_json(content)
+            except ValueError:
+                pass  # there is no key, and somebody wrote what cannot be read
+            else:
+                return RecordedCall(state, row.digest, result)
+        return not_intact(row.digest)
+
+    def _intent_row(self, intent: SendIntent) -> dict[str, object]:
+        run_id, state = intent.lease.run_id, CallState.SENT.value
+        seal = self._sealer.seal_call(run_id, intent.key, state, intent.digest)
+        row = {"run_id": run_id, "key": intent.key, "epoch": intent.lease.epoch, "digest": intent.digest}
+        return row | {"state": state, "result": None, "seal": seal}
+
+    def _read_row(self, outcome: Outcome) -> dict[str, object]:
+        lease = outcome.lease
+        row = {"run_id": lease.run_id, "key": outcome.key, "epoch": lease.epoch, "digest": ""}
+        return row | self._finished(lease.run_id, outcome.key, outcome.state, outcome.result)
+
+    def _outcome_row(self, outcome: Outcome) -> dict[str, object]:
+        run_id = outcome.lease.run_id
+        new = self._finished(run_id, outcome.key, outcome.state, outcome.result)
+        return {"run": run_id, "call": outcome.key} | {f"new_{name}": value for name, value in new.items()}
+
+    def _finished(self, run_id: str, key: str, state: CallState, result: CallResult) -> dict[str, object]:
+        """The columns of a call whose outcome is known."""
+        content = _RESULT.dump_json(result).decode()
+        seal = self._sealer.seal_call(run_id, key, state.value, content)
+        return {"state": state.value, "result": content, "seal": seal}
 
     def _execution_row(self, admission: Admission) -> dict[str, object]:
         request = admission.request.model_dump_json()
@@ -407,21 +446,6 @@ async def _end_unreadable(connection: AsyncConnection, run_id: str, error: Value
     ended = ExecutionFinished(status="failed", records=(), problem=problem, duration_ms=0)
     values = {"status": ended.status, "result": ended.model_dump_json()}
     await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id == run_id).values(values))
-
-
-def _call_row(operation: SendIntent | Outcome) -> dict[str, object]:
-    lease = operation.lease
-    row: dict[str, object] = {"run_id": lease.run_id, "key": operation.key, "epoch": lease.epoch}
-    if isinstance(operation, SendIntent):
-        return row | {"state": CallState.SENT.value, "digest": operation.digest, "result": None}
-    result = _RESULT.dump_json(operation.result).decode()
-    return row | {"state": operation.state.value, "digest": "", "result": result}
-
-
-def _outcome_row(operation: Outcome) -> dict[str, object]:
-    result = _RESULT.dump_json(operation.result).decode()
-    lease = operation.lease
-    return {"run": lease.run_id, "call": operation.key, "new_state": operation.state.value, "new_result": result}
 
 
 def _result_row(conclusion: Conclusion) -> dict[str, object]:

@@ -1,6 +1,5 @@
 """Large values by reference. The full value is stored once, under the hash of its JSON; elsewhere a preview is used."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -8,7 +7,7 @@ from typing import Final
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from executor_svc.models import CallResult, LargeValue
+from executor_svc.models import CallResult, LargeValue, value_id_of
 from services.contracts.outcome import StoredValue, Succeeded
 
 _PREVIEW_ITEMS: Final = 3
@@ -41,7 +40,7 @@ class ValueStore:
         if len(content) <= (self.max_inline if max_inline is None else max_inline):
             self._inline += len(content)
             return None
-        stored = StoredValue(id=hashlib.sha256(content).hexdigest(), bytes=len(content))
+        stored = StoredValue(id=value_id_of(content), bytes=len(content))
         self._keep(LargeValue(stored.id, content.decode()))
         self.kept += 1
         return stored

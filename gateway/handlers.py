@@ -156,10 +156,10 @@ async def list_runs(
     return await service.page(which, limit=limit, cursor=cursor)
 
 
-@runs.get("/runs/{run_id}", summary="One run", openapi_extra=WORKING)
-async def get_run(run_id: Id, service: Service, caller: Caller) -> Run:
+@runs.get("/runs/{run_id}", summary="One run", response_model=Run, openapi_extra=WORKING)
+async def get_run(run_id: Id, service: Service, caller: Caller) -> Response:
     """The run with its plan, proof, steps, answer and decisions."""
-    return await service.run(run_id, caller)
+    return Response(await service.run_json(run_id, caller), media_type="application/json")
 
 
 @runs.get("/runs/{run_id}/compare/{other}", summary="Compare two runs", openapi_extra=WORKING)

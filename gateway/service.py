@@ -163,6 +163,10 @@ class GatewayService:
         """One run. Raises NotFound, also for a run of another tenant."""
         return await self._store.get(run_id, principal.tenant)
 
+    async def run_json(self, run_id: str, principal: Principal) -> str:
+        """The JSON of one run. Raises NotFound, also for a run of another tenant."""
+        return await self._store.json(run_id, principal.tenant)
+
     async def stored_events(self, run_id: str, principal: Principal) -> list[RunEvent]:
         """The events of a run that are stored so far, in order. Raises NotFound."""
         await self._store.get(run_id, principal.tenant, _EVENTS_WEIGHT)

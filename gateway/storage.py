@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 import sqlalchemy as sa
 from pydantic_core import to_json
@@ -29,6 +30,7 @@ from gateway.tables import (
     event_rows,
     feedback_row,
     run_event,
+    run_json,
     run_of,
     run_row,
     stored_run,
@@ -303,13 +305,23 @@ class RunStore:
 
     async def get(self, run_id: str, tenant: str, weight: int = 1) -> Run:
         """One run. Raises NotFound. For ``on_read`` its size counts ``weight`` times."""
-        mine = (RUNS.c.id == run_id) & (RUNS.c.tenant == tenant)
+        row = await self._document(run_id, tenant, weight)
+        return run_of(row.document, row.feedback)
+
+    async def json(self, run_id: str, tenant: str) -> str:
+        """The JSON of one run. Raises NotFound."""
+        row = await self._document(run_id, tenant)
+        return run_json(row.document, row.feedback, row.shape)
+
+    async def _document(self, run_id: str, tenant: str, weight: int = 1) -> sa.Row[Any, Any, Any]:
+        c = RUNS.c
+        mine = (c.id == run_id) & (c.tenant == tenant)
         async with read(self._engine) as connection:
-            row = (await connection.execute(sa.select(RUNS.c.document, RUNS.c.feedback).where(mine))).first()
+            row = (await connection.execute(sa.select(c.document, c.feedback, c.shape).where(mine))).first()
         if row is None:
             raise NotFound(f"There is no run {run_id}.")
         self._on_read(tenant, weight * len(row.document))
-        return run_of(row.document, row.feedback)
+        return row
 
     async def stored(self, run_id: str, tenant: str) -> StoredRun:
         """One run with the other columns of its row. Raises NotFound."""

@@ -1,6 +1,7 @@
 """The store of runs: one writer wins, former owners are refused, ids sort by time."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from services.contracts.feedback import Feedback, Verdict
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveRequest
+from services.errors import NotFound
 from services.storage.engine import create_engine, write
 from services.storage.members import Membership
 from services.storage.migrate import migrate
@@ -238,3 +240,26 @@ def test_run_ids_are_unique_and_sort_by_time(monkeypatch: pytest.MonkeyPatch) ->
         ids.append(new_run_id())
     assert ids == sorted(ids)
     assert {len(run_id) for run_id in ids} == {36}
+
+
+async def test_a_run_is_shown_as_it_was_written_and_one_of_another_version_as_this_one_writes(
+    stores: list[RunStore],
+) -> None:
+    """A document that this version wrote is passed on; another one is read, and gets the fields that it lacks."""
+    store, run = stores[0], a_run(RunStatus.SUCCEEDED)
+    await store.insert(Ticket(run.id, "me", 0), run, REQUEST, None)
+    assert json.loads(await store.json(run.id, run.tenant)) == run.model_dump(mode="json")
+    said = Feedback(verdict=Verdict.REJECTED, reason='a "quote"', principal="desk", at=datetime.now(UTC))
+    await store.judge(run.id, said)
+    judged = await store.get(run.id, run.tenant)
+    assert judged.feedback is not None
+    assert json.loads(await store.json(run.id, run.tenant)) == judged.model_dump(mode="json")
+    async with write(store._engine) as connection:
+        short = {"document": run.model_dump_json(exclude={"feedback", "untold"})}
+        await connection.execute(RUNS.update().values(short))
+    assert "untold" not in json.loads(await store.json(run.id, run.tenant))  # proof that it is not parsed
+    async with write(store._engine) as connection:
+        await connection.execute(RUNS.update().values(shape=None))
+    assert json.loads(await store.json(run.id, run.tenant)) == judged.model_dump(mode="json")
+    with pytest.raises(NotFound):
+        await store.json(run.id, "another tenant")
