@@ -13,13 +13,13 @@ from rich.console import Console
 
 from evals.data import DataError, read_all
 from training.corpus.agreement import SECOND, compare
-from training.corpus.catalogue import Corpus, Vendor, shipped, told
+from training.corpus.catalogue import Corpus, Part, Vendor, shipped, told
 from training.corpus.export import export
 from training.corpus.requests import Kind, Request, check_requests, read_requests
 from training.shared.cards import table
 from training.shared.leaks import NearDuplicates
 
-_PARTS: Final = ("train", "dev", "test")
+_PARTS: Final[tuple[Part, ...]] = get_args(Part)
 
 
 @dataclass(slots=True)

@@ -53,6 +53,7 @@ class Part(StrEnum):
     """The split that a vendor's requests belong to."""
 
     TRAIN = "train"
+    STAGE = "stage"
     DEV = "dev"
     TEST = "test"
 
