@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -111,7 +111,7 @@ def _chosen(corpus: Corpus, names: Sequence[str]) -> list[Vendor]:
     return [known[name] for name in names] or [one for one in corpus.vendors if corpus.file(one).exists()]
 
 
-def _statistics(parts: dict[str, _Part]) -> str:
+def _statistics(parts: Mapping[Part, _Part]) -> str:
     kinds = get_args(Kind)
     rows = []
     for name, part in parts.items():
