@@ -49,6 +49,11 @@ SHIPPED = {
     "NESTOR_GPU_ADAPTER": "./services/models/smollm2-135m-planner",
 }
 """The model that the GPU profile serves by default; the same values stand in ``docker-compose.yml``."""
+REGISTRY = "NESTOR_LLM_REGISTRY"
+SHIPPED_REGISTRY = "./services/models"
+"""The registry that the CPU profile reads by default; the same value stands in ``docker-compose.yml``."""
+FULL_FORM = {"NESTOR_PLANNER_SERVED_DETAIL": "full", "NESTOR_PLANNER_SERVED_PROMPT_TOKENS": "3200"}
+"""As `nestor serve --llm` asks a model that was trained with the full form of the prompt."""
 FIXED = {"NESTOR_SANDBOX_BASIC_USERNAME": "sandbox", "NESTOR_SANDBOX_OAUTH_CLIENT_ID": "sandbox-client"}
 
 
@@ -93,17 +98,34 @@ def form_of_adapter(env: dict[str, str]) -> dict[str, str]:
     return {"NESTOR_PLANNER_SERVED_DETAIL": "full" if found == "full" else "brief"}
 
 
+def form_of_promoted(env: dict[str, str]) -> dict[str, str]:
+    """The prompt's form of the model that the CPU profile serves: the one that the registry promotes.
+
+    Raises:
+        OSError: ``.env`` names a folder without a registry.
+        ValueError: it is not JSON, or promotes nothing.
+    """
+    file = ROOT / (_unquoted(env.get(REGISTRY, "")) or SHIPPED_REGISTRY) / "registry.json"
+    found = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        entry = found["adapters"][found["promoted"]]
+        return FULL_FORM if entry.get("detail") == "full" else {"NESTOR_PLANNER_SERVED_DETAIL": "brief"}
+    except (LookupError, TypeError, AttributeError):
+        raise ValueError(f"{file} promotes no model") from None
+
+
 def complete_env(path: Path, model: str | None = None, *, pin_images: bool = False) -> tuple[dict[str, str], list[str]]:
     """Append missing or empty values to the env file. Returns all its values, and the names that were written.
 
-    With ``model``, the lines that choose the model are overwritten. How the planner calls it is added for the model
-    that ships; for others the defaults hold, but for the prompt's form. With ``pin_images``, the lines of the images
-    are overwritten.
+    With ``model``, the lines that choose the model are overwritten, on the CPU with those of its prompt's form. How the
+    planner calls it is added for the model that ships and for all on the CPU; for others the defaults hold, but for the
+    prompt's form. With ``pin_images``, the lines of the images are overwritten.
     """
     have = read_env(path)
     chosen, random, fixed = read_env(IMAGES) if pin_images else {}, list(RANDOM), dict(FIXED)
     if model is not None:
         chosen, random = chosen | chosen_model(model), [*RANDOM, MODEL_KEY]
+        chosen |= form_of_promoted(have) if model == "llm" else {}
         fixed |= form_of_adapter(have) if serves_own_model(model, have) else read_env(PROFILE)
     wanted = {name: secrets.token_urlsafe(24) for name in random} | fixed
     added = {name: value for name, value in wanted.items() if _is_empty(have.get(name, ""))}

@@ -108,23 +108,29 @@ def mean(figures: Figures) -> float:
 
 
 def measured(model: Path, folders: Sequence[Path], work: Path, limit: int, detail: PromptForm) -> Figures:
+    """The figures that the registry keeps, of :func:`reports`."""
+    return {name: _figures(report) for name, report in reports(model, folders, work, limit, detail).items()}
+
+
+def reports(model: Path, folders: Sequence[Path], work: Path, limit: int, detail: PromptForm) -> dict[str, PlanReport]:
     """Serve a GGUF file and measure its plans on each folder, asked with a prompt of this form.
 
     Raises:
         ModelServerError: the model cannot be served.
         DataError: a folder cannot be measured.
     """
-    found: Figures = {}
+    found: dict[str, PlanReport] = {}
     with _set_environment({"NESTOR_LLM_MODEL": str(model)}), planning_model(detail):
         for folder in folders:
             wanted = Measurement(folder, limit=limit, planner="served", cache=work / f"{folder.name}.npz")
             with errors_only(), Progress(*COLUMNS, console=Console(stderr=True), transient=True) as progress:
-                found[folder.name] = _figures(measure(wanted, progress)[0])
+                report = measure(wanted, progress)[0]
+            assert report is not None  # it is None only for measurements without a server
+            found[folder.name] = report
     return found
 
 
-def _figures(report: PlanReport | None) -> dict[str, float]:
-    assert report is not None  # it is None only for measurements without a server
+def _figures(report: PlanReport) -> dict[str, float]:
     return {
         "requests": report.n,
         "tool F1": report.tool.f1,

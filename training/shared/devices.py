@@ -32,8 +32,12 @@ def choose_device(wanted: str) -> str:
 
 
 def use_all_processors() -> None:
-    """Let torch use all processors in this thread: FAISS, called before it, sets the number of threads to one."""
-    torch.set_num_threads(os.cpu_count() or 1)
+    """Let torch use all processors in this thread: FAISS, called before it, sets the number of threads to one.
+
+    ``OMP_NUM_THREADS`` limits them, for machines that others work on too.
+    """
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    torch.set_num_threads(int(wanted) if wanted.isdecimal() and int(wanted) else os.cpu_count() or 1)
 
 
 def feeders(device: torch.device) -> int:

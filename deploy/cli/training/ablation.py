@@ -13,10 +13,12 @@ from deploy.cli.training.llm import FOR_LLM, TO_SERVE
 from deploy.cli.training.needs import require, work_folder
 
 if TYPE_CHECKING:
+    from evals.planning.evaluate import PlanReport
     from training.llm.recipe import DataRecipe
     from training.llm.settings import Tuning
 
-_COLUMNS = ("requests", "tool F1", "parameter F1", "full match")
+_COLUMNS = {"tool F1": "tool.f1", "parameter F1": "param.f1", "full match": "full_match_any_order"}
+"""Each figure, and the name of its interval in a report."""
 _FIGURES = "figures.json"
 _DATA = "data"
 _NO_END = 1e6
@@ -45,7 +47,7 @@ def ablate_llm(
     """Finetune with all properties of the data, then without each one, for the same number of steps; measure all.
 
     All are measured on the requests that the first data set holds out; none is trained on them. Prints a table in
-    Markdown. If the command is killed, run it again to resume.
+    Markdown, with 95 % intervals. If the command is killed, run it again to resume.
     """
     require(FOR_LLM + TO_SERVE)
     from evals.data import DataError
@@ -67,11 +69,11 @@ def ablate_llm(
                 found = _measured(base, folder, exclude or [], data, tuning, _place(out, name), held_out, limit)
                 figures.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
             for measured_on, one in json.loads(figures.read_text(encoding="utf-8")).items():
-                rows.append((said, measured_on, *(f"{one[column]:.1f}".removesuffix(".0") for column in _COLUMNS)))
+                rows.append((said, measured_on, str(one["requests"]), *(_cell(one[column]) for column in _COLUMNS)))
     except (DataError, LeakError) as error:
         Console(stderr=True).print(str(error), markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
-    typer.echo(table(("trained on", "measured on", *_COLUMNS), rows))
+    typer.echo(table(("trained on", "measured on", "requests", *_COLUMNS), rows))
 
 
 def _place(out: Path, name: str) -> Path:
@@ -87,9 +89,9 @@ def _measured(
     place: Path,
     held_out: Path,
     limit: int,
-) -> dict[str, dict[str, float]]:
-    """Build the data set, train, serve and measure. Returns the figures by folder."""
-    from deploy.llm.gate import MERGED_NAME, export, measured  # loads torch and the engine
+) -> dict[str, dict[str, int | list[float]]]:
+    """Build the data set, train, serve and measure. Returns, by folder, the figures with the bounds of intervals."""
+    from deploy.llm.gate import MERGED_NAME, export, reports  # loads torch and the engine
     from training.llm.builder import build
     from training.llm.command import train_llm
     from training.shared.runs import progress_on
@@ -103,6 +105,19 @@ def _measured(
     with exit_on_llm_error():
         export(adapter, base, work)
         measured_on = sorted(one for one in held_out.iterdir() if one.is_dir())
-        found = measured(work / MERGED_NAME, measured_on, work, limit, data.properties.detail)
+        found = reports(work / MERGED_NAME, measured_on, work, limit, data.properties.detail)
     shutil.rmtree(work)  # keeping a merged model of each variant would fill the disk
-    return found
+    return {name: _figures(report) for name, report in found.items()}
+
+
+def _figures(report: "PlanReport") -> dict[str, int | list[float]]:
+    values = (report.tool.f1, report.param.f1, report.full_match_any_order)
+    bounds = (report.intervals[name] for name in _COLUMNS.values())
+    return {"requests": report.n} | {
+        column: [value, *between] for column, value, between in zip(_COLUMNS, values, bounds, strict=True)
+    }
+
+
+def _cell(figure: list[float]) -> str:
+    value, low, high = figure
+    return f"{value:.1f} ({low:.1f}-{high:.1f})"

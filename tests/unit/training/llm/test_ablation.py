@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,16 +84,19 @@ def test_the_command_trains_each_and_goes_on_where_it_stopped(tmp_path: Path, mo
         work.mkdir(exist_ok=True)
         return object()
 
-    def measured(model: Path, folders: Sequence[Path], work: Path, limit: int, detail: PromptForm) -> gate.Figures:
+    def reports(model: Path, folders: Sequence[Path], work: Path, limit: int, detail: PromptForm) -> dict[str, Any]:
         asked.add(tuple(str(folder) for folder in folders))
         if len(trained) == 3 and len(asked) == 1 and not (tmp_path / "killed").exists():
             (tmp_path / "killed").touch()
             raise KeyboardInterrupt
-        return {one.name: {"requests": limit, "tool F1": 50.25, "parameter F1": 40, "full match": 1} for one in folders}
+        bounds = {"tool.f1": (40.0, 60.0), "param.f1": (30.0, 51.0), "full_match_any_order": (0.0, 3.0)}
+        f1 = {"tool": SimpleNamespace(f1=50.25), "param": SimpleNamespace(f1=40.0)}
+        report = SimpleNamespace(n=limit, full_match_any_order=1.0, intervals=bounds, **f1)
+        return {one.name: report for one in folders}
 
     monkeypatch.setattr(ablation, "require", lambda names: None)
     monkeypatch.setattr(gate, "export", lambda adapter, base, out: None)
-    monkeypatch.setattr(gate, "measured", measured)
+    monkeypatch.setattr(gate, "reports", reports)
     monkeypatch.setattr("training.llm.command.train_llm", train, raising=True)
     base = tmp_path / "base.gguf"
     base.touch()
@@ -106,7 +110,7 @@ def test_the_command_trains_each_and_goes_on_where_it_stopped(tmp_path: Path, mo
     names = [name.replace(" ", "-") for name in (WHOLE, *PROPERTIES)]
     assert trained == [*names[:3], *names[2:]]
     assert asked == {(str(tmp_path / "out" / names[0] / "data/held-out/small"),)}
-    assert "| without masking | small | 7 | 50.2 | 40 | 1 |" in done.output
+    assert "| without masking | small | 7 | 50.2 (40.0-60.0) | 40.0 (30.0-51.0) | 1.0 (0.0-3.0) |" in done.output
     held_out = {json.loads(line)["query"] for line in (Path(*asked.pop()) / "instances.jsonl").open(encoding="utf-8")}
     assert held_out
     for name in names:

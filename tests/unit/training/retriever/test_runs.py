@@ -1,6 +1,7 @@
 """Training for real on a handful of APIs. Needs the train requirements: pip install -r requirements/train.txt."""
 
 import json
+import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ pytest.importorskip("sentence_transformers", reason="needs requirements/train.tx
 from training.retriever.towers import Towers  # noqa: E402
 from training.retriever.trainer import Step, Trainer  # noqa: E402
 from training.shared.checkpoints import CheckpointError  # noqa: E402
-from training.shared.devices import DeviceError, choose_device  # noqa: E402
+from training.shared.devices import DeviceError, choose_device, use_all_processors  # noqa: E402
 
 pytestmark = pytest.mark.training
 
@@ -122,6 +123,17 @@ def test_devices() -> None:
     assert choose_device("auto") in ("cpu", "cuda")
     with pytest.raises(DeviceError, match="no device 'tpu'"):
         choose_device("tpu")
+
+
+@pytest.mark.parametrize(("limit", "threads"), [("1", 1), ("", os.cpu_count()), ("0", os.cpu_count())])
+def test_a_limit_of_threads_is_kept(monkeypatch: pytest.MonkeyPatch, limit: str, threads: int) -> None:
+    before = torch.get_num_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", limit)
+    try:
+        use_all_processors()
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_the_command_trains_exports_measures_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
