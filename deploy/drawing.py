@@ -320,27 +320,27 @@ def draw_previews(console: Console, previews: Iterable[RequestPreview]) -> None:
         if preview.item is not None:
             each = f" for item {preview.item} of {preview.foreach}, {preview.calls} in all"
         console.print(plain(f"{preview.step}  {preview.api}{each}", "bold"))
-        draw_request(console, preview.request)
+        draw_request(console, preview.request, whole=True)
         if preview.problem:
             console.print(plain(f"  cannot be sent: {preview.problem}", "red"))
         elif not preview.complete:
             console.print(Text("  Values in braces are known only during the run.", "dim"))
 
 
-def draw_request(console: Console, request: RequestRecord) -> None:
-    """Draw a request with its secrets masked."""
+def draw_request(console: Console, request: RequestRecord, *, whole: bool = False) -> None:
+    """Draw a request with its secrets masked, and, unless ``whole``, with only the beginning of a long body."""
     lines = [f"{request.method} {request.url}", *(f"{name}: {value}" for name, value in request.headers.items())]
     if request.body is not None:
-        lines += _body(request.body)
+        lines += _body(request.body, None if whole else _MAX_BODY_CHARS)
     for line in lines:
         console.print(plain(f"  {line}"), soft_wrap=True)
 
 
-def _body(body: JsonValue) -> list[str]:
+def _body(body: JsonValue, length: int | None) -> list[str]:
     text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
     if len(text) > 80 and not isinstance(body, str):
         text = json.dumps(body, ensure_ascii=False, indent=2)
-    return _cut(text, _MAX_BODY_CHARS).splitlines()
+    return (text if length is None else _cut(text, length)).splitlines()
 
 
 def _draw_doubts(console: Console, run_id: str, doubts: Iterable[DoubtfulCall]) -> None:

@@ -24,6 +24,8 @@ class Graph:
         self.waiting = {step.id: 0 for step in plan.steps}
         self.items = _items_wanted(plan)
         """How many items of a step's list the plan uses, by step. Steps whose whole list may be used are left out."""
+        self.chosen_from = frozenset(ref.step for step in plan.steps for ref in step_references(step) if ref.match)
+        """Steps from whose lists another step takes the item that matches words."""
         self._values = {step.id: frozenset(ref.step for ref in step_references(step)) for step in plan.steps}
         for step in plan.steps:
             self._connect(step)

@@ -22,6 +22,8 @@ from pydantic import JsonValue
 MASK: Final = "***"
 MIN_SECRET_CHARS: Final = 6
 """Shorter secrets are refused, because masking them would garble ordinary text."""
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,400})(?:\.[0-9]{1,400})?")
+"""Secrets that an upstream may return as a JSON number."""
 _PIECE: Final = 65_536
 """Characters searched at a time, so that other threads can run in between."""
 _MARGIN_STEP: Final = 1_024
@@ -33,7 +35,10 @@ class Masker:
     """Replaces these secrets in texts and JSON values with ``***``, in every form of :func:`forms`."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        self._forms = _Forms(form for secret in secrets for form in forms(secret))
+        given = frozenset(secrets)
+        self._forms = _Forms(form for secret in given for form in forms(secret))
+        numbers = (secret for secret in given if len(secret) >= MIN_SECRET_CHARS and _NUMBER.fullmatch(secret))
+        self._numbers = frozenset(map(json.loads, numbers))
 
     def text(self, text: str) -> str:
         """The text with secrets masked."""
@@ -48,7 +53,7 @@ class Masker:
         return masked[: max(0, len(masked) - self._forms.margin)]
 
     def json(self, value: JsonValue) -> JsonValue:
-        """The value with secrets masked in every string and member name; the same object if it holds none."""
+        """The value with secrets masked in every string, number and member name; the same object if it holds none."""
         return self._json(value) if self._forms.all else value
 
     def _json(self, value: JsonValue) -> JsonValue:
@@ -64,7 +69,7 @@ class Masker:
                 and pairs.keys() == value.keys()
             )
             return value if same else pairs
-        return value
+        return MASK if self._numbers and value in self._numbers and not isinstance(value, bool) else value
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,7 @@ There are no string templates, and substituted values are not resolved again. Ou
 changed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -116,7 +116,8 @@ def chosen(output: JsonValue, reference: Reference, use: Use, budget: SizeBudget
 
     The path is as written if there is no list, or if no item matches and the first may be taken: to be shown, or to be
     read with if all items have the same value, such as the only one that a search returned for these words. Nothing is
-    changed with an item that does not match.
+    changed with an item that does not match, nor, unless any may be taken, with one that only the request's other words
+    distinguish, or that is the best of a list that is not compared to its end.
 
     Args:
         output: the step's output.
@@ -158,8 +159,10 @@ def _chosen(output: JsonValue, reference: Reference, use: Use, budget: SizeBudge
     at, items = _list(output, reference)
     if match is None or not items or (match.pick is not None and use != "change"):
         return path
-    alike = _alike(output, reference, budget)
-    if len(alike) != 1 and use != "shown":
+    surely = use == "change" and match.pick != "any"
+    alike = _alike(output, reference, budget, by_words=not surely)
+    unseen = surely and len(items) > MAX_ITEMS and not _is_given(output, reference, alike)
+    if (len(alike) != 1 or unseen) and use != "shown":
         # The item at the path as written is among them, also if it lies beyond those that are compared.
         among = alike or dict.fromkeys([*range(min(len(items), MAX_ITEMS)), int(path[at])])
         found = _different(output, reference, among)
@@ -169,11 +172,22 @@ def _chosen(output: JsonValue, reference: Reference, use: Use, budget: SizeBudge
             raise Unmatched(f"no item of {where} matches {written_said(match)}", choices)
         if alike and len(found) > 1 and match.pick != "any":
             raise Several(f"several items of {where} match equally well", choices)
+        if alike and unseen:
+            raise Several(f"{where} has more than the {MAX_ITEMS} items that are compared", choices)
     return (*path[:at], alike[0], *path[at + 1 :]) if alike else path
 
 
-def _alike(output: JsonValue, reference: Reference, budget: SizeBudget | None) -> list[int]:
-    """The indices of the items that match best."""
+def _is_given(output: JsonValue, reference: Reference, indices: Sequence[int]) -> bool:
+    """Whether the items at these indices have the value that was given."""
+    given = reference.match.given if reference.match is not None else None
+    return given is not None and all(equal(value, given) for _, value in _values(output, reference, indices))
+
+
+def _alike(output: JsonValue, reference: Reference, budget: SizeBudget | None, *, by_words: bool = True) -> list[int]:
+    """The indices of the items that match best; without ``by_words``, whatever other words of the request they have.
+
+    Whoever can write an item can write these words into it, so they choose no item of a change.
+    """
 
     def found() -> list[int]:
         match, (_, items) = reference.match, _list(output, reference)
@@ -183,9 +197,9 @@ def _alike(output: JsonValue, reference: Reference, budget: SizeBudget | None) -
         if match.given is not None:
             among = _values(output, reference, range(min(len(items), MAX_ITEMS)))
             given = {index for index, value in among if equal(value, match.given)}
-        return best(items, match, given)
+        return best(items, match if by_words else match.model_copy(update={"words": ()}), given)
 
-    return found() if budget is None else budget.cached(output, (reference, "alike"), found)
+    return found() if budget is None else budget.cached(output, (reference, "alike", by_words), found)
 
 
 def _list(output: JsonValue, reference: Reference) -> tuple[int, list[JsonValue]]:

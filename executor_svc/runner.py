@@ -16,6 +16,7 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from executor_svc.binding import Hold, feeding_changes
+from executor_svc.choosing import MAX_ITEMS
 from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
 from executor_svc.references import Unresolved, Use, chosen, unmatched, walk
@@ -169,6 +170,8 @@ class Run:
             return refused
         api, wanted = self._compiled.apis[step.api], self._graph.items.get(step.id)
         use: Use = "change" if step.id in self._feeding else "read"
+        if use == "change" and wanted is not None and step.id in self._graph.chosen_from:
+            wanted = max(wanted, MAX_ITEMS + 1)  # a further page can hold an item that matches as well
         prepared = prepare(step, api, self.outputs, self._limits, wanted, self._compared, use)
         if isinstance(prepared, Prepared) and step.api in self._compiled.proof.pages_anywhere:
             return replace(prepared, pages_anywhere=True)

@@ -118,8 +118,25 @@ def _unmatched(plan: Plan, records: Mapping[str, StepRecord]) -> Iterator[str]:
 
 
 def same_changes(plan: CompiledPlan, other: CompiledPlan) -> bool:
-    """Whether two plans make the same mutating calls. Where looked-up values come from may differ."""
-    return _changes(plan) == _changes(other)
+    """Whether two plans make the same mutating calls.
+
+    Where looked-up values come from may differ: within the same providers and, if a person is asked, anywhere.
+    """
+    is_asked = set(other.proof.mutating) <= set(other.proof.approvals)
+    return _changes(plan) == _changes(other) and (is_asked or _sources(other) <= _sources(plan))
+
+
+def _sources(compiled: CompiledPlan) -> set[str]:
+    """The providers whose answers go into mutating calls, directly or through other reads."""
+    needs = {step.id: {reference.step for reference in step_references(step)} for step in compiled.plan.steps}
+    apis = {step.id: compiled.apis[step.api] for step in compiled.plan.steps}
+    waiting = [needed for step, found in needs.items() if apis[step].mutating for needed in found]
+    reached = set[str]()
+    while waiting:
+        if (step := waiting.pop()) not in reached:
+            reached.add(step)
+            waiting += needs[step]
+    return {apis[step].provider for step in reached}
 
 
 def _has_changed(compiled: CompiledPlan, finished: ExecutionFinished) -> bool:

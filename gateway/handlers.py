@@ -279,7 +279,7 @@ async def judge_run(run_id: Id, body: FeedbackRequest, service: Service, caller:
 async def demonstrate_run(run_id: Id, service: Service, caller: Caller, shared: Shared = False) -> Demo:
     """Planners see its request and plan with the same tenant's requests. 409 if the run is not confirmed.
 
-    It is removed if the run is rejected later.
+    It is removed if an administrator rejects the run later.
     """
     return await service.outcomes.demonstrate(run_id, caller, shared=shared)
 

@@ -6,6 +6,7 @@ from typing import Final
 from gateway.administration import Administration, demo_of
 from gateway.metrics import GatewayMetrics
 from gateway.principals import Principal
+from gateway.roles import Role
 from gateway.storage import NOT_OVER, RunStore
 from services.contracts.demo import Demo
 from services.contracts.feedback import Feedback, FeedbackRequest, Verdict
@@ -26,7 +27,8 @@ class Outcomes:
     async def judge(self, run_id: str, request: FeedbackRequest, principal: Principal) -> Run:
         """Store a verdict on a run's outcome. It replaces an earlier verdict; repeating the same one changes nothing.
 
-        When a confirmed run is rejected, the demonstration that was made of it is removed.
+        When an administrator rejects a run, the demonstration that was made of it is removed. Others cannot make
+        one, so their verdict only marks the run: the demonstration stays until an administrator rejects the run, too.
 
         Raises:
             NotFound: no such run.
@@ -47,7 +49,8 @@ class Outcomes:
         before = run.feedback
         if before is not None and before == said.model_copy(update={"at": before.at}):
             return run
-        if said.verdict is Verdict.REJECTED and before is not None and before.verdict is Verdict.CONFIRMED:
+        was_judged = before is not None and run.status in _CONFIRMABLE
+        if said.verdict is Verdict.REJECTED and was_judged and Role.ADMINISTER in principal.roles:
             await self._administration.forget_demo(run, principal)
         await self._store.judge(run_id, said)
         self._feedback.labels(said.verdict.value).inc()

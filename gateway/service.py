@@ -240,8 +240,7 @@ class GatewayService:
         """
         stored = await self._store.stored(run_id, principal.tenant)
         run = stored.run
-        if self._settings.four_eyes and run.asked_by == principal.name:
-            raise Forbidden("A principal cannot approve a run that it requested.")
+        self._refuse_own(run, principal, "approve")
         if run.status is not RunStatus.NEEDS_APPROVAL or run.plan is None:
             raise Conflict(f"Run {run_id} is {run.status.value}; it does not wait for an approval.")
         if run.plan.id != request.plan_id:
@@ -335,10 +334,13 @@ class GatewayService:
 
         Raises:
             NotFound: no such run or step.
+            Forbidden: the principal asked for the run itself, and the settings require another approver: the value that
+                it states would go into changes that were approved without it.
             Conflict: the run is not in doubt, or the call is not.
             ValidationFailed: the step is a `foreach` but no item is given, or the other way round.
         """
         stored = await self._store.stored(run_id, principal.tenant)
+        self._refuse_own(stored.run, principal, "settle a call of")
         if stored.run.status is not RunStatus.IN_DOUBT or stored.compiled is None:
             raise Conflict(f"Run {run_id} is {stored.run.status.value}; none of its calls is in doubt.")
         if stored.compiled.plan.step(step) is None:  # before it is written into the audit log
@@ -406,6 +408,10 @@ class GatewayService:
             if there.fingerprint != identity.fingerprint:
                 raise Conflict("This Idempotency-Key was already used for another request.", run_id=accepted)
         return accepted
+
+    def _refuse_own(self, run: Run, principal: Principal, action: str) -> None:
+        if self._settings.four_eyes and run.asked_by == principal.name:
+            raise Forbidden(f"A principal cannot {action} a run that it requested.")
 
     def _why_not_in_advance(self, principal: Principal) -> Forbidden | None:
         """The refusal if this principal may not approve its own changes in advance."""

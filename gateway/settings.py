@@ -166,7 +166,9 @@ class GatewaySettings(ServiceSettings):
         "for everyone, or for other tenants.",
     )
     four_eyes: bool = Field(
-        default=False, description="A principal cannot approve a run that it requested, neither later nor in advance."
+        default=False,
+        description="A principal cannot approve a run that it requested, neither later nor in advance, nor settle its "
+        "calls in doubt.",
     )
     policy_rules: tuple[PolicyRule, ...] = Field(
         default=(),

@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
+from retriever_svc.models import stamp
 from services.contracts.api import Api, FieldChange, ImportChange, Parameter
 from services.contracts.review import SensitiveChange
 
@@ -24,6 +25,9 @@ _RANKS: Mapping[str | int, int] = {name: rank for rank, name in enumerate(_FIRST
 _MAX_FIELDS = 300
 _MAX_TEXT = 4_000
 _CONTEXT = 60
+_NEW: Final = "(new)"
+_PLACES = 1_000
+"""Most places of a provider that are remembered."""
 
 
 class _Nowhere(Enum):
@@ -51,7 +55,7 @@ def updated(before: Api, after: Api) -> ImportChange:
 
 
 def sensitive(before: Api, after: Api) -> Iterator[SensitiveChange]:
-    """Differences in the host, in the effect (read or change), and in the credentials of a call."""
+    """Differences in the host, in the effect (method, and whether it changes something), and in the credentials."""
     pairs: tuple[tuple[Literal["host", "effect", "credentials"], str, str], ...] = (
         ("host", _origin(before.server), _origin(after.server)),
         ("effect", _effect(before), _effect(after)),
@@ -62,13 +66,44 @@ def sensitive(before: Api, after: Api) -> Iterator[SensitiveChange]:
             yield SensitiveChange(api=before.id, what=what, before=old[:_MAX_TEXT], after=new[:_MAX_TEXT])
 
 
+def places(api: Api) -> dict[str, SensitiveChange]:
+    """Where its calls go, and which credential they send there: by a digest, what to confirm if it is a new one.
+
+    A credential counts with its token URL and without its scopes: what is granted is no matter of where it is sent.
+    """
+    origin = _origin(api.server)
+    found = {stamp([origin]): SensitiveChange(api=api.id, what="host", before=_NEW, after=origin[:_MAX_TEXT])}
+    for requirement in itertools.chain.from_iterable(api.security):
+        text = requirement.model_dump_json(exclude_defaults=True, exclude={"scopes"})
+        shown = SensitiveChange(api=api.id, what="credentials", before=_NEW, after=text[:_MAX_TEXT])
+        found[stamp([origin, text])] = shown
+    return found
+
+
+def new_places(apis: Iterable[Api], known: Collection[str]) -> list[SensitiveChange]:
+    """The places of added operations that their provider never had: so none of its calls moves there under a new id."""
+    found = list[SensitiveChange]()
+    for api in apis:
+        fresh = [change for digest, change in places(api).items() if digest not in known]
+        found += [change for change in fresh if change.what == "host"] or fresh
+    return found
+
+
+def remembered(apis: Iterable[Api], earlier: Iterable[str]) -> tuple[str, ...]:
+    """The digests of these APIs' places and, if there is room, of earlier ones. What is forgotten counts as new."""
+    found = dict[str, None]()
+    for api in apis:
+        found |= dict.fromkeys(places(api))
+    return tuple(found | dict.fromkeys(earlier))[:_PLACES]
+
+
 def _origin(server: str) -> str:
     parts = urlsplit(server)
     return f"{parts.scheme}://{parts.netloc.lower()}"
 
 
 def _effect(api: Api) -> str:
-    return "change" if api.mutating else "read"
+    return f"{api.method}, {'change' if api.mutating else 'read'}"
 
 
 def _credentials(api: Api) -> str:

@@ -158,10 +158,13 @@ class DocumentImporter:
         )
         document_record = dataclasses.replace(self._document_record(imported, request, tenant), constants=constants)
         change = await self._storage.change(document_record, records, tenant)
+        earlier = known.places if known is not None and known.places else await self._stored_places(change)
+        places = await self._pool.run(differences.remembered, _with_checkpoints(imported.apis), earlier)
+        document_record = dataclasses.replace(document_record, places=places)
         await self._refuse_taken_ids(imported.provider, change.added)
         refuse_unexpected(change, request.confirm or request.expected_change)
         _refuse_unrelated(imported, change, request)
-        sensitive = await self._sensitive(imported, change)
+        sensitive = await self._sensitive(imported, change, earlier)
         is_held = request.hold_changes and await self._is_new_content(change, document_record)
         applies = not (request.dry_run or is_held or (sensitive and not request.confirm))
         # _store() passes this change's hash: if the provider is changed in the meantime, the import is refused.
@@ -261,18 +264,35 @@ class DocumentImporter:
             owner=tenant,
         )
 
-    async def _sensitive(self, imported: Imported, change: Change) -> tuple[SensitiveChange, ...]:
-        """Changes of host, effect or credentials in stored operations.
+    async def _stored_places(self, change: Change) -> tuple[str, ...]:
+        """The places of the provider's stored APIs."""
+        found: tuple[str, ...] = ()
+        for group in _groups(list(change.before), _DIFFERENCES):
+            stored = (await self._storage.get(group)).values()
+            found = await self._pool.run(differences.remembered, _with_checkpoints(stored), found)
+        return found
 
-        A renamed operation is recognised by its method and path.
+    async def _sensitive(
+        self, imported: Imported, change: Change, earlier: Sequence[str]
+    ) -> tuple[SensitiveChange, ...]:
+        """Changes of host, effect or credentials in stored operations, and added operations at new places.
+
+        A renamed operation is recognised by its method and path. One that is renamed beyond that, or left out of one
+        import and added by the next, counts as added. ``earlier``: the places that the provider ever had.
         """
         new = {api.id: api for api in imported.apis}
         renamed = {(new[key].method, new[key].path): new[key] for key in change.added}
         found = list[SensitiveChange]()
+        added = dict.fromkeys(change.added)
         for group in _groups([*change.updated, *(change.removed if renamed else ())], _DIFFERENCES):
             for old in (await self._storage.get(group)).values():
                 after = new.get(old.id) or renamed.get((old.method, old.path))
-                found += differences.sensitive(old, after) if after is not None else ()
+                if after is not None:
+                    added.pop(after.id, None)
+                    found += differences.sensitive(old, after)
+        if earlier:  # nothing of a new provider is in use
+            apis = _with_checkpoints(new[key] for key in added)
+            found += await self._pool.run(differences.new_places, apis, frozenset(earlier))
         return tuple(found)
 
     async def _refuse_taken_ids(self, provider: str, ids: Sequence[str]) -> None:

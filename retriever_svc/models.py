@@ -103,6 +103,7 @@ class ImportedDocumentRecord:
         tenants: the tenants that see its APIs; empty: everyone.
         owner: the tenant that imported it, the only one that may change it; None: the operator.
         constants: values that calls send if a plan gives none, by parameter name; kept from import to import.
+        places: digests (:func:`differences.places`) of where calls go and went; empty in records of early versions.
     """
 
     provider: str
@@ -117,6 +118,7 @@ class ImportedDocumentRecord:
     tenants: tuple[str, ...] = ()
     owner: str | None = None
     constants: Mapping[str, str] = field(default_factory=dict)
+    places: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,5 +113,6 @@ class RetrieverSettings(InternalSettings):
         default={},
         description='Whether calls `read` or `change`, by shell patterns for ids of APIs: `{"acme.search*": '
         '"read"}`. It overrides what method and wording suggest. The first pattern that matches decides. Changes '
-        "apply from the next import on.",
+        "apply from the next import on. Importers choose the ids: use `read` only for providers that you import "
+        "yourself.",
     )

@@ -95,6 +95,7 @@ DOCUMENTS = Table(
     Column("tenants", Names, nullable=False, server_default="[]"),
     Column("owner", String(100), nullable=True),
     Column("constants", JSON, nullable=False, server_default="{}"),
+    Column("places", Names, nullable=False, server_default="[]"),
 )
 CATALOGUE = Table(
     "catalogue",

@@ -25,6 +25,7 @@ _EXPRESSION = re.compile(r"\{[^{}]+\}")
 _ANY: Final = "\ue000"
 """Placeholder for a parameter in a path: any text, or none if the server drops it as a matrix parameter (`;x=1`)."""
 _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
+_WILDCARD = re.compile(r"[*?\[\]]")
 _PORT = re.compile(r":[^:\]]*$")
 
 
@@ -37,14 +38,15 @@ class Place:
         port: the explicit port, or the scheme's default.
         default_port: whether the port is the scheme's default.
         exact: the path, decoded once, with ``_ANY`` for each parameter; None: too long to check.
-        loose: the path as the most lenient server would interpret it.
+        loose: the path as lenient servers would interpret it, in each order of decoding it and removing its matrix
+            parameters.
     """
 
     host: str | None
     port: int
     default_port: bool
     exact: str | None
-    loose: str
+    loose: tuple[str, ...]
 
 
 @lru_cache(maxsize=4096)
@@ -54,7 +56,7 @@ def place_of(server: str, path: str) -> Place:
     template = path.partition("#")[0].partition("?")[0]
     whole = _EXPRESSION.sub(_ANY, prefix.rstrip("/") + template)
     if len(whole) > _MAX_CHARS:
-        return Place(host, port, is_default, None, "")
+        return Place(host, port, is_default, None, ())
     return Place(host, port, is_default, unquote(whole), _loose(whole))
 
 
@@ -75,7 +77,7 @@ def matches_host(pattern: str, place: Place, *, certain: bool) -> bool:
     elif certain and not place.default_port:
         return False
     wanted = wanted.rstrip(".")
-    return place.host == _spelt(wanted) or fnmatchcase(place.host, wanted)
+    return place.host == _spelt(wanted) or fnmatchcase(place.host, _in_ascii(wanted, certain=certain))
 
 
 def matches_path(pattern: str, place: Place, *, certain: bool) -> bool:
@@ -84,9 +86,14 @@ def matches_path(pattern: str, place: Place, *, certain: bool) -> bool:
         return True
     if place.exact is None:
         return not certain
-    readings = [(pattern, place.exact), (_lenient(pattern), place.loose)]
+    patterns = [pattern]
     if not certain and "%" in pattern:  # the pattern may be copied from a URL, in encoded form
-        readings += [(unquote(pattern), place.exact), (_lenient(unquote(pattern)), place.loose)]
+        patterns.append(unquote(pattern))
+    readings = [(one, place.exact) for one in patterns]
+    for loose in place.loose:
+        readings += [(_lenient(one), loose) for one in patterns]
+        if not certain:  # lenient servers do not distinguish a path with a slash at its end
+            readings += [(_merged(one), loose.rstrip("/") + "/") for one in patterns]
     found = (_matches(_tokens(wanted), text, certain=certain) for wanted, text in readings)
     return all(found) if certain else any(found)
 
@@ -127,13 +134,47 @@ def _spelt(pattern: str) -> str | None:
         return None
 
 
-def _loose(path: str) -> str:
-    """A path as the most lenient server reads it: decoded, without dot or empty segments and matrix parameters."""
-    for _ in range(_DECODINGS):
-        decoded = unquote(path)
-        if decoded == path:
-            break
-        path = decoded
+@lru_cache(maxsize=4096)
+def _in_ascii(pattern: str, *, certain: bool) -> str:
+    """A pattern of hosts, with its labels in the form in which they are called."""
+    return ".".join(
+        label if label.isascii() else _label_in_ascii(label, certain=certain) for label in pattern.split(".")
+    )
+
+
+def _label_in_ascii(label: str, *, certain: bool) -> str:
+    if _WILDCARD.search(label):  # no pattern of the form in ASCII says the same
+        return label if certain else "xn--*"
+    try:
+        return label.encode("idna").decode()
+    except UnicodeError:
+        return label
+
+
+def _loose(path: str) -> tuple[str, ...]:
+    """A path as lenient servers read it: decoded, without dot or empty segments and matrix parameters.
+
+    A server may remove the matrix parameters before any of its decodings, so `/a;%2Fb` is `/a/b` or `/a`.
+    """
+    stages = _decoded(path)
+    found = {_plain(stages[-1])}
+    for stage in stages:
+        for text in (stage, stage.replace("\\", "/")) if ";" in stage else ():
+            stripped = "/".join(segment.partition(";")[0] for segment in text.split("/"))
+            found.add(_plain(_decoded(stripped)[-1]))
+    return tuple(sorted(found))
+
+
+def _decoded(path: str) -> list[str]:
+    """The path, decoded more and more often."""
+    found = [path]
+    while len(found) <= _DECODINGS and (decoded := unquote(found[-1])) != found[-1]:
+        found.append(decoded)
+    return found
+
+
+def _plain(path: str) -> str:
+    """A decoded path in lower case, without dot or empty segments and matrix parameters."""
     kept = list[str]()
     for raw in path.replace("\\", "/").split("/"):
         segment = raw.partition(";")[0]
@@ -146,7 +187,13 @@ def _loose(path: str) -> str:
 
 def _lenient(pattern: str) -> str:
     """The pattern to compare with such lenient paths."""
-    return "/" + re.sub("/+", "/", pattern.lower()).strip("/") if pattern.startswith("/") else pattern.lower()
+    merged = _merged(pattern)
+    return "/" + merged.strip("/") if pattern.startswith("/") else merged
+
+
+def _merged(pattern: str) -> str:
+    """The pattern in lower case, with single slashes."""
+    return re.sub("/+", "/", pattern.lower())
 
 
 @lru_cache(maxsize=4096)

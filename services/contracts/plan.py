@@ -36,7 +36,7 @@ class Match(Contract):
     words: tuple[Said, ...] = Field(
         default=(),
         max_length=32,
-        description="The request's other words. They decide between items that match equally well.",
+        description="The request's other words. For a read, they decide between items that match equally well.",
     )
     pick: Literal["any", "extreme"] | None = Field(
         default=None,

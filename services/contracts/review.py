@@ -8,7 +8,10 @@ from services.contracts.base import ApiId, Contract
 
 
 class SensitiveChange(Contract):
-    """A change after which calls of an existing API go elsewhere, do something else, or present another credential."""
+    """A change after which calls of an existing API go elsewhere, do something else, or present another credential.
+
+    So is an added API that would send its calls or a credential where no API of its provider ever sent them.
+    """
 
     api: ApiId
     what: Literal["host", "effect", "credentials"]

@@ -140,7 +140,9 @@ class HttpAdapter:
         )
 
     def preview(self, call: Call) -> RequestRecord:
-        """The request that would be sent, without credentials. Raises Unpreviewable.
+        """The whole request that would be sent, without credentials. Raises Unpreviewable.
+
+        A person approves what it shows, so no part of a body is left out.
 
         No secret is presented, so nothing is masked. Masking would confirm a guessed secret in an argument.
         """
@@ -148,7 +150,7 @@ class HttpAdapter:
             request = build_request(call.api, call.arguments, call.key)
         except BadRequest as error:
             raise Unpreviewable(str(error)) from None
-        return request.record(Credentials(), Masker(()))
+        return request.record(Credentials(), Masker(()), whole=True)
 
     async def test(self, call: Call, *, send: bool) -> SecretTest:
         """The result of presenting a call's credentials. The call is sent at most once; its answer is not shown."""

@@ -4,6 +4,8 @@ A secret goes only to the hosts that its entry names. For OAuth2 this applies to
 It is sent only in the place that its entry names, and only for the tenants that the entry names.
 """
 
+import re
+
 from yarl import URL
 
 from executor_svc.adapters.http.digest import Digest
@@ -11,10 +13,13 @@ from executor_svc.adapters.http.places import place_of, place_problem
 from executor_svc.adapters.http.request import Credentials
 from executor_svc.adapters.http.tokens import CredentialUnavailable, Tokens
 from executor_svc.adapters.http.transport import Transport
+from executor_svc.masking import MIN_SECRET_CHARS
 from executor_svc.secret_store import AwsKey, Certificate, Client, Login, SecretStore, Token
 from services.contracts.api import Api, Location, SecretKind, SecurityRequirement
 
 __all__ = ["Authenticator", "CredentialUnavailable"]
+_AUTH_PARAMETER = re.compile(r'[\w-]+\s*=\s*"?([^",\s]+)')
+"""A parameter such as in `Token token="..."`: its value."""
 
 
 class Authenticator:
@@ -87,11 +92,23 @@ class Authenticator:
                     headers["Authorization"] = f"Bearer {value}"
                 else:
                     places[location][name] = value
+                    if location is Location.HEADER and "authorization" in name.lower():
+                        shown.update(_without_scheme(value))
         names = tuple(dict.fromkeys(requirement.secret for requirement in alternative))
         query, cookies, path, body = (
             places[place] for place in (Location.QUERY, Location.COOKIE, Location.PATH, Location.BODY)
         )
         return Credentials(headers, query, cookies, path, body, token, aws, digest, tls, frozenset(shown), names)
+
+
+def _without_scheme(header: str) -> set[str]:
+    """What follows the scheme in the value of an `Authorization` header, and the values of its parameters.
+
+    Upstreams echo the token alone. Any other header's value is one secret, whatever it looks like.
+    """
+    credentials = header.partition(" ")[2].strip()
+    found = {credentials, *_AUTH_PARAMETER.findall(credentials)}
+    return {text for text in found if len(text) >= MIN_SECRET_CHARS}
 
 
 def _certificate_problem(requirement: SecurityRequirement, secret: Certificate, origin: URL) -> str | None:

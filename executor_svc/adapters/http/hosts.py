@@ -131,7 +131,7 @@ class HostLimits:
 
 @dataclass(slots=True)
 class Host:
-    """One origin. ``budget`` is asked before each retry; ``limits`` is None if the operator sets none.
+    """One origin, as one tenant calls it. ``budget`` is asked before each retry; ``limits`` is None if there are none.
 
     The client's pools limit the connections per host: their queues are fair and respect deadlines.
     """
@@ -168,26 +168,30 @@ class Host:
 
 
 class Hosts:
-    """All hosts. Keeps the state of the 1,000 most recently used."""
+    """All hosts, separately for each tenant. Keeps the state of the 1,000 most recently used.
+
+    Whether a host fails can depend on what it is asked. So one tenant's failures do not stop another one's calls.
+    """
 
     def __init__(self, settings: ExecutorSettings, observe: Observer) -> None:
         self.observe = observe
         self._settings = settings
-        self._known: LruCache[URL, Host] = LruCache(_MAX_HOSTS)
+        self._known: LruCache[tuple[str | None, URL], Host] = LruCache(_MAX_HOSTS)
         # Never evicted, since requests wait in them. Bounded, since the keys come from the settings.
         self._limits: Mapping[str, HostLimits] = {
             name.lower(): HostLimits(limit) for name, limit in settings.host_limits.items()
         }
 
-    def of(self, origin: URL) -> Host:
-        """The host of an origin."""
-        return self._known.get(origin, lambda: self._make(origin))
+    def of(self, origin: URL, tenant: str | None) -> Host:
+        """The host of an origin, for this tenant."""
+        return self._known.get((tenant, origin), lambda: self._make(origin))
 
     def breakers(self) -> tuple[BreakerStatus, ...]:
-        """The breakers of the hosts whose last request failed; open ones first."""
+        """The breakers of the hosts whose last request failed; open ones first. Of several of a host, the worst one."""
         now = asyncio.get_running_loop().time()
         known = (host.breaker.status(host.name, now) for host in self._known.values())
-        found = [one for one in known if one is not None]
+        ordered = sorted((one for one in known if one is not None), key=lambda one: (one.state == "open", one.failures))
+        found = {one.host: one for one in ordered}.values()
         return tuple(sorted(found, key=lambda one: (one.state != "open", one.host))[:_MAX_LISTED])
 
     def _make(self, origin: URL) -> Host:

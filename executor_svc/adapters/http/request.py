@@ -145,8 +145,10 @@ class HttpRequest:
             headers |= {} if answer is None else {"Authorization": answer}
         return headers
 
-    def record(self, credentials: Credentials, masker: Masker) -> RequestRecord:
+    def record(self, credentials: Credentials, masker: Masker, *, whole: bool = False) -> RequestRecord:
         """The request for people to read. Masks credentials in their places, and with ``masker`` anywhere else.
+
+        A large body is left out unless ``whole``.
 
         The masker must know only the secrets that this call presents. Otherwise it would confirm a guessed secret to
         the author of the arguments.
@@ -154,7 +156,7 @@ class HttpRequest:
         hidden = credentials.hidden()
         shown = self.whole_body(hidden)
         body = shown.recorded if shown is not None else None
-        if self.body is not None and len(self.body.content) > MAX_RECORDED_BYTES:
+        if not whole and self.body is not None and len(self.body.content) > MAX_RECORDED_BYTES:
             body = f"({len(self.body.content)} bytes, not kept)"
         return RequestRecord.model_construct(
             method=self.method,

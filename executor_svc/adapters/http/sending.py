@@ -112,7 +112,7 @@ class Sender:
             CredentialUnavailable: the credentials that the call needs cannot be had.
         """
         call, loop = pending.call, asyncio.get_running_loop()
-        host = self._hosts.of(request.origin)
+        host = self._hosts.of(request.origin, call.tenant)
         host.budget.earn(loop.time())
         if not pending.attempts:
             await self.present(request, pending)

@@ -186,6 +186,33 @@ async def test_no_change_is_another_one_or_left_out(gateway: Gateway, fakes: Fak
     assert fakes.executor.sent == []
 
 
+@pytest.mark.parametrize("through", [False, True])
+@pytest.mark.parametrize("mutations", ["allow", "ask"])
+async def test_a_change_takes_no_value_of_another_provider_unless_somebody_is_asked(
+    gateway: Gateway, fakes: Fakes, mutations: str, through: bool
+) -> None:
+    """Neither directly, nor through a read of the same provider."""
+    elsewhere = REGION.model_copy(update={"provider": "elsewhere"})
+    fakes.retriever.apis[REGION.id] = elsewhere
+    fakes.planner.plans[QUERY] = booking("findCountry")
+    other = booking("findRegion")
+    if through:
+        code = Reference(step="var1", path=("code",))
+        steps = (
+            other.steps[0],
+            call("var3", PLACE, name=code),
+            call("var2", BOOK, room=Reference(step="var3", path=("code",))),
+        )
+        other = Plan(steps=steps, answer=other.answer)
+    fakes.planner.again[QUERY] = [other]
+    run = await gateway.client.solve(ask(QUERY, mutations=mutations))
+    if mutations == "allow":
+        assert (run.status, learnt(run), fakes.executor.sent) == (RunStatus.FAILED, ["other_changes"], [])
+    else:
+        run = await gateway.client.approve(run.id, booking("findCountry").id)
+        assert (run.status, run.plan, fakes.executor.sent) == (RunStatus.NEEDS_APPROVAL, other, [])
+
+
 async def test_a_change_behind_another_search_is_sent_once(gateway: Gateway, fakes: Fakes) -> None:
     fakes.planner.plans[QUERY], fakes.planner.again[QUERY] = booking("findCountry"), [booking("findRegion")]
     run = await gateway.client.solve(ask(QUERY, mutations="allow"))

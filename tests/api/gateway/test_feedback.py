@@ -222,6 +222,29 @@ async def test_a_demonstration_from_elsewhere_stays_when_an_equal_run_is_rejecte
     assert (await gateway.client.demos()).demos == (own,)
 
 
+async def test_only_an_administrator_removes_a_demonstration_by_rejecting_its_run(tmp_path: Path) -> None:
+    """Whoever may not make or remove demonstrations only marks the run, even one that another asker confirms again."""
+    asker = {"name": "asker", "tenant": "default", "token": "asker-token-1", "roles": ["ask", "approve"]}
+    boss = {"name": "boss", "tenant": "default", "token": "boss-token-1", "roles": ["ask", "administer"]}
+    async with open_gateway(tmp_path, principals=(asker, boss)) as gateway:
+        asking, administering = gateway.as_principal("asker-token-1"), gateway.as_principal("boss-token-1")
+        run = await asking.solve(ask(ASK_HOLIDAYS))
+        await asking.judge(run.id, CONFIRM)
+        own = await administering.demonstrate(run.id)
+        shared = await administering.demonstrate(run.id, shared=True)
+        rejected = await asking.judge(run.id, REJECT)
+        assert rejected.feedback is not None
+        assert rejected.feedback.verdict is Verdict.REJECTED
+        assert {own.id, shared.id} == {demo.id for demo in (await asking.demos()).demos} | set(
+            gateway.fakes.demos.demos
+        )
+        assert gateway.fakes.demos.demos
+        assert gateway.fakes.demos.private
+        await administering.judge(run.id, REJECT)
+        assert (await asking.demos()).total == 0
+        assert not gateway.fakes.demos.demos
+
+
 async def test_a_tenant_that_rejects_its_run_removes_no_demonstration_that_the_operator_shared(tmp_path: Path) -> None:
     operator = {"name": "boss", "tenant": "default", "token": "boss-token-1"}
     asker = {"name": "asker", "tenant": "red", "token": "asker-token-1", "roles": ["ask"]}
@@ -232,7 +255,7 @@ async def test_a_tenant_that_rejects_its_run_removes_no_demonstration_that_the_o
         own = await gateway.as_principal("red-token-1").demonstrate(run.id)
         shared = await boss.add_demo(own, shared=True)
         assert shared.source == run.id
-        await red.judge(run.id, REJECT)
+        await gateway.as_principal("red-token-1").judge(run.id, REJECT)
         assert set(gateway.fakes.demos.demos) == {shared.id}
         assert not gateway.fakes.demos.private
 

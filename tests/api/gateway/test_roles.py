@@ -14,7 +14,8 @@ from gateway.routing import ProtectedRoute
 from gateway.settings import GatewaySettings
 from services.app import service_router
 from services.contracts.api import Api
-from services.contracts.outcome import Failed, Succeeded
+from services.contracts.doubt import ResolveRequest
+from services.contracts.outcome import Failed, InDoubt, Succeeded
 from services.contracts.plan import AnswerOutput, Plan, Reference
 from services.contracts.planning import Decision
 from services.contracts.run import RunStatus
@@ -186,3 +187,16 @@ async def test_four_eyes(tmp_path: Path) -> None:
         with pytest.raises(Forbidden, match="approve its own request"):
             await everything.solve(ask(ASK_ROOM, mutations=Decision.ALLOW))
         assert (await approver.approve(run.id, BOOKING.id)).status is RunStatus.SUCCEEDED
+
+
+async def test_four_eyes_settle_what_is_in_doubt(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, principals=PRINCIPALS, four_eyes=True) as gateway:
+        everything, approver = gateway.as_principal("all-token"), gateway.as_principal("approve-token")
+        run = await everything.solve(ask(ASK_ROOM))
+        gateway.fakes.executor.outcomes[BOOK.id] = InDoubt(message="no answer")
+        assert (await approver.approve(run.id, BOOKING.id)).status is RunStatus.IN_DOUBT
+        settled = ResolveRequest(outcome="succeeded", value={"id": "bkg_9"})
+        with pytest.raises(Forbidden, match="settle a call of a run that it requested"):
+            await everything.resolve(run.id, "var1", settled)
+        assert (await everything.run(run.id)).status is RunStatus.IN_DOUBT
+        assert (await approver.resolve(run.id, "var1", settled)).status is RunStatus.SUCCEEDED

@@ -8,7 +8,7 @@ import pytest
 from pydantic_core import from_json, to_json
 from rich.console import Console
 
-from deploy.drawing import draw_doubt, draw_previews, draw_run, outcome_line, visible, visible_json
+from deploy.drawing import draw_doubt, draw_previews, draw_request, draw_run, outcome_line, visible, visible_json
 from deploy.following import RunDrawing, event_line
 from services.contracts.answer import Answer, AnswerValue
 from services.contracts.doubt import DoubtfulCall
@@ -187,16 +187,19 @@ def test_a_run_that_waits_shows_its_requests() -> None:
     assert "nestor runs approve run_1" in shown
 
 
-def test_long_bodies_are_laid_out_and_cut() -> None:
+def test_long_bodies_are_laid_out_and_cut_unless_they_are_to_be_approved() -> None:
+    body = {"text": "x" * 100, "list": list(range(2_000)), "last": "told"}
+    request = REQUEST.model_copy(update={"body": body})
     console = plain_console()
-    body = {"text": "x" * 100, "list": list(range(2_000))}
-    draw_previews(console, [RequestPreview(
-        step="a", api="t.a", request=REQUEST.model_copy(update={"body": body}), complete=True
-    )])  # fmt: skip
+    draw_previews(console, [RequestPreview(step="a", api="t.a", request=request, complete=True)])
     shown = written(console)
     assert f'    "text": "{"x" * 100}",\n' in shown
-    assert shown.rstrip().endswith("…")
-    assert len(shown) < 10_000
+    assert shown.rstrip().endswith('"last": "told"\n  }')
+    console = plain_console()
+    draw_request(console, request)
+    cut = written(console)
+    assert cut.rstrip().endswith("…")
+    assert len(cut) < 10_000
 
 
 def test_doubts_say_how_they_are_settled() -> None:

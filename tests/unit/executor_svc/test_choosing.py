@@ -199,6 +199,57 @@ def test_a_step_says_between_what_it_cannot_choose() -> None:
     )
 
 
+CHOSEN_BY_WORDS: dict[str, Any] = {"id": "p4", "name": "Grace Hopper", "note": "send invoice email contact"}
+
+
+@pytest.mark.parametrize(
+    ("said", "items"), [("Grace Hopper", (GRACE, CHOSEN_BY_WORDS)), ("Grace", (KELLY, CHOSEN_BY_WORDS))]
+)
+def test_other_words_choose_no_item_of_a_change(said: str, items: tuple[Any, ...]) -> None:
+    reference = to("items", 0, "id", said=said, words=("send", "invoice", "email"))
+    output: Any = {"items": list(items)}
+    assert chosen(output, reference, "read") == ("items", 1, "id")
+    with pytest.raises(Several):
+        chosen(output, reference, "change")
+
+
+def test_other_words_choose_for_a_change_where_any_item_will_do() -> None:
+    match = Match(said=("Grace Hopper",), words=("york",), pick="any")
+    output: Any = [GRACE, TWIN]
+    assert chosen(output, Reference(step="var1", path=(0, "id"), match=match), "change") == (1, "id")
+
+
+@pytest.mark.parametrize("name", ["Grace Hopper", "Hopper (fan of Grace)"])
+def test_no_change_is_made_with_the_best_of_a_list_that_goes_on(name: str) -> None:
+    first = {"id": "p9", "name": name}
+    output: Any = {"items": [first, *({"name": "nobody"} for _ in range(MAX_ITEMS)), GRACE]}
+    reference = to("items", 0, "id")
+    assert walk(output, chosen(output, reference, "read"), "") == "p9"
+    with pytest.raises(Several, match="more than the 200 items") as error:
+        chosen(output, reference, "change")
+    assert [value for value, _ in error.value.choices] == ["p9"]
+    given = Reference(step="var1", path=("items", 0, "id"), match=Match(said=("Grace Hopper",), given="p9"))
+    assert walk(output, chosen(output, given, "change"), "") == "p9"
+
+
+@pytest.mark.parametrize(("changes", "wanted"), [(True, MAX_ITEMS + 1), (False, 1)])
+async def test_further_pages_are_compared_for_a_change(changes: bool, wanted: int) -> None:
+    asked: list[int | None] = []
+
+    async def people(call: Call) -> Any:
+        asked.append(call.items)
+        return {"items": [GRACE]} if call.api is LIST else GRACE
+
+    last = DELETE if changes else ONE
+    steps = [
+        step("var1", LIST, {"name": literal("Grace Hopper")}),
+        step("var2", last, {"person": to("items", 0, "id")}),
+    ]
+    mutating = ("var2",) if changes else ()
+    finished = await finish(compiled([LIST, last], *steps, answer={"id": ref("var2", "id")}, mutating=mutating), people)
+    assert (finished.status, asked[0]) == ("succeeded", wanted)
+
+
 def test_choices_are_few_and_short() -> None:
     items = [{"id": n, "name": "Grace Hopper", "more": "x" * 10_000} for n in range(5_000)]
     with pytest.raises(Several) as error:

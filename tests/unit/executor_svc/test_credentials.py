@@ -90,6 +90,21 @@ async def test_each_kind_arrives_and_leaks_nowhere(
     assert "canary" not in str(logs)
 
 
+@pytest.mark.parametrize(
+    "value", [f"Token {PLAIN}", f"ApiKey  {PLAIN}", f'Token token="{PLAIN}", email=x', f"GenieKey {PLAIN}"]
+)
+async def test_a_token_is_masked_without_its_scheme(upstream: Upstream, opened: Opener, value: str) -> None:
+    @upstream.on("/me")
+    async def answer(seen: Seen) -> web.StreamResponse:
+        assert seen.headers["Authorization"] == value
+        return web.json_response({"token": PLAIN, "said": f"invalid key {PLAIN}"})
+
+    call = await opened({"test.it": {"value": value, "hosts": [upstream.host]}})
+    result = await call(api(upstream.origin, "/me", security=((key_in("header", "Authorization"),),)))
+    assert isinstance(result.outcome, Succeeded)
+    assert result.outcome.value == {"token": "***", "said": "invalid key ***"}
+
+
 async def test_a_call_names_the_secrets_that_it_presents(upstream: Upstream, opened: Opener) -> None:
     hosts = [upstream.host]
     entries = {"test.it": {"value": PLAIN, "hosts": hosts}, "test.two": {"value": CANARY, "hosts": hosts}}

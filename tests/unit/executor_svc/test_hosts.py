@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from yarl import URL
 
 from executor_svc.adapters.http import open_http_adapter
-from executor_svc.adapters.http.hosts import Breaker, HostEvent, Hosts, RetryBudget
+from executor_svc.adapters.http.hosts import Breaker, CircuitOpen, HostEvent, Hosts, RetryBudget
 from executor_svc.adapters.http.lru import LruCache
 from executor_svc.metrics import ExecutorMetrics
 from executor_svc.models import Call
@@ -93,12 +93,24 @@ class TestRetryBudget:
 
 async def test_hosts_are_remembered_up_to_a_number() -> None:
     hosts = Hosts(ExecutorSettings(), lambda _: None)
-    first = hosts.of(URL("http://h0.example"))
-    assert hosts.of(URL("http://h0.example")) is first
+    first = hosts.of(URL("http://h0.example"), "red")
+    assert hosts.of(URL("http://h0.example"), "red") is first
     for number in range(5_000):
-        hosts.of(URL(f"http://h{number}.example"))
+        hosts.of(URL(f"http://h{number}.example"), "red")
     assert len(hosts._known) == 1_000
-    assert hosts.of(URL("http://h0.example")) is not first
+    assert hosts.of(URL("http://h0.example"), "red") is not first
+
+
+async def test_failures_of_one_tenant_stop_no_other_one() -> None:
+    hosts, origin = Hosts(ExecutorSettings(), lambda _: None), URL("http://h0.example")
+    for times, tenant in ((20, "blue"), (1, "green")):
+        for _ in range(times):
+            hosts.of(origin, tenant).answered(500)
+    with pytest.raises(CircuitOpen):
+        hosts.of(origin, "blue").check()
+    hosts.of(origin, "red").check()
+    hosts.of(origin, "green").check()
+    assert [(one.host, one.state, one.failures) for one in hosts.breakers()] == [("h0.example:80", "open", 20)]
 
 
 def test_what_was_used_last_is_kept() -> None:

@@ -92,6 +92,15 @@ def test_long_texts_are_masked_wherever_the_secret_stands(before: int) -> None:
     assert Masker([CANARY]).text(text) == text.replace(CANARY, MASK)
 
 
+def test_a_secret_of_digits_is_masked_as_a_number_too() -> None:
+    value: JsonValue = {"key": 908172635412, "other": 908172635413, "list": [908172635412, 1.5, True, None]}
+    assert Masker(["908172635412"]).json(value) == {"key": MASK, "other": 908172635413, "list": [MASK, 1.5, True, None]}
+    assert Masker(["-12345.75"]).json([-12345.75, 12345.75]) == [MASK, 12345.75]
+    other: JsonValue = [908172635412, 0, 10**5_000]
+    for secret in ("0908172635412", "908172635412x", "0", "9" * 5_000):
+        assert Masker([secret]).json(other) is other
+
+
 def test_logins_are_masked_as_they_travel() -> None:
     entry = {"username": "user", "password": CANARY, "hosts": ["api.example.com"]}
     store = SecretStore.load(None, SecretStr(json.dumps({"l": entry})))

@@ -129,6 +129,14 @@ def test_reads_are_shown_only_where_they_wait_for_an_approval(adapter: HttpAdapt
     assert [preview.step for preview in previews(plan, adapter).requests] == ["var2"]
 
 
+def test_no_part_of_a_large_body_is_left_out(adapter: HttpAdapter) -> None:
+    """Padding hides nothing from the person who approves."""
+    arguments: dict[str, Value] = {"room": literal("red"), "guests": literal("x" * 1_000_000)}
+    (preview,) = previews(compiled([BOOK], step("var1", BOOK, arguments), mutating=("var1",)), adapter).requests
+    assert preview.complete
+    assert preview.request.body == {"guests": "x" * 1_000_000}
+
+
 def test_of_loops_with_large_bodies_fewer_calls_are_shown(
     adapter: HttpAdapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def decided(rule: PolicyRule, called: Api) -> Decision:
         (SHOP, "/public/..;/orders"),
         (SHOP, "/public\\..\\orders"),
         (SHOP, "/orders;x=1"),
+        (SHOP, "/;a=1%2fv1\\orders"),
         (SHOP, "/orders/?a=b"),
         (SHOP, "/orders#public"),
         (SHOP + "/public/..", "/orders"),
@@ -128,6 +129,10 @@ def test_only_what_surely_matches_is_allowed(server: str, path: str, decision: D
         ("*.Example.com.", SHOP, DENY),
         ("*.example.com", "https://example.com", ASK),
         ("shop.example.com:*", SHOP + ":8443", DENY),
+        ("*.sh\u00f6p.example", "https://a.xn--shp-tna.example", DENY),
+        ("*.sh\u00f6p.example:*", "https://a.xn--shp-tna.example:8443", DENY),
+        ("sh\u00f6*.example", "https://xn--shps-6qa.example", DENY),
+        ("*.sh\u00f6p.example", "https://a.shop.example", ASK),
     ],
 )
 def test_hosts(pattern: str, server: str, decision: Decision) -> None:
@@ -144,6 +149,39 @@ def test_hosts(pattern: str, server: str, decision: Decision) -> None:
 )
 def test_what_goes_over_the_wire_in_another_form_is_denied(pattern: str, path: str) -> None:
     assert decided(PolicyRule(decision=DENY, path=pattern), at(SHOP, path)) is DENY
+
+
+@pytest.mark.parametrize("pattern", ["/orders/*", "/orders/", "*/orders/", "/Orders/*", "/orders/**", "/orders[/]"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/orders/",
+        "//orders/",
+        "/Orders/",
+        "/orders//",
+        "/%6frders/",
+        "/%256frders/",
+        "/orders;x=1/",
+        "/orders/;x=1",
+        "/orders%2f",
+        "/orders\\",
+        "/orders",
+    ],
+)
+def test_a_slash_at_the_end_evades_no_rule(pattern: str, path: str) -> None:
+    assert decided(PolicyRule(decision=DENY, path=pattern), at(SHOP, path)) is DENY
+    assert decided(PolicyRule(decision=DENY, path=pattern), at(SHOP, "/order/")) is ASK
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [";x=1", ";%2Fsearch", ";%5Csearch", ";%252Fsearch", "%3B%252Fsearch", ";a=..%2F..%2Fsearch"],
+)
+def test_matrix_parameters_hide_no_path_whenever_a_server_removes_them(parameters: str) -> None:
+    called = at(SHOP, "/admin/wipe" + parameters)
+    assert decided(PolicyRule(decision=DENY, path="/admin/wipe"), called) is DENY
+    assert decided(PolicyRule(decision=ALLOW, path="*/search"), called) is ASK
+    assert decided(PolicyRule(decision=ALLOW, path="*/search"), at(SHOP, "/admin/search")) is ALLOW
 
 
 @pytest.mark.parametrize("server", [SHOP, SHOP + "/x/..", SHOP + "/x/%2e%2e/", SHOP + "/./x/../"])

@@ -63,6 +63,10 @@ async def test_there_and_back_again(engine: AsyncEngine) -> None:
     async with engine.begin() as connection:
         found = await connection.execute(text("SELECT constants FROM documents"))
         assert [str(row.constants) for row in found] == ["{}"] * 3
+    await migrate_to(engine, "retriever_svc", "0007")
+    async with engine.begin() as connection:
+        found = await connection.execute(text("SELECT places FROM documents"))
+        assert [row.places for row in found] == ["[]"] * 3
     assert await differences(engine) == []
     await migrate_to(engine, "retriever_svc", "-0004")
     await migrate_to(engine, "retriever_svc", "-0003")
