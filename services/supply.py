@@ -252,15 +252,21 @@ def signs(parameter: Input, source: Operation, field: Roots | None) -> tuple[flo
 def likely_signs(parameter: Input, source: Operation) -> Iterator[tuple[float, ...]]:
     """The signs of the source's fields that share a word with the parameter, or of its answer as a whole.
 
-    There are none if the source needs the value itself, except to read the one thing that it identifies.
+    There are none if it would be circular (:func:`is_circular`).
     """
-    if parameter.thing in source.needs and not (source.of_one and source.collection == parameter.collection != ""):
+    if is_circular(parameter, source):
         return
     of_pair = _of_pair(parameter, source)
     said = {*parameter.words, *(word for one in parameter.subject for word in one.split())}
     near = [field for field in source.fields if not said.isdisjoint(field) or not without_ids(field)]
     for field in near[:_MAX_FIELDS] or [()]:
         yield (*of_pair, *_of_field(parameter, source, field))
+
+
+def is_circular(parameter: Input, source: Operation) -> bool:
+    """Whether the source needs the value itself, and not to read the one thing that it identifies."""
+    reads_it = source.of_one and source.collection == parameter.collection != ""
+    return parameter.thing in source.needs and not reads_it
 
 
 def _of_pair(parameter: Input, source: Operation) -> tuple[float, ...]:
