@@ -39,21 +39,26 @@ class Reading:
 
 def reading_of(entry: Entry) -> Reading:
     """What an entry's names tell. Inputs that identify something come first."""
+    operation = _operation_of(entry)
     required = [line.partition("\t") for line in required_lines(entry.inputs)]
-    outputs = tuple(dict.fromkeys(line.partition("\t")[0] for line in entry.outputs.splitlines()))
-    names = tuple(name for name, _, _ in required)
-    operation = Operation(entry.provider, entry.name, entry.path, required=names, outputs=outputs)
-    if entry.method not in _SAFE and not any(map(is_search, operation.segments)):
-        operation = replace(operation, reads=False)
     found = [Input.of(operation, name, about) for name, _, about in required]
     found += [Input.of(operation, name, required=False) for name in optional_names(entry.inputs)]
     known = [one for one in found if one.subject or one.collection]
     return Reading(operation, tuple(sorted(known, key=lambda one: (not one.in_path, not one.identifying))[:_MAX_NEEDS]))
 
 
+def _operation_of(entry: Entry) -> Operation:
+    required, outputs = (
+        tuple(dict.fromkeys(line.partition("\t")[0] for line in lines))
+        for lines in (required_lines(entry.inputs), entry.outputs.splitlines())
+    )
+    found = Operation(entry.provider, entry.name, entry.path, required=required, outputs=outputs)
+    return found if entry.method in _SAFE or any(map(is_search, found.segments)) else replace(found, reads=False)
+
+
 def keys_of(entry: Entry) -> list[int]:
     """One row of :data:`Keys`. It is empty for a call that changes something: plans make none for its output."""
-    found = reading_of(entry).operation
+    found = _operation_of(entry)
     if not found.reads:
         return [0] * KEYS
     keys = [_key("reads" if found.of_one else "lists", found.collection)] if found.collection else []
