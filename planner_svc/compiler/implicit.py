@@ -8,7 +8,6 @@ thing meant: it is only offered as a fix, like an item of a list.
 Each value filled in this way is reported as a warning, and the proof lists the added steps.
 """
 
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,13 +17,14 @@ from planner_svc.compiler.access import secrets_for
 from planner_svc.compiler.arguments import ArgumentChecker
 from planner_svc.compiler.assign import mismatch
 from planner_svc.compiler.findings import Findings
-from planner_svc.compiler.nodes import WRAPPERS, Node
+from planner_svc.compiler.nodes import Node
 from planner_svc.compiler.schemas import Schemas
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath
 from services.contracts.evidence import written_path
 from services.contracts.plan import LiteralValue, Plan, Reference, Step, Value
 from services.contracts.planning import Decision, DiagnosticCode, Fix, Policy, Question
+from services.supply import WRAPPERS, Input, Operation, full_name, is_circular, roots, shipped, signs
 
 MAX_COMPLETED = 100
 MAX_MISSING = 1_000
@@ -132,7 +132,7 @@ class Completer:
     def fixes(self, gap: Missing) -> list[Fix]:
         """Earlier steps and APIs that may supply a missing argument, best match first."""
         found: dict[str, Producer] = {}
-        for producer in self._producers(gap):
+        for producer in self._ranked(gap):
             found.setdefault(producer.api.id, producer)
         here = [
             Fix(message=f"Take {_written(found[step.api].path)} of the output of {step.id!r}.", api=step.api)
@@ -144,6 +144,22 @@ class Completer:
             for producer in list(found.values())[:MAX_FIXES]
             if producer.api.id in self._callable and producer.api.id != gap.api.id
         ]
+
+    def _ranked(self, gap: Missing) -> list[Producer]:
+        """The producers, the likeliest first. Those that need the value themselves are last.
+
+        What is filled in without asking is decided by :meth:`_certain`: its rule is right more often than the
+        likeliest producer, which is only a better guess.
+        """
+        found = list(islice(self._producers(gap), MAX_PRODUCERS))
+        operations = {producer.api.id: Operation.of(producer.api) for producer in found}
+        need = Input.of_parameter(Operation.of(gap.api), gap.parameter)
+        sources = [operations[producer.api.id] for producer in found]
+        names = (full_name([part for part in producer.path if isinstance(part, str)]) for producer in found)
+        rows = [signs(need, source, roots(name)) for source, name in zip(sources, names, strict=True)]
+        likely = shipped().scores(rows).tolist()
+        order = sorted(range(len(found)), key=lambda place: (is_circular(need, sources[place]), -likely[place]))
+        return [found[place] for place in order]
 
     def _from_plan(self, gap: Missing) -> Reference | None:
         """A reference to the one earlier step whose output holds the argument."""
@@ -278,7 +294,7 @@ def questions_inside(
 ) -> tuple[Question, ...]:
     """A question for each required field that an object of a step does not have."""
     found = []
-    for step_id, argument, node in itertools.islice(lacking, MAX_QUESTIONS):
+    for step_id, argument, node in islice(lacking, MAX_QUESTIONS):
         step = plan.step(step_id)
         api = apis.get(step.api) if step is not None else None
         if step is not None and api is not None and len(argument) <= MAX_NAME:

@@ -20,11 +20,6 @@ class Node:
 
 
 ANYTHING: Final = Node({})
-WRAPPERS: Final = frozenset({
-    "", "data", "entries", "hits", "items", "list", "objects", "records", "response", "result", "results", "rows",
-    "values",
-})  # fmt: skip
-"""Names of members that only hold other things, and name nothing themselves."""
 
 
 def followed(node: Node) -> tuple[Node, frozenset[str]]:

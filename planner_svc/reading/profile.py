@@ -10,12 +10,13 @@ from typing import Final, Literal
 
 from pydantic import JsonValue
 
-from planner_svc.compiler.nodes import WRAPPERS, Node
+from planner_svc.compiler.nodes import Node
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.api_cache import ApiCache
 from planner_svc.reading.text import singular, split_name, stem, stem_set, stems, word_set
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath
+from services.supply import WRAPPERS
 
 MAX_FIELDS = 120
 MAX_NESTING = 5

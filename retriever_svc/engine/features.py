@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from retriever_svc.engine import traits as t
 from retriever_svc.engine.traits import Traits, digests
-from retriever_svc.engine.words import words
 from services.encoder import Vectors
+from services.words import words
 
 _BEST: Final = 6
 _VERBS: Final = (

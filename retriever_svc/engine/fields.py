@@ -7,15 +7,17 @@ from itertools import islice
 
 from pydantic import JsonValue
 
-from retriever_svc.engine.words import words
 from services.contracts.api import Api, Location, Parameter
+from services.supply import WRAPPERS, full_name
+from services.words import words
 
 _MAX_INPUTS = 12
 _MAX_OPTIONAL = 12
 _MAX_FIELDS = 80
-_MAX_DEPTH = 5
+_MAX_DEPTH = 10
+_TEXT_DEPTH = 5
+"""Levels of a response whose names an API is found by. With more, fewer development requests got all of theirs."""
 _DESCRIPTION = 80
-_COMMON = frozenset({"id", "uid", "uuid", "guid", "key", "code", "slug", "name"})
 _CLOSING = ("pattern", "format", "enum", "const")
 
 
@@ -44,18 +46,27 @@ def optional_names(inputs: str) -> list[str]:
 def output_words(api: Api) -> str:
     """The words of each field of the response, a line each in the form of inputs; none if a call may change state.
 
-    A field with a common name, such as ``id``, is prefixed with the name of the field that contains it.
+    A field whose name only says that it is an id is prefixed with the name of the field that contains it.
     """
     if api.mutating:
         return ""
+    return "\n".join("\t".join(map(" ".join, _words(name, text))) for name, text in output_names(api))
+
+
+def output_names(api: Api) -> list[tuple[str, str]]:
+    """Full names (:func:`services.supply.full_name`) and descriptions of the response's values; a bounded number."""
     fields = islice(_fields(api.response.json_schema, api, 0, set()), _MAX_FIELDS)
-    lines = [_words(f"{within} {name}" if name.lower() in _COMMON else name, text) for name, text, within in fields]
-    return "\n".join("\t".join(map(" ".join, line)) for line in lines)
+    return [(full_name((within, name)), text) for name, text, within, holds in fields if not holds]
 
 
 def response_fields(api: Api) -> list[tuple[str, str]]:
     """Names and descriptions of the response's fields, outermost first within each branch; a bounded number."""
-    return [(name, text) for name, text, _ in islice(_fields(api.response.json_schema, api, 0, set()), _MAX_FIELDS)]
+    return [
+        (name, text)
+        for name, text, *_ in islice(
+            _fields(api.response.json_schema, api, _MAX_DEPTH - _TEXT_DEPTH, set()), _MAX_FIELDS
+        )
+    ]
 
 
 def is_open(api: Api) -> bool:
@@ -78,8 +89,8 @@ def _words(name: str, description: str) -> tuple[list[str], list[str]]:
 
 def _fields(
     schema: JsonValue, api: Api, depth: int, seen: set[str], within: str = ""
-) -> Iterator[tuple[str, str, str]]:
-    """Name and description of each property of a schema, and the name of the property that contains it.
+) -> Iterator[tuple[str, str, str, bool]]:
+    """Name and description of each property of a schema, the name of the property around it, and whether it is one too.
 
     Lists and references are followed. Each definition is visited once: sixty that refer to each other would otherwise
     take exponential time.
@@ -93,10 +104,21 @@ def _fields(
     properties = schema.get("properties")
     for name, inner in properties.items() if isinstance(properties, dict) else ():
         text = inner.get("description") if isinstance(inner, dict) else None
-        yield name, text if isinstance(text, str) else "", within
-        yield from _fields(inner, api, depth + 1, seen, name)
+        yield name, text if isinstance(text, str) else "", within, _holds(inner, api)
+        yield from _fields(inner, api, depth + 1, seen, within if name.lower() in WRAPPERS else name)
     yield from _fields(schema.get("items"), api, depth + 1, seen, within)
     for keyword in ("allOf", "anyOf", "oneOf"):
         branches = schema.get(keyword)
         for branch in branches if isinstance(branches, list) else ():
             yield from _fields(branch, api, depth + 1, seen, within)
+
+
+def _holds(schema: JsonValue, api: Api, depth: int = 0) -> bool:
+    """Whether values of the schema are objects with members, or lists of such."""
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        return False
+    reference, branches = schema.get("$ref"), schema.get("allOf")
+    inside = [schema.get("items"), *(branches[:1] if isinstance(branches, list) else ())]
+    if isinstance(reference, str):
+        inside.append(api.definitions.get(reference.removeprefix("#/$defs/")))
+    return bool(schema.get("properties")) or any(_holds(one, api, depth + 1) for one in inside)

@@ -12,9 +12,9 @@ from retriever_svc.engine.features import CandidateSet
 from retriever_svc.engine.providers import provider_scores
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.vectors import Ids
-from retriever_svc.engine.words import words
 from services.contracts.retrieval import Clause
 from services.encoder import Encoder, Vectors
+from services.words import words
 
 _BEST: Final = 80
 """Number of candidates with the best scores; a provider's score is added to those of its APIs."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retriever_svc.engine import supply_index
-from retriever_svc.engine.entries import Entries, pack
+from retriever_svc.engine.entries import Entries, pack, unpack
 from retriever_svc.engine.labels import TAGS, Labels, label_keys, tag_row
 from retriever_svc.engine.lexical import LexicalIndex
 from retriever_svc.engine.names import KEYS, ExactNames, Keys, exact_key, keys_of
@@ -28,6 +29,8 @@ __all__ = ["Audience", "Facts", "Snapshot", "exact_key"]
 
 Audience = tuple[str, ...]
 """The tenants that see an API; empty: everyone."""
+Edge = tuple[int, int, int]
+"""Position of an API, number of one of its inputs, and position of an API that may supply it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ class Snapshot:
         positions: from a number to a position.
         open: (n,) whether each API can be called with words alone.
         supply_index: which APIs of a provider supply what.
+        edges: how likely an API feeds another's parameter, as far as searches have asked.
         providers: (m,) positions of each provider's APIs.
         exact: positions by exact name, path and id, in the form of :func:`exact_key`.
         provider_names: the providers by the words of their names.
@@ -144,6 +148,7 @@ class Snapshot:
         self.exact = ExactNames(facts.keys)
         self.provider_names = ProviderNames(names)
         self.supply_index = supply_index.SupplyIndex(facts.supplies, facts.owners)
+        self.edges: dict[Edge, float] = {}
         self.sizes = np.bincount(facts.owners, minlength=len(names))
         self.digest = facts.digest(version)
 
@@ -153,6 +158,10 @@ class Snapshot:
         nothing = Facts.of((), {}, {}, {})
         index = FlatIndex(dimension) if vectors is None else vectors
         return cls(-1, Entries(), nothing, (), (), index, LexicalIndex(), LexicalIndex())
+
+    def reading(self, position: int) -> supply_index.Reading:
+        """What the names of the API at a position tell of its inputs and outputs."""
+        return _reading(self.entries.rows[position])
 
     @property
     def stamps(self) -> dict[int, str]:
@@ -221,6 +230,11 @@ class Snapshot:
         by_id = {entry.id: entry for entry in delta.changed}
         order = sorted(kept + [(key, -1) for key in by_id])
         return as_ids([place for _, place in order]), [by_id[key] for key, place in order if place < 0]
+
+
+@lru_cache(maxsize=4_000)
+def _reading(row: bytes) -> supply_index.Reading:
+    return supply_index.reading_of(unpack(row))
 
 
 def _entries(old: Entries, origins: Ids, added: Sequence[Entry]) -> Entries:

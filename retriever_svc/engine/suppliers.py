@@ -16,18 +16,18 @@ import numpy as np
 
 from retriever_svc.engine.fields import required_lines
 from retriever_svc.engine.filters import within
-from retriever_svc.engine.snapshot import Snapshot
-from retriever_svc.engine.supply_index import InputNeed, input_needs
+from retriever_svc.engine.snapshot import Edge, Snapshot
+from retriever_svc.engine.supply_index import supplier_keys
 from retriever_svc.engine.vectors import Ids
 from retriever_svc.models import Entry, Hit
 from services.encoder import Vectors
+from services.supply import Input, likely_signs, shipped
 
 _HITS_BY_KEYS = 12
 """Number of the best hits that get suppliers from their own provider."""
 _PER_NEED = 2
-_NEXT = 0.6
-_UNKNOWN = 0.8
-"""Weights of a parameter's second supplier, and of each input that a supplier requires and the hit does not."""
+_REMEMBERED = 100_000
+"""Most edges whose certainty a snapshot remembers."""
 _READ = 24
 """Most possible suppliers of a parameter that are read: a document may have thousands of similar ones."""
 _LEADING = 12
@@ -73,68 +73,57 @@ def rest_of_small(snapshot: Snapshot, hits: list[Hit], most: int, allowed: Ids |
 
 def _by_provider_keys(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None) -> list[int]:
     """Positions of suppliers from the hits' own providers, the likeliest to be needed by any hit first."""
-    supply = _ProviderSuppliers(snapshot, allowed)
+    places = {number: snapshot.positions[hit.entry.number] for number, hit in enumerate(hits)}
+    edges = {
+        (number, which): [(own, which, position) for position in _possible(snapshot, own, need, allowed)]
+        for number, own in places.items()
+        for which, need in enumerate(snapshot.reading(own).inputs)
+    }
+    likely = _likely(snapshot, list(chain.from_iterable(edges.values())))
+    certainty: dict[tuple[int, int], float] = {}
+    for (number, _), found in edges.items():
+        possible = [edge for edge in found if likely[edge] > 0]
+        order = sorted(possible, key=lambda edge: (-likely[edge], _length(snapshot, edge[2]), edge[2]))
+        for edge in order[:_PER_NEED]:
+            certainty[number, edge[2]] = max(certainty.get((number, edge[2]), 0.0), likely[edge])
     unneeded: dict[int, float] = {}
-    for hit in hits:
-        likely = hit.score if hit.relevance is None else hit.relevance
-        for position, certainty in supply.of(hit.entry).items():
-            unneeded[position] = unneeded.get(position, 1.0) * (1 - likely * certainty)
+    for (number, position), sure in certainty.items():
+        hit = hits[number]
+        needed = hit.score if hit.relevance is None else hit.relevance
+        unneeded[position] = unneeded.get(position, 1.0) * (1 - needed * sure)
     return sorted(unneeded, key=lambda position: (unneeded[position], position))
 
 
-class _ProviderSuppliers:
-    """Finds suppliers within a provider. It reads each API once."""
+def _length(snapshot: Snapshot, position: int) -> int:
+    """The length of an API's path: of two equal suppliers the shorter one wins."""
+    return len(snapshot.reading(position).operation.path)
 
-    def __init__(self, snapshot: Snapshot, allowed: Ids | None) -> None:
-        self._snapshot, self._allowed = snapshot, allowed
-        self._read: dict[int, tuple[frozenset[str], int]] = {}
 
-    def of(self, entry: Entry) -> dict[int, float]:
-        """Positions of suppliers of the API's parameters, and how likely each is needed if the API is."""
-        own, known = self._snapshot.positions[entry.number], frozenset(_names(entry))
-        found: dict[int, float] = {}
-        for need in input_needs(entry):
-            for place, (position, certainty) in enumerate(self._best(own, known, need)):
-                found[position] = max(found.get(position, 0.0), need.weight * certainty * _NEXT**place)
-        return found
+def _likely(snapshot: Snapshot, edges: list[Edge]) -> dict[Edge, float]:
+    """How likely each edge's supplier feeds its parameter. The snapshot remembers it."""
+    known = snapshot.edges
+    found = {edge: known[edge] for edge in edges if edge in known}
+    new = [edge for edge in edges if edge not in found]
+    rows: list[tuple[float, ...]] = []
+    ends = []
+    for own, which, position in new:
+        rows += likely_signs(snapshot.reading(own).inputs[which], snapshot.reading(position).operation)
+        ends.append(len(rows))
+    scores = shipped().scores(rows).tolist()
+    starts = [0, *ends[:-1]]
+    added = {edge: max(scores[a:b], default=0.0) for edge, a, b in zip(new, starts, ends, strict=False)}
+    if len(known) + len(added) > _REMEMBERED:
+        known.clear()
+    known.update(added)
+    return found | added
 
-    def _best(self, own: int, known: frozenset[str], need: InputNeed) -> list[tuple[int, float]]:
-        """Positions of suppliers of a parameter, with how likely each supplies it, best first.
 
-        Args:
-            own: position of the API that has the parameter.
-            known: names of the inputs that this API requires.
-            need: the parameter.
-        """
-        ranked = []
-        for position, strength in self._most_certain(own, need):
-            required, length = self._of(position)
-            if need.name in required and not self._reads(position, need):
-                continue  # it needs the value itself
-            ranked.append((-strength * _UNKNOWN ** len(required - known), length, position))
-        return [(position, -strength) for strength, _, position in sorted(ranked)[:_PER_NEED]]
-
-    def _most_certain(self, own: int, need: InputNeed) -> list[tuple[int, float]]:
-        """Positions of the surest suppliers, at most ``_READ``, and how likely each supplies the parameter."""
-        owner = int(self._snapshot.facts.owners[own])
-        certainty: dict[int, float] = {}
-        found = self._snapshot.supply_index.positions(owner, list(need.keys), _READ)
-        for positions, strength in zip(found, need.keys.values(), strict=True):
-            for position in positions if self._allowed is None else within(positions, self._allowed):
-                if position != own:
-                    certainty[position] = max(certainty.get(position, 0.0), strength)
-        return sorted(certainty.items(), key=lambda item: -item[1])[:_READ]
-
-    def _reads(self, position: int, need: InputNeed) -> bool:
-        """Whether the API reads one of the things that the parameter identifies."""
-        return bool(need.read_key and need.read_key in self._snapshot.facts.supplies[position])
-
-    def _of(self, position: int) -> tuple[frozenset[str], int]:
-        """The inputs that the API requires, and the length of its path: of two equal suppliers the shorter one wins."""
-        if position not in self._read:
-            entry = self._snapshot.entries[position]
-            self._read[position] = frozenset(_names(entry)), len(entry.path)
-        return self._read[position]
+def _possible(snapshot: Snapshot, own: int, need: Input, allowed: Ids | None) -> list[int]:
+    """Positions of at most ``_READ`` operations of the same provider that have a key of the parameter."""
+    owner = int(snapshot.facts.owners[own])
+    found = chain.from_iterable(snapshot.supply_index.positions(owner, supplier_keys(need), _READ))
+    known = [position for position in dict.fromkeys(found) if position != own]
+    return (known if allowed is None else within(known, allowed))[:_READ]
 
 
 def _by_output_words(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None) -> Iterator[int]:

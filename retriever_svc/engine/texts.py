@@ -6,9 +6,9 @@ import hashlib
 
 from retriever_svc.engine.fields import input_lines, is_open, output_words, response_fields
 from retriever_svc.engine.identity import content_key, operation_key, revision
-from retriever_svc.engine.words import spaced, words
 from retriever_svc.models import Record
 from services.contracts.api import Api
+from services.words import spaced, words
 
 _DESCRIPTION = 600
 _FIELD = 100

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retriever_svc.engine.fields import required_lines
-from retriever_svc.engine.words import words
 from retriever_svc.models import Entry
+from services.words import words
 
 Traits = NDArray[np.int32]
 """(n, ``WIDTH``); columns are named below. Words are digests, padded with 0."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from retriever_svc.engine.clauses import split_clauses
 from retriever_svc.engine.texts import embedding_text
-from retriever_svc.engine.words import words
 from services.contracts.api import Api
 from services.encoder import Encoder, Vectors
+from services.words import words
 from training.retriever.phrasing import name_provider
 
 _PLACE_SEGMENTS = 4

@@ -9,8 +9,8 @@ import random
 import re
 from collections.abc import Sequence
 
-from retriever_svc.engine.words import spaced
 from services.contracts.api import Api
+from services.words import spaced
 
 _SYNONYMS: dict[str, tuple[str, ...]] = {
     "get": ("fetch", "retrieve", "show me", "look up", "find", "give me", "read", "check", "view"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from retriever_svc.engine.words import words
+from services.words import words
 from training.retriever.examples import Request
 
 _SAME_WORDS = 0.8

@@ -10,8 +10,8 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from retriever_svc.engine.words import spaced
 from services.contracts.api import Api
+from services.words import spaced
 from training.retriever.examples import Document, Pair
 from training.retriever.phrasing import join, name_provider, rephrase, reword, sentences, slip, with_value
 

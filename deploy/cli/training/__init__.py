@@ -8,7 +8,7 @@ from deploy.cli.training.data import record_own, write_data
 from deploy.cli.training.instruct import make_requests
 from deploy.cli.training.llm import gate_llm, train_llm
 from deploy.cli.training.planner import train_confidence, train_judge, train_planner, train_stages
-from deploy.cli.training.retriever import train_relevance, train_retriever
+from deploy.cli.training.retriever import train_relevance, train_retriever, train_supply
 
 trains = typer.Typer(no_args_is_help=True, help="Train Nestor's models on folders of data.")
 
@@ -18,6 +18,7 @@ trains.command("stages")(train_stages)
 trains.command("confidence")(train_confidence)
 trains.command("judge")(train_judge)
 trains.command("relevance")(train_relevance)
+trains.command("supply")(train_supply)
 trains.command("record")(record_own)
 trains.command("data")(write_data)
 trains.command("instruct")(make_requests)

@@ -1,4 +1,4 @@
-"""``nestor train retriever`` and ``relevance``: train the models that find APIs."""
+"""``nestor train retriever``, ``relevance`` and ``supply``: train the models that find APIs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -73,6 +73,23 @@ def train_relevance(
 
     served = encoder or RetrieverSettings().encoder
     raise typer.Exit(train(data, held, served, evidence or served, out, cache))
+
+
+def train_supply(
+    data: Annotated[
+        list[Path], typer.Option(help="Folder with tools.jsonl and instances.jsonl; can be repeated.", file_okay=False)
+    ],
+    out: Annotated[Path, typer.Option(help="File to write the model to.", dir_okay=False)],
+    measure: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder that is only measured; can be repeated.", file_okay=False),
+    ] = None,
+) -> None:
+    """Fit the model that tells which call's output feeds which parameter, from recorded plans. Takes minutes."""
+    require(("sklearn",))
+    from training.retriever.supply import train_supply as train  # loads scikit-learn
+
+    raise typer.Exit(train(data, measure or [], out))
 
 
 def _numbers(given: list[str]) -> dict[str, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Final
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from planner_svc.backends.compact.inputs import Floats, Origin
 from planner_svc.reading.profile import Field, Slot
 from services.contracts.api import Api
+from services.supply import shared_path, shared_words
 
 LINK_SIGNS: Final = (
     "strength", "behind", "rank", "share",
@@ -52,15 +52,11 @@ class LinkCandidate:
 
 
 def nearness(one: Api, other: Api) -> tuple[bool, float]:
-    """Whether two operations have the same provider, and the share of the shorter path that both begin with.
-
-    An id of one item mostly comes from the list of items: ``/assets`` and ``/assets/{id}/history``.
-    """
+    """Whether two operations have the same provider, and then the share of the shorter path that both begin with."""
     if one.provider != other.provider:
         return False, 0.0
-    parts = [[part for part in api.path.split("/") if part] for api in (one, other)]
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*parts, strict=False)))
-    return True, same / max(min(map(len, parts)), 1)
+    mine, theirs = ([part for part in api.path.split("/") if part] for api in (one, other))
+    return True, shared_path(mine, theirs)
 
 
 def link_evidence(slot: Slot, origins: Floats, said_here: float, candidates: Sequence[LinkCandidate]) -> Floats:
@@ -94,7 +90,7 @@ def link_evidence(slot: Slot, origins: Floats, said_here: float, candidates: Seq
             float(origins[Origin.ABSENT]),
             said_here,
             tuple(one.output.words) == tuple(slot.words),
-            len(about & set(one.output.words)) / max(len(about), 1),
+            shared_words(slot.words, one.output.words),
             one.output.holder in about,
             one.fits,
             bool(one.output.kinds & slot.kinds),

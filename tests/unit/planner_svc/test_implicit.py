@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.contracts.api import Location, SecretKind
+from services.contracts.api import Api, Location, Parameter, SecretKind
 from services.contracts.plan import LiteralValue
 from services.contracts.planning import Decision, DiagnosticCode, Policy
 from tests.unit.planner_svc.building import api, codes, listed, param, plan, prove, record, secret, step
@@ -183,3 +183,16 @@ def test_recursive_lists_are_read_within_bounds() -> None:
     endless = api("endless", returns=tree, definitions=definitions)
     response = prove(plan(step("a", "track")), TRACK, endless)
     assert response.diagnostics[0].fixes == ()
+
+
+def test_the_likeliest_producer_is_named_first_and_one_that_needs_the_value_itself_last() -> None:
+    def get(name: str, path: str, *parameters: Parameter, returns: dict[str, Any]) -> Api:
+        return api(name, *parameters, returns=returns).model_copy(update={"path": path})
+
+    customer = param("customerId", required=True, at=Location.PATH)
+    orders = get("ordersOf", "/customers/{customerId}/orders", customer, returns=record(total=NUMBER))
+    notes = get("aNotes", "/customers/{customerId}/notes", customer, returns=record(customerId=TEXT))
+    invoices = get("bInvoices", "/invoices", returns=listed(record(customerId=TEXT)))
+    listing = get("cCustomers", "/customers", returns=listed(record(customerId=TEXT)))
+    response = prove(plan(step("a", "ordersOf")), notes, invoices, listing, orders)
+    assert [fix.api for fix in response.diagnostics[0].fixes] == ["t.cCustomers", "t.bInvoices", "t.aNotes"]

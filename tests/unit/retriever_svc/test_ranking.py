@@ -13,10 +13,10 @@ from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import record
 from retriever_svc.engine.vectors import FlatIndex, as_ids
-from retriever_svc.engine.words import spaced, words
 from retriever_svc.models import Entry, Listing
 from services.contracts.api import Api, ApiResponse
 from services.encoder import Encoder, load_encoder
+from services.words import spaced, words
 from tests.unit.retriever_svc.catalogue import api
 
 APIS = (
