@@ -1,6 +1,5 @@
 """A drawing of a run's plan: boxes, edges with the values that they carried, and groups if there are many steps."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from typing import Final
 
 from gateway.console.flow import ANSWER, Binding, Flow, State
 from gateway.console.layout import NODE_W, Point, curve, place
-from gateway.console.pages import cut
+from gateway.console.pages import cut, written_json
 from services.contracts.plan import Step
 
 MOST_BOXES: Final = 60
@@ -196,8 +195,10 @@ def _label(taken: Sequence[Binding]) -> str:
         return ""
     more = f" +{len(taken) - 1}" if len(taken) > 1 else ""
     found = taken[0].found
-    said = json.dumps(found.value, ensure_ascii=False) if found.known else taken[0].path.lstrip(".") or "all"
-    return cut(said, _LABEL_CHARS - len(more)) + more
+    most = _LABEL_CHARS - len(more)
+    if found.known:
+        return written_json(found.value, most, indented=False) + more
+    return cut(taken[0].path.lstrip(".") or "all", most) + more
 
 
 def _name(api: str) -> str:
