@@ -169,7 +169,9 @@ class Run:
             return refused
         api, wanted = self._compiled.apis[step.api], self._graph.items.get(step.id)
         use: Use = "change" if step.id in self._feeding else "read"
-        prepared = prepare(step, api, self.outputs, self._limits, wanted, self._compared, use)
+        # Another order of the steps must not refuse what a former process began: a call in doubt would go unreported.
+        compared = None if self._stop.has_begun(step) else self._compared
+        prepared = prepare(step, api, self.outputs, self._limits, wanted, compared, use)
         if isinstance(prepared, Prepared) and step.api in self._compiled.proof.pages_anywhere:
             return replace(prepared, pages_anywhere=True)
         return prepared
