@@ -3,21 +3,25 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.live import closing_event
-from gateway.storage import MEMBERS, Fenced, Filter, RequestIdentity, RunStore, Ticket, new_run_id
+from gateway.storage import MEMBERS, SEARCHED_CHARS, Fenced, Filter, RequestIdentity, RunStore, Ticket, new_run_id
 from gateway.tables import RUNS
 from services.contracts.event import RunEvent, RunFinished, RunPlanned
 from services.contracts.feedback import Feedback, Verdict
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveRequest
-from services.storage.engine import create_engine, write
+from services.errors import Overloaded
+from services.storage.engine import create_engine, read, write
 from services.storage.members import Membership
 from services.storage.migrate import migrate
 from tests.fakes import prove
@@ -238,3 +242,61 @@ def test_run_ids_are_unique_and_sort_by_time(monkeypatch: pytest.MonkeyPatch) ->
         ids.append(new_run_id())
     assert ids == sorted(ids)
     assert {len(run_id) for run_id in ids} == {36}
+
+
+async def asked(store: RunStore, *queries: str, tenant: str = "default") -> list[str]:
+    """The ids of new runs with these queries."""
+    runs = [a_run(RunStatus.FAILED).model_copy(update={"query": query, "tenant": tenant}) for query in queries]
+    for at, run in enumerate(runs):
+        runs[at] = run = run.model_copy(update={"id": f"run_{at:03}"})
+        await store.insert(Ticket(run.id, "a", 0), run, REQUEST, None)
+    return [run.id for run in runs]
+
+
+async def test_a_search_looks_at_the_beginning_of_so_many_runs(
+    stores: list[RunStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queries of all runs may be hostile: a long one is compared with a long text at each of its characters."""
+    monkeypatch.setattr("gateway.storage.SEARCHED_RUNS", 3)
+    end = SEARCHED_CHARS - 4
+    ids = await asked(stores[0], "Rooms", "b", "c", "ROOMS", "e", "f", "x" * end + "room", "x" * (end + 1) + "room")
+    pages, cursor = list[list[str]](), None
+    while not pages or cursor:
+        page = await stores[0].page(Filter("default", text="rOOm"), limit=1, cursor=cursor)
+        pages.append([run.id for run in page.runs])
+        cursor = page.next
+    assert pages == [[ids[6]], [ids[3]], [ids[0]]]
+    none = await stores[0].page(Filter("default", text="zzz"), limit=1, cursor=None)
+    assert (none.runs, none.next) == ((), ids[5])
+    assert not (await stores[0].page(Filter("other", text="room"), limit=1, cursor=None)).runs
+
+
+async def test_searches_of_one_tenant_leave_connections_to_others(
+    stores: list[RunStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool has 15 connections, and a request that gets none for 30 s ends with 503."""
+    at_once, most, go_on = 0, 0, asyncio.Event()
+
+    @asynccontextmanager
+    async def slow(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+        nonlocal at_once, most
+        at_once, most = at_once + 1, max(most, at_once + 1)
+        await go_on.wait()
+        async with read(engine) as connection:
+            yield connection
+        at_once -= 1
+
+    monkeypatch.setattr("gateway.storage.read", slow)
+    store = stores[0]
+    search = partial(store.page, Filter("default", text="x"), limit=1, cursor=None)
+    searches = [asyncio.create_task(search()) for _ in range(20)]
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded):
+        await search()
+    other = asyncio.create_task(store.page(Filter("other", text="x"), limit=1, cursor=None))
+    listed = asyncio.create_task(store.page(Filter("default"), limit=1, cursor=None))
+    await asyncio.sleep(0)
+    assert at_once == 4
+    go_on.set()
+    await asyncio.gather(*searches, other, listed)
+    assert most == 4
