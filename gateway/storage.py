@@ -7,7 +7,8 @@ epoch, so that late writes of the former owner are refused.
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -16,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from pydantic_core import to_json
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.tables import (
     AUDIT,
@@ -358,27 +359,45 @@ class RunStore:
 
     async def _search(self, among: sa.Select[Any], text: str, tenant: str, limit: int) -> RunPage:
         """The first page of these runs whose query has the text."""
-        if self._searches.held(tenant) >= _SEARCHES_HELD:
-            raise Overloaded("Too many active searches.", retry_after_s=1)
         seen = among.limit(SEARCHED_RUNS).subquery()
         position = sa.func.strpos if self._engine.dialect.name == "postgresql" else sa.func.instr
         begun = sa.func.lower(sa.func.substr(seen.c.query, 1, SEARCHED_CHARS))
         found = sa.select(seen).where(position(begun, sa.func.lower(text)) > 0)
         last = among.with_only_columns(RUNS.c.id).offset(SEARCHED_RUNS - 1).limit(1)
-        async with self._searches.slot(tenant, _SEARCH_WAIT_S), read(self._engine) as connection:
+        async with self._searching(tenant) as connection:
             rows = (await connection.execute(found.order_by(seen.c.id.desc()).limit(limit + 1))).all()
             end = None if len(rows) > limit else await connection.scalar(last)
         page = _page(rows, limit)
         return page if end is None else page.model_copy(update={"next": end})
 
-    async def naming(self, api: str, tenant: str, newest: int) -> list[str]:
-        """The documents of those of a tenant's ``newest`` runs that name an API, newest first."""
+    async def naming(self, api: str, tenant: str, newest: int, most_bytes: int) -> AsyncGenerator[str, None]:
+        """The documents of those of a tenant's ``newest`` runs that name an API, newest first, each read on its own.
+
+        It ends before they hold more than ``most_bytes``. Raises Overloaded.
+        """
         c = RUNS.c
         among = sa.select(c.id, c.document).where(c.tenant == tenant).order_by(c.id.desc()).limit(newest).subquery()
         named = among.c.document.contains(f'"api":{to_json(api).decode()}', autoescape=True)
-        async with read(self._engine) as connection:
-            found = await connection.scalars(sa.select(among.c.document).where(named).order_by(among.c.id.desc()))
-            return list(found)
+        async with self._searching(tenant) as connection:
+            for run_id in list(
+                await connection.scalars(sa.select(among.c.id).where(named).order_by(among.c.id.desc()))
+            ):
+                document = await connection.scalar(sa.select(c.document).where(c.id == run_id))
+                if document is None:  # deleted in the meantime
+                    continue
+                self._on_read(tenant, len(document))
+                most_bytes -= len(document)
+                if most_bytes < 0:
+                    return
+                yield document
+
+    @asynccontextmanager
+    async def _searching(self, tenant: str) -> AsyncIterator[AsyncConnection]:
+        """A connection for a search, in turn with other tenants. Raises Overloaded."""
+        if self._searches.held(tenant) >= _SEARCHES_HELD:
+            raise Overloaded("Too many active searches.", retry_after_s=1)
+        async with self._searches.slot(tenant, _SEARCH_WAIT_S), read(self._engine) as connection:
+            yield connection
 
     async def workers(self, lease_s: float) -> tuple[Worker, ...]:
         """The gateway's processes, with the number of runs under way that each owns."""
@@ -417,7 +436,7 @@ def _conditions(which: Filter) -> list[sa.ColumnElement[bool]]:
     return found
 
 
-def _page(rows: Sequence[sa.Row[Any]], limit: int) -> RunPage:
+def _page(rows: Sequence[Any], limit: int) -> RunPage:
     """The page of the first ``limit`` rows."""
     runs = tuple(
         RunSummary(

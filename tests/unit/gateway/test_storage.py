@@ -271,6 +271,37 @@ async def test_a_search_looks_at_the_beginning_of_so_many_runs(
     assert not (await stores[0].page(Filter("other", text="room"), limit=1, cursor=None)).runs
 
 
+async def test_runs_that_name_an_api_are_read_one_at_a_time_and_charged(
+    stores: list[RunStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run may hold several megabytes, and two hundred are looked through."""
+    charged, read_before = list[int](), list[int]()
+    monkeypatch.setattr(stores[0], "_on_read", lambda tenant, size: charged.append(size))
+    named = '"api":"x.y"'
+    await asked(stores[0], named, "other", named, named)  # quotation marks in a value do not name it
+    documents = {n: f'{{"id":"{n}",{named}}}' for n in range(4)}
+    async with write(stores[0]._engine) as connection:
+        for n in (0, 2, 3):
+            changed = RUNS.update().where(RUNS.c.id == f"run_{n:03}").values(document=documents[n])
+            await connection.execute(changed)
+    size = len(documents[0])
+
+    async def found(newest: int, most_bytes: int, tenant: str = "default") -> list[str]:
+        charged.clear()
+        read_before.clear()
+        documents = list[str]()
+        async for document in stores[0].naming("x.y", tenant, newest, most_bytes):
+            read_before.append(len(charged))
+            documents.append(document)
+        return documents
+
+    assert await found(4, 1_000) == [documents[3], documents[2], documents[0]]
+    assert (read_before, charged) == ([1, 2, 3], [size] * 3)
+    assert await found(3, 1_000) == [documents[3], documents[2]]
+    assert await found(4, 2 * size) == [documents[3], documents[2]]
+    assert await found(4, 1_000, "other") == []
+
+
 async def test_searches_of_one_tenant_leave_connections_to_others(
     stores: list[RunStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
