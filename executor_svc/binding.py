@@ -104,7 +104,7 @@ def resolved_calls(
 ) -> ResolvedCalls | Failed:
     """A step's calls, as far as the outputs of the ``reads`` determine them; at most ``limit`` for a `foreach`.
 
-    ``budget`` bounds the values that all steps of the plan copy from outputs.
+    ``budget`` bounds the values that all steps of the plan copy from outputs, and the number of values in its loops.
     """
     if any(ref.step in reads and ref.step not in outputs for ref in step_references(step)):
         return ResolvedCalls(())  # a read that feeds it was skipped, so the step is skipped, too
@@ -141,16 +141,18 @@ def _resolved_calls(
         return ResolvedCalls((_arguments(step, outputs, None, budget),), step=rest)
     if not isinstance(items.value, list):
         return Failed(reason="reference", message=f"{step.id}: foreach needs a list")
-    elements = [Item(element) for element in items.value]
+    elements = items.value
     if when is not None and _decidable(when.left) and _decidable(when.right):
         compared = SizeBudget(COMPARISONS * budget.limit, known=budget.known)
-        elements = [item for item in elements if holds(when, outputs, item, compared)]
+        sides = parts(when.left, literals=False) + parts(when.right, literals=False)
+        budget.count(len(elements) * sides, MAX_LOOP_VALUES)
+        elements = [element for element in elements if holds(when, outputs, Item(element), compared)]
         when = None
     if len(elements) > limit:
         return Failed(reason="refused", message=f"foreach over {len(elements)} items; the limit is {limit}")
-    if len(elements) * sum(parts(value, literals=True) for value in step.arguments.values()) > MAX_LOOP_VALUES:
-        return Failed(reason="refused", message=f"the calls of a foreach have more than {MAX_LOOP_VALUES} values")
-    calls = tuple(_arguments(step, outputs, item, budget) for item in elements)
+    values = 1 + sum(parts(value, literals=True) for value in step.arguments.values())
+    budget.count(len(elements) * values, MAX_LOOP_VALUES)
+    calls = tuple(_arguments(step, outputs, Item(element), budget) for element in elements)
     return ResolvedCalls(calls, mapped=True, step=None if when is None else rest.model_copy(update={"foreach": None}))
 
 

@@ -13,8 +13,11 @@ from services.contracts.api import Api
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Failed, InDoubt, RequestRecord, Succeeded
 
-MAX_LOOP_VALUES = 200_000
-"""Limit on the values in the arguments of all calls of a `foreach`, which are built at once."""
+MAX_LOOP_VALUES = 100_000
+"""Limit on the values of all loops of a plan: of a condition for each item, and of the arguments for each call.
+
+No other run makes progress while a loop's conditions are checked and its calls are built.
+"""
 COMPARISONS = 4
 """Conditions may compare this multiple of `copied_bytes`, since comparing is cheaper than sending."""
 

@@ -172,7 +172,9 @@ class Run:
         use: Use = "change" if step.id in self._feeding else "read"
         if use == "change" and wanted is not None and step.id in self._graph.chosen_from:
             wanted = max(wanted, MAX_ITEMS + 1)  # a further page can hold an item that matches as well
-        prepared = prepare(step, api, self.outputs, self._limits, wanted, self._compared, use)
+        # Another order of the steps must not refuse what a former process began: a call in doubt would go unreported.
+        compared = None if self._stop.has_begun(step) else self._compared
+        prepared = prepare(step, api, self.outputs, self._limits, wanted, compared, use)
         if isinstance(prepared, Prepared) and step.api in self._compiled.proof.pages_anywhere:
             return replace(prepared, pages_anywhere=True)
         return prepared

@@ -81,7 +81,11 @@ class Stop:
 
     def holds(self, step: Step) -> bool:
         """Whether a step must not start."""
-        return self.requested and not any(key.partition("/")[0] == step.id for key in self.begun)
+        return self.requested and not self.has_begun(step)
+
+    def has_begun(self, step: Step) -> bool:
+        """Whether a former process had started a call of the step."""
+        return any(key.partition("/")[0] == step.id for key in self.begun)
 
 
 @dataclass(slots=True)
@@ -120,8 +124,8 @@ def prepare(
     """Resolve a step's inputs, or return why it makes no call.
 
     A condition that uses the current item filters the items; any other condition applies to the whole step.
-    ``compared`` bounds what the run's conditions compare, and caches results about its values. ``use``: what the step's
-    values are used for.
+    ``compared`` bounds what the run's conditions compare and how many values its loops have, and caches results about
+    its values. ``use``: what the step's values are used for.
     """
     filtering = step.foreach is not None and step.when is not None and _of_item(step.when.left, step.when.right)
     compared, budgets = compared or SizeBudget(limits.compared_bytes), list[SizeBudget]()
@@ -140,14 +144,15 @@ def prepare(
         elements = _argument(EACH, step.foreach.items, outputs, None, listed, use)
         if not isinstance(elements, list):
             return Failed(reason="reference", message=f"foreach needs a list, not {type_name(elements)}")
-        items = [Item(element) for element in elements]
         if filtering and step.when is not None:
-            items = [item for item in items if holds(step.when, outputs, item, compared, use)]
-        if len(items) > limits.items:
-            return Failed(reason="refused", message=f"foreach over {len(items)} items; the limit is {limits.items}")
-        if len(items) * sum(parts(value, literals=False) for value in step.arguments.values()) > MAX_LOOP_VALUES:
-            return Failed(reason="refused", message=f"the calls of a foreach have more than {MAX_LOOP_VALUES} values")
-        calls = tuple(map(arguments, items))
+            sides = parts(step.when.left, literals=False) + parts(step.when.right, literals=False)
+            compared.count(len(elements) * sides, MAX_LOOP_VALUES)
+            elements = [one for one in elements if holds(step.when, outputs, Item(one), compared, use)]
+        if len(elements) > limits.items:
+            return Failed(reason="refused", message=f"foreach over {len(elements)} items; the limit is {limits.items}")
+        values = 1 + sum(parts(value, literals=False) for value in step.arguments.values())
+        compared.count(len(elements) * values, MAX_LOOP_VALUES)
+        calls = tuple(arguments(Item(element)) for element in elements)
         return Prepared(step, api, calls, tuple(budget.taken for budget in budgets), mapped=True, items=wanted)
     except Ambiguous as error:
         return error.failed(step.id)

@@ -1,7 +1,7 @@
 """The outcomes of the calls that runs made to one API."""
 
 import asyncio
-from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,6 +11,8 @@ from gateway.storage import RunStore
 
 NEWEST = 200
 """How many of a tenant's newest runs are searched."""
+_MOST_BYTES = 20_000_000
+"""Total size of the runs that are read; of larger ones only the newest are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +46,18 @@ class _Run(BaseModel):
 
 
 async def past_calls(api: str, tenant: str, store: RunStore) -> list[PastCall]:
-    """The calls of an API in a tenant's newest runs, newest first."""
-    documents = await store.naming(api, tenant, NEWEST)
-    return await asyncio.to_thread(_read, documents, api)
+    """The calls of an API in a tenant's newest runs, newest first. Raises Overloaded."""
+    found: list[PastCall] = []
+    async with aclosing(store.naming(api, tenant, NEWEST, _MOST_BYTES)) as documents:
+        async for document in documents:
+            found += await asyncio.to_thread(_read, document, api)
+    return found
 
 
-def _read(documents: Sequence[str], api: str) -> list[PastCall]:
+def _read(document: str, api: str) -> list[PastCall]:
+    run = _Run.model_validate_json(document)
     return [
         PastCall(run.id, run.query, run.created_at, step.step, step.outcome.kind)
-        for run in map(_Run.model_validate_json, documents)
         for step in run.steps
         if step.api == api and step.outcome.kind != "skipped"
     ]

@@ -151,7 +151,10 @@ async def list_runs(
     ] = None,
     feedback: Annotated[Judged | None, Query(description="Its feedback; `none`: no feedback yet.")] = None,
 ) -> RunPage:
-    """A page of runs. `next` is the `cursor` of the following page."""
+    """A page of runs. `next` is the `cursor` of the following page.
+
+    Text is looked for in the first 300 characters of 10,000 requests: a page may be empty although there is a `next`.
+    """
     which = Filter(caller.tenant, tuple(status or ()), after, before, q, feedback)
     return await service.page(which, limit=limit, cursor=cursor)
 

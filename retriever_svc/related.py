@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
@@ -26,7 +27,7 @@ async def find_related(
     APIs that the tenant does not see are not named.
     """
     found = dict[str, RelatedApi]()
-    for relation in _within(records):
+    for relation in await asyncio.to_thread(lambda: list(_within(records))):
         found.setdefault(relation.api, relation)
     for column, key in _KEYS.items():
         keyed = {key(record): record for record in records if key(record)}

@@ -6,6 +6,7 @@ Every change increments the version in its own transaction, so a version identif
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import UTC
@@ -218,8 +219,9 @@ class CatalogueStorage:
             rewritten = await _differing(connection, document_record.provider, wanted)
             for chunk in chunks(change.removed):
                 await connection.execute(delete(APIS).where(APIS.c.id.in_(chunk)))
-            if change.added:
-                await connection.execute(insert(APIS), [_row(wanted[key]) for key in change.added])
+            for chunk in chunks(change.added):  # other requests go on in between
+                rows = await asyncio.to_thread(lambda keys: [_row(wanted[key]) for key in keys], chunk)
+                await connection.execute(insert(APIS), rows)
             for record in rewritten:
                 await connection.execute(update(APIS).where(APIS.c.id == record.api.id).values(_row(record)))
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)

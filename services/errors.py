@@ -146,7 +146,7 @@ class QuotaExceeded(ServiceError):
 
 
 class HeadersTooLarge(ServiceError):
-    """Address and headers are larger than the service accepts. ``limit_bytes`` says how much it does."""
+    """Address and headers are larger than the service accepts (``limit_bytes``), or there are too many headers."""
 
     slug, title, status = "headers-too-large", "Headers too large", 431
 

@@ -115,7 +115,7 @@ def _ends_in_escape(body: bytes, start: int, end: int) -> bool:
 BODY_LIMIT = "x-body-limit-setting"
 """``openapi_extra`` key of a route that takes larger bodies: the name of the setting that holds its limit in bytes.
 
-Such a route also takes ten times as many JSON values as ``max_json_values``.
+Such a route also takes ten times as many JSON values as ``max_json_values``. A number is the limit of a smaller form.
 """
 
 
@@ -169,8 +169,8 @@ class StrictRequest(Request):
         return getattr(self.scope.get("route"), "openapi_extra", None) or {}
 
     def _limit(self) -> int:
-        limit: int = getattr(self.app.state.settings, self._extra().get(BODY_LIMIT, "max_body_bytes"))
-        return limit
+        limit: int | str = self._extra().get(BODY_LIMIT, "max_body_bytes")
+        return limit if isinstance(limit, int) else int(getattr(self.app.state.settings, limit))
 
 
 def _validated(model: TypeAdapter[Any], value: Any) -> Any:
@@ -193,7 +193,7 @@ def _too_large(limit: int) -> PayloadTooLarge:
 
 
 class StrictRoute(APIRoute):
-    """A route that admits a request first, and then reads its body through :class:`StrictRequest`.
+    """A route that admits a request first, and then reads its body, if it takes one, through :class:`StrictRequest`.
 
     It takes at most one body parameter. If the body is not valid, only its errors are reported, without those of
     other parameters.
@@ -214,9 +214,9 @@ class StrictRoute(APIRoute):
             await self.admit(request)
             own = StrictRequest(request.scope, request.receive)
             # Read here, because FastAPI would replace our errors by one without details, build all errors of the body
-            # and validate on the event loop.
-            if await own.body() and "json" in own.headers.get("content-type", "").lower():
-                await (own.validate(model) if model else own.json())
+            # and validate on the event loop. Other bodies are not read: anybody may send one to a route without token.
+            if model and await own.body() and "json" in own.headers.get("content-type", "").lower():
+                await own.validate(model)
             response = await handle(own)
             if isinstance(response, EventResponse):
                 response.check = partial(self.readmit, own)

@@ -20,6 +20,7 @@ from services.contracts.base import JsonSchema
 _REFERENCE: Final = "#/$defs/"
 _IN_PLACE: Final = ("not", "if", "then", "else")
 _IN_PLACE_LISTS: Final = ("allOf", "anyOf", "oneOf")
+_BRANCHES: Final = frozenset({"anyOf", "oneOf"})
 _UNKNOWN: Final = frozenset({"$dynamicRef", "$recursiveRef", "unevaluatedProperties", "unevaluatedItems"})
 _MAX_SCHEMAS: Final = 10_000
 _MAX_ROUNDS: Final = 100
@@ -38,6 +39,8 @@ class Cost:
     Attributes:
         steps: maximum number of schemas applied to each value.
         patterns: maximum number of patterns applied to each string.
+        divisions: maximum number of divisions, `multipleOf`, of each number.
+        branches: whether a value may match one of several schemas; the error of such a value holds those of all.
         definitions: names of the definitions in use.
         schemas: total number of schemas.
         expressions: all distinct patterns; a validator compiles each once.
@@ -45,6 +48,8 @@ class Cost:
 
     steps: int
     patterns: int
+    divisions: int
+    branches: bool
     definitions: frozenset[str]
     schemas: int
     expressions: frozenset[str]
@@ -57,12 +62,14 @@ class _Place:
     Attributes:
         steps: number of these schemas; long lists of members add to it.
         patterns: number of regular expressions among them.
+        divisions: number of `multipleOf` among them.
         multiplicity: how often one member of the value is validated at most.
         children: the schemas that members are validated against.
     """
 
     steps: int = 0
     patterns: int = 0
+    divisions: int = 0
     multiplicity: int = 0
     children: list[JsonSchema] = field(default_factory=list)
 
@@ -70,7 +77,7 @@ class _Place:
 def cost_of(schema: JsonSchema, definitions: Mapping[str, JsonSchema]) -> Cost:
     """The cost of validating values against a schema. Raises Unbounded."""
     places: dict[int, _Place] = {}
-    waiting, names, expressions, seen = [schema], set[str](), set[str](), 0
+    waiting, names, expressions, seen, branches = [schema], set[str](), set[str](), 0, False
     while waiting:
         checkpoint()
         arrived = waiting.pop()
@@ -82,11 +89,19 @@ def cost_of(schema: JsonSchema, definitions: Mapping[str, JsonSchema]) -> Cost:
             raise Unbounded
         for part in parts:
             expressions.update(_expressions(part))
+            branches |= not _BRANCHES.isdisjoint(part)
         place = places[id(arrived)] = _place(parts)
         waiting += place.children
     multiplicity = _max_multiplicity(places)
-    steps, patterns = (max(place.steps for place in places.values()), max(place.patterns for place in places.values()))
-    return Cost(steps * multiplicity, patterns * multiplicity, frozenset(names), seen, frozenset(expressions))
+    return Cost(
+        steps=max(place.steps for place in places.values()) * multiplicity,
+        patterns=max(place.patterns for place in places.values()) * multiplicity,
+        divisions=max(place.divisions for place in places.values()) * multiplicity,
+        branches=branches,
+        definitions=frozenset(names),
+        schemas=seen,
+        expressions=frozenset(expressions),
+    )
 
 
 def _expressions(part: JsonSchema) -> list[str]:
@@ -135,6 +150,7 @@ def _place(parts: list[JsonSchema]) -> _Place:
         lookups = len(properties) + len(_listed(part.get("required"))) + len(_listed(part.get("enum")))
         place.steps += 1 + lookups // _CHEAP
         place.patterns += len(patterned) + ("pattern" in part)
+        place.divisions += "multipleOf" in part
         named.update([name for name, schema in properties.items() if schema])
         named.update([index for index, schema in enumerate(prefix) if schema])
         of_objects = [*patterned.values(), part.get("additionalProperties"), part.get("propertyNames")]

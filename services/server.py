@@ -31,6 +31,8 @@ _DISCARD_PAUSE_S: Final = 0.01
 """Pause between two reads of discarded input."""
 _MAX_PIPELINED: Final = 16
 """Maximum number of pipelined requests that wait on one connection."""
+_MAX_HEADERS: Final = 200
+"""Maximum number of headers. Each takes a hundred bytes of memory, also if it is four bytes long."""
 _MAX_FILES: Final = 65_536
 _BODY_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
 
@@ -258,6 +260,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or a trailer."""
         self._count(len(name) + len(value) + 4)
+        if len(self.headers) >= _MAX_HEADERS:
+            self._refusal = HeadersTooLarge(f"There are more than {_MAX_HEADERS} headers.")
+            raise ValueError("too many headers")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

@@ -18,7 +18,7 @@ _SMALL: Final = 8
 
 
 class SizeExceeded(Exception):
-    """The referenced values exceed the limit. The message states the limit."""
+    """The values exceed the limit. The message states the limit."""
 
 
 @dataclass(slots=True)
@@ -28,12 +28,14 @@ class SizeBudget:
     Attributes:
         limit: maximum number of bytes.
         taken: bytes so far; a value counts each time it is taken.
+        counted: values so far that were counted with :meth:`count`.
         known: cache of results computed from values, by the value's identity and the kind of result. Share it between
             the budgets of one run.
     """
 
     limit: int
     taken: int = 0
+    counted: int = 0
     known: dict[tuple[int, Hashable], tuple[JsonValue, Any]] = field(default_factory=dict)
 
     def take(self, value: JsonValue) -> None:
@@ -46,6 +48,12 @@ class SizeBudget:
             self.taken += _SMALL
         if self.taken > self.limit:
             raise SizeExceeded(f"more than {self.limit} bytes of earlier answers")
+
+    def count(self, values: int, most: int) -> None:
+        """Count values, whatever their size. Raises SizeExceeded if there are more than ``most`` with all before."""
+        self.counted += values
+        if self.counted > most:
+            raise SizeExceeded(f"more than {most} values in loops")
 
     def cached(self, value: JsonValue, what: Hashable, work: Callable[[], T]) -> T:
         """The result of ``work`` for a value, computed once and then cached. The value must not change."""

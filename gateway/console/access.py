@@ -24,10 +24,13 @@ from gateway.routing import PRINTABLE, Service
 from gateway.storage import Filter
 from services.app import service_router
 from services.errors import Unauthorized
+from services.http import BODY_LIMIT
 
 open_router = service_router(route_class=OpenRoute, include_in_schema=False)
 router = service_router(route_class=ConsoleRoute, include_in_schema=False)
 _FEW: Final = 8
+_LOGIN_BYTES: Final = 8_192
+"""Size limit of the login form, which anybody may send."""
 
 
 @open_router.get(f"{PATH}/static/{{name}}")
@@ -53,7 +56,7 @@ async def ask_for_token(
     return redirect(own_path(following))
 
 
-@open_router.post(f"{PATH}/login")
+@open_router.post(f"{PATH}/login", openapi_extra={BODY_LIMIT: _LOGIN_BYTES})
 async def log_in(request: Request) -> Response:
     """Exchange a token for a session cookie."""
     fields = await read_form(request)

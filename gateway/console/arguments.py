@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from gateway.console.forms import read_json
-from gateway.console.pages import visible
+from gateway.console.pages import visible, written_json
 from gateway.console.schemas import kind_of, resolved
 from services.codecs.text import looks_like_reference
 from services.contracts.api import Api, Parameter
@@ -17,6 +17,8 @@ from services.errors import ValidationFailed
 MOST_CHARS: Final = 4_000
 """Maximum length of a value that is shown in a field."""
 _MOST_CHOICES: Final = 30
+_LONGEST_CHOICE: Final = 200
+"""In characters. If one is longer, none is offered: many arguments may share one schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def _field(
     as_text = isinstance(value, str) and _takes_text(schema) if known else _takes_text(schema)
     text = _written(value, as_text=as_text) if known else ""
     if len(text) > MOST_CHARS:
-        text, note = "", f"a value of {len(text)} characters; text entered here replaces it"
+        text, note = "", "a large value; text entered here replaces it"
     elif text != visible(text) or "\r" in text:
         text, note = "", "a value with control characters; text entered here replaces it"
     return ArgumentField(
@@ -113,7 +115,7 @@ def edited(fields: list[ArgumentField], entered: Mapping[str, str], *, reference
 def _written(value: JsonValue, *, as_text: bool) -> str:
     if isinstance(value, str) and (as_text or looks_like_reference(value)):
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return written_json(value, MOST_CHARS + 1, indented=False)
 
 
 def _takes_text(schema: Mapping[str, JsonValue]) -> bool:
@@ -128,5 +130,6 @@ def _takes_text(schema: Mapping[str, JsonValue]) -> bool:
 def _choices(schema: Mapping[str, JsonValue]) -> tuple[str, ...]:
     several = schema.get("enum")
     if isinstance(several, list):
-        return tuple(_written(one, as_text=_takes_text(schema)) for one in several[:_MOST_CHOICES])
+        choices = tuple(_written(one, as_text=_takes_text(schema)) for one in several[:_MOST_CHOICES])
+        return choices if all(len(one) <= _LONGEST_CHOICE for one in choices) else ()
     return ("true", "false") if schema.get("type") == "boolean" else ()

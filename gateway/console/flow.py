@@ -271,7 +271,8 @@ def json_type(value: JsonValue) -> str:
 
 def _by_depth(steps: Sequence[Step]) -> list[list[str]]:
     """Steps by the longest path to them. Steps in a cycle come last; a proved plan has none."""
-    waiting = {step.id: set(dependencies(step)) & {one.id for one in steps} for step in steps}
+    known = {step.id for step in steps}
+    waiting = {step.id: set(dependencies(step)) & known for step in steps}
     layers: list[list[str]] = []
     while waiting:
         ready = [step for step, needs in waiting.items() if not needs & waiting.keys()]

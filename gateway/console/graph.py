@@ -1,6 +1,5 @@
 """A drawing of a run's plan: boxes, edges with the values that they carried, and groups if there are many steps."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +7,14 @@ from typing import Final
 
 from gateway.console.flow import ANSWER, Binding, Flow, State
 from gateway.console.layout import NODE_W, Point, curve, place
-from gateway.console.pages import cut
+from gateway.console.pages import cut, written_json
 from services.contracts.plan import Step
 
 MOST_BOXES: Final = 60
 """With more steps than this, similar steps are drawn as one box."""
 _MOST_LABELS: Final = 60
+_MOST_EDGES: Final = 300
+"""With more edges than this, only the shortest are drawn. Sixty boxes may have 1,770."""
 _LEAST_GROUP: Final = 3
 _LABEL_CHARS: Final = 14
 _LABEL_H: Final = 21
@@ -59,13 +60,18 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The whole drawing, in pixels."""
+    """The whole drawing, in pixels.
+
+    Attributes:
+        left_out: how many edges are not drawn.
+    """
 
     width: float
     height: float
     boxes: Sequence[Box]
     edges: Sequence[Edge]
     grouped: bool
+    left_out: int
 
 
 def draw(flow: Flow) -> Drawing:
@@ -82,7 +88,8 @@ def draw(flow: Flow) -> Drawing:
             edge = group_of[source], group_of.get(target, target)
             bindings.setdefault(edge, []).extend(taken)
     answers = [[ANSWER]] if any(target == ANSWER for _, target in bindings) else []
-    layout = place(layers + answers, list(bindings))
+    shown = _shortest(list(bindings), layers + answers)
+    layout = place(layers + answers, shown)
     members: dict[str, list[Step]] = {}
     for step in flow.steps:
         members.setdefault(group_of[step.id], []).append(step)
@@ -95,7 +102,16 @@ def draw(flow: Flow) -> Drawing:
         _edge(edge, points, bindings[edge], members, flow, labels if labelled else None)
         for edge, points in layout.paths.items()
     ]
-    return Drawing(layout.width, layout.height, boxes, edges, len(members) < len(flow.steps))
+    grouped, left_out = len(members) < len(flow.steps), len(bindings) - len(shown)
+    return Drawing(layout.width, layout.height, boxes, edges, grouped, left_out)
+
+
+def _shortest(edges: list[tuple[str, str]], layers: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
+    """The edges that are drawn: all, or those over the fewest layers."""
+    if len(edges) <= _MOST_EDGES:
+        return edges
+    at = {name: index for index, layer in enumerate(layers) for name in layer}
+    return sorted(edges, key=lambda edge: abs(at[edge[1]] - at[edge[0]]))[:_MOST_EDGES]
 
 
 def _groups(flow: Flow) -> Mapping[str, str]:
@@ -196,8 +212,10 @@ def _label(taken: Sequence[Binding]) -> str:
         return ""
     more = f" +{len(taken) - 1}" if len(taken) > 1 else ""
     found = taken[0].found
-    said = json.dumps(found.value, ensure_ascii=False) if found.known else taken[0].path.lstrip(".") or "all"
-    return cut(said, _LABEL_CHARS - len(more)) + more
+    most = _LABEL_CHARS - len(more)
+    if found.known:
+        return written_json(found.value, most, indented=False) + more
+    return cut(taken[0].path.lstrip(".") or "all", most) + more
 
 
 def _name(api: str) -> str:

@@ -5,7 +5,7 @@ import hashlib
 import importlib.resources
 import json
 import shlex
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -244,9 +244,31 @@ def duration(ms: float) -> str:
     return f"{ms / 1_000:.1f} s" if ms < 120_000 else f"{ms / 60_000:.1f} min"
 
 
-def written_json(value: JsonValue, most: int = 4_000) -> str:
-    """A JSON value as indented text, cut if it is long."""
-    return cut(json.dumps(value, ensure_ascii=False, indent=2), most)
+def written_json(value: JsonValue, most: int = 4_000, *, indented: bool = True) -> str:
+    """A JSON value as text, cut to ``most`` characters. What is cut off is not written: it may repeat a large value."""
+    text, room = list[str](), most
+    for piece in _pieces(value, most, "\n" if indented else ""):
+        text.append(piece)
+        room -= len(piece)
+        if room < 0:
+            break
+    return cut("".join(text), most)
+
+
+def _pieces(value: JsonValue, most: int, line: str) -> Iterator[str]:
+    """The pieces of a value's JSON. ``line`` begins a line; if empty, all is on one. Texts are cut to ``most``."""
+    if not value or not isinstance(value, (dict, list)):
+        yield json.dumps(value[:most] if isinstance(value, str) else value, ensure_ascii=False)
+        return
+    inner, (begin, end) = line and line + "  ", "{}" if isinstance(value, dict) else "[]"
+    for name, member in value.items() if isinstance(value, dict) else enumerate(value):
+        yield begin + inner
+        begin = "," if line else ", "
+        if isinstance(name, str):
+            yield from _pieces(name, most, line)
+            yield ": "
+        yield from _pieces(member, most, inner)
+    yield line + end
 
 
 def cut(text: object, most: int) -> str:

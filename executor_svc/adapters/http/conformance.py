@@ -27,8 +27,10 @@ _REGEX_COPIES: Final = 3
 """A pattern uses its size once when compiled, and once more on each thread that applies it."""
 # Time to apply a schema to a value, and a pattern to a byte of text (measured, rounded up); and the limit per answer.
 _STEP_NS, _PATTERN_NS, _BUDGET_NS = 50, 1_000, 200_000_000
-# The validator builds all errors at once, each with a copy of the value that it is about.
-_MAX_ERRORS, _MAX_COPIED_BYTES = 20_000, 1_000_000
+# Time to divide a number by a fraction: the validator calculates with all 300 digits that both may have.
+_DIVISION_NS: Final = 40_000
+# The validator builds all errors at once, each with a copy of the value that it is about: that may be the whole answer.
+_MAX_ERRORS, _MAX_COPIED_BYTES = 2_000, 1_000_000
 
 
 class Checker:
@@ -48,12 +50,15 @@ class Checker:
         try:
             if self._validator.is_valid(value):
                 return ()
-            if not self._listable(body):
-                return ("(somewhere): does not match the schema",)
-            found = dict.fromkeys(_text(error) for error in self._validator.iter_errors(value))
+            if self._listable(body):
+                return tuple(dict.fromkeys(map(_text, self._validator.iter_errors(value))))[:MAX_VIOLATIONS]
+            if not self._cost.branches and len(body) <= _MAX_COPIED_BYTES:
+                self._validator.validate(value)
+        except jsonschema_rs.ValidationError as first:
+            return (_text(first),)
         except ValueError:  # a recursion limit
             return ()
-        return tuple(found)[:MAX_VIOLATIONS]
+        return ("(somewhere): does not match the schema",)
 
     def _affordable(self, body: bytes) -> bool:
         """Whether the check stays within the time budget. The values of small answers are not counted."""
@@ -62,11 +67,13 @@ class Checker:
         return self._ns(_values(body), len(body)) <= _BUDGET_NS
 
     def _ns(self, values: int, size: int) -> int:
-        return _STEP_NS * self._cost.steps * values + _PATTERN_NS * self._cost.patterns * size
+        of_values = _STEP_NS * self._cost.steps + _DIVISION_NS * self._cost.divisions
+        return of_values * values + _PATTERN_NS * self._cost.patterns * size
 
     def _listable(self, body: bytes) -> bool:
-        steps = self._cost.steps
-        return steps * len(body) <= _MAX_COPIED_BYTES and steps * _values(body) <= _MAX_ERRORS
+        """Whether all errors may be built. Each value has at most one for each schema that is applied to it."""
+        errors = self._cost.steps * _values(body)
+        return errors <= _MAX_ERRORS and errors * len(body) <= _MAX_COPIED_BYTES
 
 
 def has_response_schema(api: Api, status: int) -> bool:

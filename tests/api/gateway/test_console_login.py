@@ -207,3 +207,11 @@ async def test_where_anybody_is_taken_forms_still_belong_to_their_page(gateway: 
         assert (await post(gateway, f"runs/{run.id}/approve", wrong[0], csrf=wrong[1], **fields)).status_code == 403
     assert (await post(gateway, f"runs/{run.id}/approve", cookie, csrf=csrf, **fields)).status_code == 303
     assert (await ended(gateway.client, run.id)).status is RunStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize(("size", "status"), [(8_192, 401), (8_193, 413)])
+async def test_the_form_of_the_login_is_small(guarded: Gateway, size: int, status: int) -> None:
+    """Anybody may send it, and it is held until it is complete."""
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    body = b"token=" + b"x" * (size - 6)
+    assert (await guarded.http.post("/console/login", content=body, headers=form)).status_code == status

@@ -181,6 +181,57 @@ def test_a_large_answer_that_takes_long_is_not_checked() -> None:
     assert len(costly.violations(200, ["c"], b'["c"]')) == 1
 
 
+class Watched:
+    """A validator that notes which of its methods are used."""
+
+    def __init__(self, watched: Checker) -> None:
+        self._validator, self.used = watched._validator, list[str]()
+        watched._validator = self  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        self.used.append(name)
+        return getattr(self._validator, name)
+
+
+MANY_NAMES: dict[str, Any] = {f"q{n}": n for n in range(3_000)}
+NO_SUCH_NAMES = {"propertyNames": {"pattern": "^x"}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "violation", "used"),
+    [
+        (NO_SUCH_NAMES, "(root): pattern", ["is_valid", "validate"]),
+        ({"allOf": [NO_SUCH_NAMES, {"type": "null"}]}, "(root): pattern", ["is_valid", "validate"]),
+        ({"anyOf": [NO_SUCH_NAMES, {"type": "null"}]}, "(somewhere): does not match the schema", ["is_valid"]),
+        ({"properties": {"q7": {"oneOf": [{"type": "null"}]}}}, "(somewhere): does not match the schema", ["is_valid"]),
+    ],
+)
+def test_errors_that_each_copy_a_whole_answer_are_not_all_built(schema: Any, violation: str, used: list[str]) -> None:
+    made = checker(schema)
+    watched = Watched(made)
+    assert made.violations(200, MANY_NAMES, json.dumps(MANY_NAMES).encode()) == (violation,)
+    assert watched.used == used
+
+
+def test_of_a_very_large_answer_no_error_is_built() -> None:
+    made = checker({"required": ["x"]})
+    value: Any = {"a": [1] * 600_000}
+    watched = Watched(made)
+    assert made.violations(200, value, json.dumps(value).encode()) == ("(somewhere): does not match the schema",)
+    assert watched.used == ["is_valid"]
+
+
+def test_numbers_are_divided_only_as_often_as_there_is_time() -> None:
+    """A division by a small fraction takes longer than a hundred other checks."""
+    made = checker({"items": {"allOf": [{"multipleOf": 1e-300}, {"type": "string"}]}})
+    watched = Watched(made)
+    for count, checked in ((4_000, True), (6_000, False)):
+        value: Any = [1] * count
+        assert bool(made.violations(200, value, json.dumps(value).encode())) is checked
+        assert ("is_valid" in watched.used) is checked
+        watched.used.clear()
+
+
 NAMES = st.sampled_from(["A", "B", "C"])
 SCHEMAS = st.recursive(
     st.sampled_from([{}, {"type": "null"}, {"type": "object"}, {"minItems": 1}]) | NAMES.map(ref),

@@ -12,6 +12,7 @@ from executor_svc.binding import ResolvedCalls, resolved_calls
 from executor_svc.choosing import best
 from executor_svc.graph import Graph
 from executor_svc.models import Call, CallResult, LargeValue, Limits
+from executor_svc.references import holds
 from executor_svc.runner import Run
 from executor_svc.values import ValueStore, preview
 from services.contracts.api import RequestBody
@@ -98,21 +99,83 @@ def test_calls_that_are_shown_are_counted_together() -> None:
     )
 
 
-@pytest.mark.parametrize(("items", "outcome"), [(100, "succeeded"), (101, "failed")])
-async def test_the_calls_of_a_loop_hold_so_many_values_and_no_more(
-    monkeypatch: pytest.MonkeyPatch, items: int, outcome: str
-) -> None:
-    """All are put together at once: a thousand items with four thousand references each took seconds."""
+@pytest.fixture
+def thousand_values(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("steps", "binding"):
         monkeypatch.setattr(f"executor_svc.{module}.MAX_LOOP_VALUES", 1_000)
+
+
+MANY = Limits(run_s=20, step_s=20, items=1_000)
+TAKING: dict[str, Value] = {"x": ListValue(items=(ref("a", "text"),) * 8), "y": literal([1] * 500)}
+
+
+@pytest.mark.usefixtures("thousand_values")
+@pytest.mark.parametrize(("items", "outcome"), [(90, "succeeded"), (91, "failed")])
+async def test_the_calls_of_a_loop_hold_so_many_values_and_no_more(items: int, outcome: str) -> None:
+    """All are put together at once: a thousand items with four thousand references each took seconds."""
     loop = ForEach(items=literal(list(range(items))))
-    made = step("b", TWO, {"x": ListValue(items=(ref("a", "text"),) * 8), "y": literal([1] * 500)}, foreach=loop)
-    limits = Limits(run_s=20, step_s=20, items=1_000)
-    finished = await finish(compiled([GET, TWO], step("a", GET), made), answer, limits)
+    finished = await finish(compiled([GET, TWO], step("a", GET), step("b", TWO, TAKING, foreach=loop)), answer, MANY)
     assert outcomes(finished)["b"] == outcome
     held = step("b", TWO, {"x": literal([1] * 8)}, foreach=loop)
     known = resolved_calls(held, {}, frozenset(), 1_000, SizeBudget(1_000))
     assert isinstance(known, ResolvedCalls) is (outcome == "succeeded")
+
+
+@pytest.mark.usefixtures("thousand_values")
+async def test_all_loops_of_a_plan_share_their_values() -> None:
+    """They may be ready at once, and are shown for an approval and compared with it at once."""
+    loop = ForEach(items=literal(list(range(40))))
+    loops = [step(name, TWO, TAKING, foreach=loop) for name in "bcd"]
+    finished = await finish(compiled([GET, TWO], step("a", GET), *loops), answer, MANY)
+    assert list(outcomes(finished).values()) == ["succeeded", "succeeded", "succeeded", "failed"]
+    assert isinstance(refused := finished.records[3].outcome, Failed)
+    assert (refused.reason, refused.message) == ("refused", "d: it takes more than 1000 values in loops")
+    budget, held = SizeBudget(1_000_000), step("b", TWO, {"x": literal([1] * 8)}, foreach=loop)
+    known = [resolved_calls(held, {}, frozenset(), 1_000, budget) for _ in range(3)]
+    assert [isinstance(one, Failed) for one in known] == [False, False, True]
+
+
+@pytest.mark.usefixtures("thousand_values")
+@pytest.mark.parametrize("op", ["exists", "eq"])
+async def test_conditions_of_items_are_not_checked_if_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch, op: Any
+) -> None:
+    """A list may have a million items, and a plan hundreds of loops over it: that took minutes."""
+    checked: list[Any] = []
+
+    def noting(when: When, *others: Any) -> bool:
+        checked.append(when)
+        return holds(when, *others)
+
+    for module in ("steps", "binding"):
+        monkeypatch.setattr(f"executor_svc.{module}.holds", noting)
+    when, loop = When(left=item("x"), op=op, right=literal(1)), ForEach(items=ref("a"))
+
+    async def listed(call: Call) -> Any:
+        return [{"x": None}] * 200 if call.api is GET else {}
+
+    loops = [step(name, TWO, foreach=loop, when=when) for name in "bcd"]
+    finished = await finish(compiled([GET, TWO], step("a", GET), *loops), listed, MANY)
+    assert list(outcomes(finished).values()) == ["succeeded", "succeeded", "succeeded", "failed"]
+    assert len(checked) == 400
+    read: dict[str, Any] = {"a": [{"x": None}] * 200}
+    budget = SizeBudget(1_000_000)
+    known = [resolved_calls(loops[0], read, frozenset("a"), 1_000, budget) for _ in range(3)]
+    assert [isinstance(one, Failed) for one in known] == [False, False, True]
+    assert len(checked) == 800
+
+
+@pytest.mark.usefixtures("thousand_values")
+async def test_a_loop_that_a_former_process_began_is_not_refused_because_of_others() -> None:
+    """They may be ready in another order than before, and a call in doubt would go unreported."""
+    loop = ForEach(items=literal(list(range(80))))
+    plan = compiled([GET, TWO], step("a", GET), *(step(name, TWO, TAKING, foreach=loop) for name in "bc"))
+    run = Run(
+        plan, Graph(plan.plan), Scripted(answer), "run-1", MANY, ValueStore(lambda _: None, 1_000), frozenset({"c/1"})
+    )
+    finished = [event async for event in run.events()][-1]
+    assert isinstance(finished, ExecutionFinished)
+    assert outcomes(finished) == {"a": "succeeded", "b": "succeeded", "c": "succeeded"}
 
 
 async def test_what_words_choose_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:

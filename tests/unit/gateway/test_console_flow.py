@@ -1,8 +1,9 @@
 """What flowed through a run: states, values, and bars."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from gateway.console.flow import Flow
+from gateway.console.flow import Flow, _by_depth
 from gateway.console.graph import MOST_BOXES, draw
 from services.contracts.event import RunEvent, RunPlanned
 from services.contracts.execution import StepFinished, StepStarted
@@ -105,3 +106,28 @@ def test_labels_do_not_lie_on_each_other() -> None:
     drawing = draw(Flow(_run(Plan(steps=(*sources, *targets, literal)))))
     places = [(edge.label_at, edge.label_width) for edge in drawing.edges]
     assert len(set(places)) == len(places) == 8
+
+
+def test_of_very_many_edges_the_shortest_are_drawn() -> None:
+    """Sixty steps that each take a value of all before them made a page of 1.4 MB."""
+    steps = [
+        Step(id=f"s{n}", api="a.b", arguments={f"x{k}": Reference(step=f"s{k}") for k in range(n)}) for n in range(60)
+    ]
+    drawing = draw(Flow(_run(Plan(steps=tuple(steps)))))
+    assert (len(drawing.edges), drawing.left_out) == (300, 60 * 59 // 2 - 300)
+    drawn = {edge.name for edge in drawing.edges}
+    assert {f"s{n}.s{n + 1}" for n in range(59)} < drawn
+    assert "s0.s59" not in drawn
+
+
+def test_steps_are_gone_through_a_few_times_to_find_their_depth() -> None:
+    class Counted(tuple[Step, ...]):
+        times = 0
+
+        def __iter__(self) -> Iterator[Step]:
+            Counted.times += 1
+            return super().__iter__()
+
+    steps = Counted(Step(id=f"s{n}", api="a.b", after=(f"s{n - 1}",) if n else ()) for n in range(500))
+    assert len(_by_depth(steps)) == 500
+    assert Counted.times <= 2

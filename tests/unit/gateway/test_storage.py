@@ -4,22 +4,25 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.live import closing_event
-from gateway.storage import MEMBERS, Fenced, Filter, RequestIdentity, RunStore, Ticket, new_run_id
+from gateway.storage import MEMBERS, SEARCHED_CHARS, Fenced, Filter, RequestIdentity, RunStore, Ticket, new_run_id
 from gateway.tables import RUNS
 from services.contracts.event import RunEvent, RunFinished, RunPlanned
 from services.contracts.feedback import Feedback, Verdict
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveRequest
-from services.errors import NotFound
-from services.storage.engine import create_engine, write
+from services.errors import NotFound, Overloaded
+from services.storage.engine import create_engine, read, write
 from services.storage.members import Membership
 from services.storage.migrate import migrate
 from tests.fakes import prove
@@ -263,3 +266,92 @@ async def test_a_run_is_shown_as_it_was_written_and_one_of_another_version_as_th
     assert json.loads(await store.json(run.id, run.tenant)) == judged.model_dump(mode="json")
     with pytest.raises(NotFound):
         await store.json(run.id, "another tenant")
+
+
+async def asked(store: RunStore, *queries: str, tenant: str = "default") -> list[str]:
+    """The ids of new runs with these queries."""
+    runs = [a_run(RunStatus.FAILED).model_copy(update={"query": query, "tenant": tenant}) for query in queries]
+    for at, run in enumerate(runs):
+        runs[at] = run = run.model_copy(update={"id": f"run_{at:03}"})
+        await store.insert(Ticket(run.id, "a", 0), run, REQUEST, None)
+    return [run.id for run in runs]
+
+
+async def test_a_search_looks_at_the_beginning_of_so_many_runs(
+    stores: list[RunStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queries of all runs may be hostile: a long one is compared with a long text at each of its characters."""
+    monkeypatch.setattr("gateway.storage.SEARCHED_RUNS", 3)
+    end = SEARCHED_CHARS - 4
+    ids = await asked(stores[0], "Rooms", "b", "c", "ROOMS", "e", "f", "x" * end + "room", "x" * (end + 1) + "room")
+    pages, cursor = list[list[str]](), None
+    while not pages or cursor:
+        page = await stores[0].page(Filter("default", text="rOOm"), limit=1, cursor=cursor)
+        pages.append([run.id for run in page.runs])
+        cursor = page.next
+    assert pages == [[ids[6]], [ids[3]], [ids[0]]]
+    none = await stores[0].page(Filter("default", text="zzz"), limit=1, cursor=None)
+    assert (none.runs, none.next) == ((), ids[5])
+    assert not (await stores[0].page(Filter("other", text="room"), limit=1, cursor=None)).runs
+
+
+async def test_runs_that_name_an_api_are_read_one_at_a_time_and_charged(
+    stores: list[RunStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run may hold several megabytes, and two hundred are looked through."""
+    charged, read_before = list[int](), list[int]()
+    monkeypatch.setattr(stores[0], "_on_read", lambda tenant, size: charged.append(size))
+    named = '"api":"x.y"'
+    await asked(stores[0], named, "other", named, named)  # quotation marks in a value do not name it
+    documents = {n: f'{{"id":"{n}",{named}}}' for n in range(4)}
+    async with write(stores[0]._engine) as connection:
+        for n in (0, 2, 3):
+            changed = RUNS.update().where(RUNS.c.id == f"run_{n:03}").values(document=documents[n])
+            await connection.execute(changed)
+    size = len(documents[0])
+
+    async def found(newest: int, most_bytes: int, tenant: str = "default") -> list[str]:
+        charged.clear()
+        read_before.clear()
+        documents = list[str]()
+        async for document in stores[0].naming("x.y", tenant, newest, most_bytes):
+            read_before.append(len(charged))
+            documents.append(document)
+        return documents
+
+    assert await found(4, 1_000) == [documents[3], documents[2], documents[0]]
+    assert (read_before, charged) == ([1, 2, 3], [size] * 3)
+    assert await found(3, 1_000) == [documents[3], documents[2]]
+    assert await found(4, 2 * size) == [documents[3], documents[2]]
+    assert await found(4, 1_000, "other") == []
+
+
+async def test_searches_of_one_tenant_leave_connections_to_others(
+    stores: list[RunStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool has 15 connections, and a request that gets none for 30 s ends with 503."""
+    at_once, most, go_on = 0, 0, asyncio.Event()
+
+    @asynccontextmanager
+    async def slow(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+        nonlocal at_once, most
+        at_once, most = at_once + 1, max(most, at_once + 1)
+        await go_on.wait()
+        async with read(engine) as connection:
+            yield connection
+        at_once -= 1
+
+    monkeypatch.setattr("gateway.storage.read", slow)
+    store = stores[0]
+    search = partial(store.page, Filter("default", text="x"), limit=1, cursor=None)
+    searches = [asyncio.create_task(search()) for _ in range(20)]
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded):
+        await search()
+    other = asyncio.create_task(store.page(Filter("other", text="x"), limit=1, cursor=None))
+    listed = asyncio.create_task(store.page(Filter("default"), limit=1, cursor=None))
+    await asyncio.sleep(0)
+    assert at_once == 4
+    go_on.set()
+    await asyncio.gather(*searches, other, listed)
+    assert most == 4

@@ -1,18 +1,22 @@
 """How a document gets into the catalogue: what is known is not read, what changes is shown, related APIs are named."""
 
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from sqlalchemy import event
 
-from retriever_svc import importing
+from retriever_svc import importing, storage
 from retriever_svc.importers import with_content_hash
+from retriever_svc.models import Record
 from retriever_svc.service import CatalogueService
 from services.contracts.api import ImportChange, ImportReport, ImportRequest, RelatedApi
 from services.errors import Conflict
+from services.storage import embeddings
 from tests.unit.retriever_svc.catalogue import open_service
 from tests.unit.retriever_svc.documents import document, operation
 from tests.unit.retriever_svc.test_catalogue import CountingEncoder
@@ -166,6 +170,29 @@ async def test_only_what_changed_is_written_and_embedded(service: CatalogueServi
     report, _ = await send(service, document(paths(listTickets="What a visit costs")))
     assert (counts(report), encoder.texts) == ((0, 1, 1, 0), 3)
     assert {entry.id: entry.number for entry in (await service.sync()).entries} == numbers
+
+
+async def test_rows_are_built_beside_the_loop_and_stored_a_few_at_a_time(
+    service: CatalogueService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document may have 20,000 operations."""
+    made_in, sizes, row = set[str](), list[int](), storage._row
+
+    def noting(record: Record) -> dict[str, object]:
+        made_in.add(threading.current_thread().name)
+        return row(record)
+
+    def stored(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, many: bool) -> None:
+        if statement.startswith("INSERT INTO apis"):
+            sizes.append(len(parameters) if many else 1)
+
+    monkeypatch.setattr(storage, "_row", noting)
+    monkeypatch.setattr(embeddings, "_CHUNK", 2)
+    event.listen(service.documents._storage._engine.sync_engine, "before_cursor_execute", stored)
+    report, _ = await send(service, document({f"/{n}": {"get": operation(operationId=f"op{n}")} for n in range(5)}))
+    assert counts(report)[0] == 5
+    assert threading.main_thread().name not in made_in
+    assert (sum(sizes), max(sizes)) == (5, 2)
 
 
 async def test_a_dry_run_shows_everything_and_changes_nothing(

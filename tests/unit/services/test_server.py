@@ -132,12 +132,13 @@ async def running(**bounds: Any) -> AsyncIterator[Running]:
         [GET, b"X: " + b"a" * 1_000_000],
         [GET + b"X: " + b"a" * 100_000 + b"\r\n\r\n"],
         [GET, *[b"X-%d: %s\r\n" % (n, b"a" * 1_000) for n in range(20)]],
+        [GET, b"a:\r\n" * 201],
         [b"GET /" + b"a" * 100_000],
         [b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"],
         [POST + b"Transfer-Encoding: chunked\r\n\r\n", b"2\r\n{}\r\n0\r\n", b"X: " + b"a" * 1_000_000],
         [POST + b"Transfer-Encoding: chunked\r\n\r\n", b"2;" + b"a" * 1_000_000],
     ],
-    ids=["value", "at once", "many", "address", "whole address", "trailer", "chunk extension"],
+    ids=["value", "at once", "many", "many small ones", "address", "whole address", "trailer", "chunk extension"],
 )
 async def test_headers_are_bounded(pieces: list[bytes]) -> None:
     async with running() as house:
@@ -149,6 +150,19 @@ async def test_headers_are_bounded(pieces: list[bytes]) -> None:
         assert (status, json.loads(body)["type"]) == (431, "urn:nestor:problem:headers-too-large")
         assert await line.is_over()
         assert await house.healthy()
+
+
+async def test_there_may_be_so_many_headers() -> None:
+    async with running() as house:
+        line = await house.connect(GET + b"a:\r\n" * 199 + b"\r\n")
+        assert await line.status() == 200
+
+
+async def test_a_body_is_not_awaited_where_none_is_taken() -> None:
+    """Anybody may send one there, without a token, and it would be held until it is complete."""
+    async with running() as house:
+        line = await house.connect(GET + b"Content-Type: application/json\r\nContent-Length: 999\r\n\r\n[[[")
+        assert await line.status() == 200
 
 
 async def test_a_header_without_end_takes_no_memory() -> None:
