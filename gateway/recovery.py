@@ -10,12 +10,12 @@ from gateway.runs import Runs
 from gateway.settings import GatewaySettings
 from gateway.storage import RunStore
 from services.errors import ServiceError
+from services.storage.heartbeat import Heartbeat
 from services.storage.members import Membership
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
 _TAKEOVERS_PER_LEASE: Final = 5
-_BEATS_PER_LEASE: Final = 5
 _CANCEL_POLL_S: Final = 0.5
 _WRITE_EVERY_S: Final = 0.2
 _DELETE_EVERY_S: Final = 3_600.0
@@ -39,23 +39,25 @@ class Recovery:
         """Be a member until the end of the context. Other processes then take over unfinished runs at once."""
         await self._membership.beat()
         lease_s = self._membership.lease_s
-        reaper = [_PeriodicTask(self._take_over, lease_s / _TAKEOVERS_PER_LEASE)]
-        periodic = [
-            _PeriodicTask(self._membership.beat, lease_s / _BEATS_PER_LEASE),
-            _PeriodicTask(self._events.write, _WRITE_EVERY_S),
-            _PeriodicTask(self._cancel_requested_runs, _CANCEL_POLL_S),
-            _PeriodicTask(self._delete_old, _DELETE_EVERY_S),
-        ]
-        try:
-            yield
-        finally:
-            await _stop(reaper, lease_s)
-            await self._runs.close()
-            self._events.close()
-            await _stop(periodic, lease_s)
-            with suppress(ServiceError, TimeoutError):
-                async with asyncio.timeout(lease_s):
-                    await self._membership.leave()
+        heartbeat = Heartbeat(self._membership)
+        async with heartbeat.beating():
+            reaper = [_PeriodicTask(self._take_over, lease_s / _TAKEOVERS_PER_LEASE)]
+            periodic = [
+                _PeriodicTask(self._events.write, _WRITE_EVERY_S),
+                _PeriodicTask(self._cancel_requested_runs, _CANCEL_POLL_S),
+                _PeriodicTask(self._delete_old, _DELETE_EVERY_S),
+            ]
+            try:
+                yield
+            finally:
+                await _stop(reaper, lease_s)
+                await self._runs.close()
+                self._events.close()
+                await _stop(periodic, lease_s)
+                await heartbeat.stop()
+                with suppress(ServiceError, TimeoutError):
+                    async with asyncio.timeout(lease_s):
+                        await self._membership.leave()
 
     async def _take_over(self) -> None:
         """Take over the runs of dead processes."""

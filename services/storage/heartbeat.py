@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from threading import Event, Thread
 from typing import Final
 
+from sqlalchemy.ext.asyncio import AsyncEngine
+
 from services.errors import ServiceError
 from services.storage.engine import create_engine
 from services.storage.members import Membership
@@ -60,20 +62,19 @@ class Heartbeat:
     async def _beat(self) -> None:
         """Send heartbeats until stopped. Errors, such as an unreachable database, are logged and do not end it."""
         engine = create_engine(self._membership.url)
-        member = self._membership.with_engine(engine)
         try:
             while not self._stop.is_set():
                 if time.monotonic() - self._loop_seen < _HUNG_LEASES * self._membership.lease_s:
-                    await _beat_once(member)
+                    await _beat_once(self._membership, engine)
                     self._begun.set()
                 self._stop.wait(self._pause_s)  # nothing else runs on this thread's loop
         finally:
             await engine.dispose()
 
 
-async def _beat_once(member: Membership) -> None:
+async def _beat_once(member: Membership, engine: AsyncEngine) -> None:
     try:
-        await member.beat()
+        await member.beat(engine)
     except ServiceError as error:
         _log.warning("the heartbeat could not be written", member=member.id, why=error.detail)
     except Exception as error:  # noqa: BLE001 - an error must not end the heartbeats of a live process

@@ -78,28 +78,28 @@ class Membership:
         """URL of the database, including the password."""
         return self._engine.url.render_as_string(hide_password=False)
 
-    def with_engine(self, engine: AsyncEngine) -> "Membership":
-        """The same member, using another engine for its database."""
-        same = Membership(engine, self._table, self.lease_s)
-        same.id = self.id
-        return same
+    async def beat(self, engine: AsyncEngine | None = None) -> None:
+        """Renew this process's row, and record which other rows have changed.
 
-    async def beat(self) -> None:
-        """Renew this process's row, and record which other rows have changed."""
-        insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
-        now = clock(self._engine)
+        Args:
+            engine: another engine of the same database, for a caller in another event loop.
+        """
+        engine = engine or self._engine
+        insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
+        now = clock(engine)
         statement = insert(self._table).values(id=self.id, seen_at=now)
         renewed = statement.on_conflict_do_update(index_elements=["id"], set_={"seen_at": now})
         forgotten = self._table.c.seen_at < now - _FORGOTTEN_AFTER_LEASES * self.lease_s
-        async with write(self._engine) as connection:
+        async with write(engine) as connection:
             await connection.execute(renewed)
             await connection.execute(self._table.delete().where(forgotten))
             rows = (await connection.execute(sa.select(self._table.c.id, self._table.c.seen_at))).all()
         now_s = self._monotonic()
-        former, self._seen = self._seen, {}
+        seen: dict[str, tuple[float, float]] = {}
         for row in rows:
-            before = former.get(row.id)
-            self._seen[row.id] = before if before and before[0] == row.seen_at else (row.seen_at, now_s)
+            before = self._seen.get(row.id)
+            seen[row.id] = before if before and before[0] == row.seen_at else (row.seen_at, now_s)
+        self._seen = seen  # replaced as a whole, because another thread may be reading it
 
     async def leave(self) -> None:
         """Delete this process's row, so that others can take over its runs at once."""

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx2
 from fastapi import FastAPI
@@ -19,6 +20,8 @@ from services.contracts.outcome import Succeeded
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
 from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveOptions, SolveRequest
+from services.storage.heartbeat import Heartbeat
+from services.storage.members import Membership
 from tests.fakes import FakeDemos, FakeExecutor, FakePlanner, FakeRetriever
 
 
@@ -97,7 +100,8 @@ class Gateway:
     client: GatewayClient
     http: httpx2.AsyncClient
     keepers: frozenset[asyncio.Task[Any]]
-    """The gateway's background tasks: heartbeats and the search for orphaned runs."""
+    """The gateway's background tasks, such as the search for orphaned runs."""
+    heartbeat: Heartbeat
 
     async def die(self) -> None:
         """Stop everything at once, like a killed process: nothing more is written or sent."""
@@ -112,6 +116,7 @@ class Gateway:
         for task in self.keepers:
             task.cancel()
         await asyncio.gather(*self.keepers, return_exceptions=True)
+        await self.heartbeat.stop()
 
     def as_principal(self, token: str) -> GatewayClient:
         """A client that sends this token. It needs no closing, because it holds no connection."""
@@ -140,13 +145,20 @@ async def open_gateway(database: Path | str, fakes: Fakes | None = None, **setti
     fakes = fakes or Fakes()
     app = create_app(GatewaySettings(database_url=url, **{"warm_apis": 0} | settings), peers=fakes.peers)
     before = asyncio.all_tasks()
-    async with (
-        app.router.lifespan_context(app),
-        open_http("http://gateway", InProcessTransport(app)) as typed,
-        open_http("http://gateway", InProcessTransport(app)) as http,
-    ):
+    heartbeats: list[Heartbeat] = []
+
+    def heartbeat(membership: Membership) -> Heartbeat:
+        heartbeats.append(Heartbeat(membership))
+        return heartbeats[0]
+
+    async with AsyncExitStack() as stack:
+        with patch("gateway.recovery.Heartbeat", heartbeat):
+            await stack.enter_async_context(app.router.lifespan_context(app))
         keepers = frozenset(asyncio.all_tasks() - before)
-        yield Gateway(app, fakes, GatewayClient(typed), http, keepers)
+        typed, http = [
+            await stack.enter_async_context(open_http("http://gateway", InProcessTransport(app))) for _ in range(2)
+        ]
+        yield Gateway(app, fakes, GatewayClient(typed), http, keepers, heartbeats[0])
 
 
 def ask(query: str, **options: Any) -> SolveRequest:

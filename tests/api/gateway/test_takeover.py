@@ -24,6 +24,7 @@ from tests.support.gateways import (
     open_gateway,
     until,
 )
+from tests.support.members import PATIENCE_S, changes
 
 LEASE_S = 0.5
 
@@ -92,6 +93,13 @@ async def test_a_clock_that_was_set_back_keeps_no_run_of_the_dead(pair: tuple[Ga
         )
     await engine.dispose()
     assert (await ended(two.client, run.id)).status is RunStatus.SUCCEEDED
+
+
+async def test_a_gateway_whose_loop_is_blocked_keeps_its_runs(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, lease_s=LEASE_S):
+        file = tmp_path / "gateway.db"
+        assert changes(file, PATIENCE_S)
+        assert changes(file, PATIENCE_S)
 
 
 async def _kinds(events: AsyncIterator[object]) -> list[str]:

@@ -1,9 +1,6 @@
 """A process that works is seen to be alive, whatever holds up its event loop."""
 
-import sqlite3
-import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,25 +10,10 @@ from services.storage import heartbeat as heartbeat_module
 from services.storage.engine import create_engine
 from services.storage.heartbeat import Heartbeat
 from services.storage.members import Membership, members_table
+from tests.support.members import PATIENCE_S, changes
 
 METADATA = sa.MetaData()
 MEMBERS = members_table(METADATA)
-PATIENCE_S = 30.0
-
-
-def last_seen(file: Path) -> float:
-    with closing(sqlite3.connect(file, timeout=PATIENCE_S)) as database:
-        return float(database.execute("SELECT seen_at FROM members").fetchone()[0])
-
-
-def changes(file: Path, within_s: float) -> bool:
-    """Whether a sign of life comes while the event loop stands still."""
-    before, until = last_seen(file), time.monotonic() + within_s
-    while time.monotonic() < until:
-        if last_seen(file) != before:
-            return True
-        time.sleep(0.02)
-    return False
 
 
 async def opened(file: Path, lease_s: float, within: Callable[[Membership], None]) -> None:
