@@ -18,7 +18,7 @@ from services.contracts.base import JsonSchema
 from services.contracts.execution import ExecuteRequest
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value, content_hash
 from services.contracts.planning import CompiledPlan, Decision, Policy
-from services.http import NdjsonResponse
+from services.streams import NdjsonResponse
 
 _ANSWER = {
     "type": "object",

@@ -12,7 +12,7 @@ from services.contracts.execution import ExecuteRequest, ExecutionState
 from services.contracts.operations import ExecutorStatus
 from services.contracts.preview import PreviewRequest, PreviewResponse
 from services.contracts.secret import Credentials, SecretTest, SecretTestRequest
-from services.http import NdjsonResponse
+from services.streams import NdjsonResponse
 
 router = service_router(tags=["execution"])
 Id = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f]*$")]

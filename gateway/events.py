@@ -6,7 +6,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Final, TypeVar
 
-from gateway.live import HEARTBEAT_S, Live
+from gateway.live import Live
 from gateway.storage import UNDER_WAY, RunStore
 from services.contracts.event import RunEvent
 from services.errors import NotFound, ServiceError
@@ -38,18 +38,17 @@ class Events:
         """End all streams at their next event, because this process stops."""
         self._closed = True
 
-    async def follow(self, run_id: str, after: int) -> AsyncGenerator[RunEvent | None, None]:
-        """The events with a higher number than ``after``, until the run ends; None as a heartbeat in between.
+    async def follow(self, run_id: str, after: int) -> AsyncGenerator[RunEvent, None]:
+        """The events with a higher number than ``after``, until the run ends.
 
         It works for runs of any process, also if a run changes its owner meanwhile. The run must exist.
         """
-        quiet_s = 0.0
         while not self._closed:
             live = self._lives.get(run_id)
             if live is not None:
                 async with aclosing(self._of_live(live, after)) as events:
                     async for event in events:
-                        after = after if event is None else event.id
+                        after = event.id
                         yield event
                 if live.finished:
                     return
@@ -66,12 +65,8 @@ class Events:
                 return
             if not page:
                 await asyncio.sleep(_POLL_S)
-                quiet_s += _POLL_S
-                if quiet_s >= HEARTBEAT_S:
-                    quiet_s = 0.0
-                    yield None
 
-    async def _of_live(self, live: Live, after: int) -> AsyncGenerator[RunEvent | None, None]:
+    async def _of_live(self, live: Live, after: int) -> AsyncGenerator[RunEvent, None]:
         """The events stored by former owners, then those of this process."""
         earlier = partial(self._store.events, live.run.id, upto=live.base)
         while after < live.base and (page := await _with_retries(partial(earlier, after))):

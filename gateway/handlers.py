@@ -1,11 +1,8 @@
 """Routes of the gateway. The signatures declare what they take and return; ``service.py`` does the work."""
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response, status
-from pydantic import BaseModel
 from pydantic_core import to_json
 
 from gateway.access_handlers import access
@@ -27,10 +24,8 @@ from services.contracts.run import Run, RunPage, RunStatus
 from services.contracts.secret import SecretTest, TrySecret
 from services.contracts.solve import SolveRequest
 from services.contracts.start import StartRequest
-from services.errors import ServiceUnavailable
-from services.http import BODY_LIMIT, NdjsonResponse, SseResponse
-
-Event = TypeVar("Event", bound=BaseModel | None)
+from services.http import BODY_LIMIT
+from services.streams import NdjsonResponse, SseResponse
 
 ASKING = needs(Role.ASK)
 APPROVING = needs(Role.APPROVE)
@@ -107,8 +102,8 @@ async def solve_stream(
 
     If nothing happens for 15 seconds, an empty line is sent to keep the stream open.
     """
-    events = await _begun(service.solve_events(body, caller, idempotency_key))
-    return NdjsonResponse(events, headers=service.quotas.fields(caller.tenant))
+    events = await service.solve_events(body, caller, idempotency_key)
+    return NdjsonResponse(events, accepted=True, headers=service.quotas.fields(caller.tenant))
 
 
 @runs.post("/plan", summary="Plan and prove, execute nothing", openapi_extra=ASKING)
@@ -341,6 +336,8 @@ async def search_apis(
 async def import_apis(body: ImportRequest, service: Service, caller: Caller) -> NdjsonResponse:
     """Import the text of an API description. Answers one JSON event per line: progress, then one report.
 
+    As in all streams of lines, an empty line is sent if nothing happens for 15 seconds.
+
     With `dry_run` or `hold_changes` the events before the report say how each API would change. The same happens if
     an existing API would be called on another host, would change something instead of reading or the reverse, or would
     present another credential (`sensitive`): nothing is changed until `confirm` names the report's `change_hash`.
@@ -348,7 +345,7 @@ async def import_apis(body: ImportRequest, service: Service, caller: Caller) -> 
     A provider belongs to the tenant that imported it first: 409 for others. Only the operator's administrators may
     import for everyone or for other tenants: 403 for others.
     """
-    return NdjsonResponse(await _begun(service.administration.import_apis(body, caller)))
+    return NdjsonResponse(service.administration.import_apis(body, caller))
 
 
 @apis.get("/documents", summary="List the imported documents", openapi_extra=ANY_ROLE)
@@ -427,22 +424,6 @@ async def import_demos(
 async def delete_demo(demo_id: Id, service: Service, caller: Caller) -> None:
     """Remove a demonstration of your tenant. Only the operator's administrators remove one that is everyone's."""
     await service.administration.delete_demo(demo_id, caller)
-
-
-async def _begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
-    """Wait for the first event, so that a refusal becomes an error response and not a broken stream."""
-    try:
-        first = await anext(events)
-    except StopAsyncIteration:
-        raise ServiceUnavailable("The answer ended before its first event.") from None
-
-    async def all_events() -> AsyncGenerator[Event, None]:
-        async with aclosing(events):
-            yield first
-            async for event in events:
-                yield event
-
-    return all_events()
 
 
 def routers() -> list[APIRouter]:

@@ -14,7 +14,6 @@ from services.contracts.run import Run
 from services.contracts.solve import SolveRequest
 from services.errors import ServiceError
 
-HEARTBEAT_S = 15.0
 _EVENTS_PER_EPOCH = 1_000_000
 
 
@@ -120,8 +119,8 @@ class Live:
         self.ended.set()
         self._notify()
 
-    async def follow(self, after: int) -> AsyncGenerator[RunEvent | None, None]:
-        """Events with a higher number than ``after``, then new ones as they arrive; None as a heartbeat in between."""
+    async def follow(self, after: int) -> AsyncGenerator[RunEvent, None]:
+        """Events with a higher number than ``after``, then new ones as they arrive."""
         seen = max(0, after - self.base)
         while True:
             changed = self._changed
@@ -130,11 +129,7 @@ class Live:
                 seen += 1
             if self.ended.is_set():
                 return
-            try:
-                async with asyncio.timeout(HEARTBEAT_S):
-                    await changed.wait()
-            except TimeoutError:
-                yield None
+            await changed.wait()
 
     def _notify(self) -> None:
         """Wake all current subscribers. Later ones wait for the next event."""

@@ -137,18 +137,21 @@ class GatewayService:
 
     async def solve_events(
         self, request: SolveRequest, principal: Principal, key: str | None = None
-    ) -> AsyncGenerator[SolveEvent | None, None]:
-        """Solve a request and yield its events; None as a heartbeat while nothing happens.
+    ) -> AsyncGenerator[SolveEvent, None]:
+        """Begin to solve a request, and return the run's events. Raises as ``solve`` does before the run is stored.
 
         The last event is ``finished``. A failed run's problem is in it; it is not raised.
         """
         self.quotas.check("streams", principal.tenant)
         with self.quotas.holding("streams", principal.tenant):
             accepted = await self._accept(request, principal, key)
-            run_id = accepted.run.id if isinstance(accepted, Live) else accepted
+        return self._solve_events(accepted.run.id if isinstance(accepted, Live) else accepted, principal.tenant)
+
+    async def _solve_events(self, run_id: str, tenant: str) -> AsyncGenerator[SolveEvent, None]:
+        with self.quotas.holding("streams", tenant):
             async with aclosing(self._events.follow(run_id, 0)) as events:
                 async for event in events:
-                    yield None if event is None else event.event
+                    yield event.event
 
     async def plan(self, request: SolveRequest, principal: Principal) -> Run:
         """Plan and prove; nothing is executed."""
@@ -195,9 +198,7 @@ class GatewayService:
         found = [await self._store.get(one, principal.tenant) for one in (run_id, other)]
         return compare(*found)
 
-    async def follow(
-        self, run_id: str, principal: Principal, after: int
-    ) -> AsyncGenerator[RunEvent | None, None] | None:
+    async def follow(self, run_id: str, principal: Principal, after: int) -> AsyncGenerator[RunEvent, None] | None:
         """The events of a run with a higher number than ``after``; None if there are none and will be none.
 
         Raises:
@@ -213,7 +214,7 @@ class GatewayService:
             raise Overloaded("Too many streams are open.", retry_after_s=5)
         return self._follow_counted(run_id, principal.tenant, after)
 
-    async def _follow_counted(self, run_id: str, tenant: str, after: int) -> AsyncGenerator[RunEvent | None, None]:
+    async def _follow_counted(self, run_id: str, tenant: str, after: int) -> AsyncGenerator[RunEvent, None]:
         with self.quotas.holding("streams", tenant):
             self._followers += 1
             try:

@@ -8,7 +8,7 @@ from gateway.routing import ADMINISTERING, Caller, ProtectedRoute, Service
 from gateway.settings import TENANT
 from services.app import service_router
 from services.contracts.tenant import TenantDeletion
-from services.http import NdjsonResponse
+from services.streams import NdjsonResponse
 
 TenantName = Annotated[str, Path(pattern=TENANT)]
 tenants = service_router(route_class=ProtectedRoute, tags=["access"])

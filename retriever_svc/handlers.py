@@ -33,7 +33,8 @@ from services.contracts.retrieval import (
     RetrieveResponse,
     Signals,
 )
-from services.http import BODY_LIMIT, NdjsonResponse
+from services.http import BODY_LIMIT
+from services.streams import NdjsonResponse
 
 router = service_router(tags=["catalogue"])
 _STORED = Api(id="-", provider="-", name="-")

@@ -1,28 +1,24 @@
-"""HTTP input and output of a service: strict parsing of requests, streamed responses, and problem documents."""
+"""HTTP input and output of a service: strict parsing of requests, and problem documents."""
 
 import asyncio
 import json
 import math
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
 import orjson
-from anyio import CancelScope
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 from fastapi.routing import APIRoute
-from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
-from starlette.types import Send
 
-from services.contracts.event import RunEvent
 from services.errors import (
     InternalError,
     InvalidRequest,
@@ -31,7 +27,8 @@ from services.errors import (
     ValidationFailed,
     all_errors,
 )
-from services.telemetry import get_logger, request_id
+from services.streams import EventResponse
+from services.telemetry import request_id
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -46,7 +43,6 @@ _BULK: Final = 10
 """Routes that take larger bodies take this many times as many values."""
 _MAX_ERRORS: Final = 1_000
 """Errors of a body that are built. pydantic can only build all of them, at about a kilobyte each."""
-_log = get_logger(__name__)
 
 
 def loads_strict(body: bytes, *, max_depth: int, max_values: int = MAX_VALUES) -> Any:
@@ -223,97 +219,6 @@ class StrictRoute(APIRoute):
             return response
 
         return strict
-
-
-class EventResponse(StreamingResponse):
-    """A stream of events. Closes their generator when the stream ends or the reader disconnects.
-
-    Attributes:
-        check: called before each event and each heartbeat is sent; a ServiceError that it raises ends the stream.
-    """
-
-    def __init__(self, events: AsyncGenerator[Any, None], status_code: int = 200) -> None:
-        self._events = events
-        self.check: Callable[[], Awaitable[None]] | None = None
-        super().__init__(self._encoded(), status_code)
-
-    async def _checked(self) -> AsyncIterator[Any]:
-        async for event in self._events:
-            if self.check is not None:
-                await self.check()
-            yield event
-
-    def _encoded(self) -> AsyncIterator[bytes]:
-        raise NotImplementedError
-
-    async def stream_response(self, send: Send) -> None:
-        """Send the events. An error before the first event is raised, since it can still become a problem document."""
-        try:
-            encoded = aiter(self.body_iterator)
-            self.body_iterator = _again(await anext(encoded, b""), encoded)
-            await self._stream(send)
-        finally:
-            # A cancellation while sending does not reach the generator. Unless it is closed here, the generator and
-            # the run or import inside it would stay alive until garbage collection.
-            with CancelScope(shield=True):
-                await self._events.aclose()
-
-    async def _stream(self, send: Send) -> None:
-        try:
-            await super().stream_response(send)
-        except ServiceError as error:
-            # The final chunk is not sent, so the reader can tell that the stream is incomplete.
-            _log.warning("stream ended early", why=error.detail)
-
-
-async def _again(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    yield first
-    async for item in rest:
-        yield item
-
-
-class NdjsonResponse(EventResponse):
-    """One JSON event per line. None sends an empty line, which keeps the connection open.
-
-    The lines are ASCII. An API's output may contain U+2028 and U+0085, which some readers take for line ends.
-    """
-
-    media_type = "application/x-ndjson"
-
-    def __init__(
-        self,
-        events: AsyncGenerator[BaseModel, None] | AsyncGenerator[BaseModel | None, None],
-        status_code: int = 200,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(events, status_code)
-        self.headers.update(headers or {})
-
-    async def _encoded(self) -> AsyncIterator[bytes]:
-        async for event in self._checked():
-            yield b"\n" if event is None else event.model_dump_json(ensure_ascii=True).encode() + b"\n"
-
-
-class SseResponse(EventResponse):
-    """Server-sent events (WHATWG HTML, section 9.2) of a run. None sends a comment, which keeps the connection open."""
-
-    media_type = "text/event-stream"
-    _RETRY_MS = 1_000
-
-    def __init__(self, events: AsyncGenerator[RunEvent | None, None], status_code: int = 200) -> None:
-        super().__init__(events, status_code)
-        # A proxy that buffers responses would delay events.
-        self.headers.update({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
-
-    async def _encoded(self) -> AsyncIterator[bytes]:
-        yield format_sse_event(retry=self._RETRY_MS)
-        async for numbered in self._checked():
-            if numbered is None:
-                yield KEEPALIVE_COMMENT
-                continue
-            event = numbered.event
-            data = event.model_dump_json(ensure_ascii=True)
-            yield format_sse_event(id=str(numbered.id), event=event.kind, data_str=data)
 
 
 def problem_document(error: ServiceError) -> dict[str, Any]:

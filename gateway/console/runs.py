@@ -36,7 +36,7 @@ from services.contracts.outcome import RequestRecord
 from services.contracts.plan import Step
 from services.contracts.run import Run, RunStatus
 from services.errors import NotFound, ValidationFailed
-from services.http import SseResponse
+from services.streams import SseResponse
 
 router = service_router(route_class=ConsoleRoute, include_in_schema=False)
 Who = Annotated[Session, Depends(get_session)]

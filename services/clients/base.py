@@ -148,11 +148,23 @@ class ServiceClient:
         headers: Mapping[str, str] | None = None,
         params: Params | None = None,
         method: str = "POST",
+        event_timeout_s: float | None = None,
     ) -> AsyncGenerator[T, None]:
-        """Send, and read the response line by line (``application/x-ndjson``). ``timeout_s`` limits each read."""
+        """Send, and read the response line by line (``application/x-ndjson``).
+
+        ``timeout_s`` limits each read, heartbeats included; ``event_timeout_s`` limits the wait for each event.
+        """
         chunks = self._stream(method, path, body=body, params=params, headers=headers, timeout_s=timeout_s)
         async with aclosing(chunks):
-            async for line in _parts(chunks, b"\n"):
+            lines = _parts(chunks, b"\n")
+            while True:
+                try:
+                    async with asyncio.timeout(event_timeout_s):
+                        line = await anext(lines, None)
+                except TimeoutError as error:
+                    raise self._timed_out(error, event_timeout_s or timeout_s) from error
+                if line is None:
+                    return
                 yield self._parse(events, line)
 
     async def _server_sent(

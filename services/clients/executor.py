@@ -60,7 +60,8 @@ class ExecutorClient(ServiceClient):
 
     def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Run a plan; the last event is ``execution_finished``. Raises Conflict if an approval is missing."""
-        return self._events("/execute", _EVENTS, request, timeout_s=request.deadline_ms / 1000 + _GRACE_S)
+        patience_s = request.deadline_ms / 1000 + _GRACE_S
+        return self._events("/execute", _EVENTS, request, timeout_s=patience_s, event_timeout_s=patience_s)
 
     async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets that this tenant may use."""

@@ -146,7 +146,8 @@ class RetrieverClient(ServiceClient):
         self, request: ImportRequest, *, tenant: str | None = None
     ) -> AsyncGenerator[ImportEvent, None]:
         """Import an API description: progress or changes, then one report. Raises InvalidDocument and Conflict."""
-        return self._events("/imports", _IMPORT_EVENTS, request, params={"tenant": tenant}, timeout_s=600)
+        params = {"tenant": tenant}
+        return self._events("/imports", _IMPORT_EVENTS, request, params=params, timeout_s=600, event_timeout_s=600)
 
     async def documents(self, *, tenant: str | None = None, limit: int = 100, offset: int = 0) -> DocumentPage:
         """A page of the imported documents."""

@@ -56,6 +56,29 @@ async def test_a_nested_plan_from_first_call_to_answer(upstream: Upstream, execu
     assert "nestor_executions_active 0.0" in metrics
 
 
+async def test_a_call_that_takes_long_keeps_the_stream_open(
+    upstream: Upstream, executor: ExecutorClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.streams.HEARTBEAT_S", 0.01)
+    go_on = asyncio.Event()
+
+    @upstream.on("/slow")
+    async def slow(_: Seen) -> web.StreamResponse:
+        await go_on.wait()
+        return web.json_response({})
+
+    get = api(upstream.origin, "/slow", name="slow")
+    asked = request(compiled([get], step("var1", get)))
+    text = b""
+    async with executor._http.stream("POST", "/execute", json=asked.model_dump(mode="json", by_alias=True)) as answer:
+        async for part in answer.aiter_bytes():
+            text += part
+            if b"\n\n" in text:
+                go_on.set()
+    assert text.startswith(b'{"kind":"step_started"')
+    assert b'"execution_finished"' in text.rpartition(b"\n\n")[2]
+
+
 async def test_its_status_tells_processes_and_hosts_in_trouble(upstream: Upstream, started: Starter) -> None:
     executor = await started(circuit_failures=2, circuit_open_s=60, retry_base_s=1e-6, lease_s=30)
     status = await executor.status()

@@ -32,8 +32,7 @@ SOLVING: dict[str, Any] = {"json": {"query": ASK_HOLIDAYS}}
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.live.HEARTBEAT_S", 0.01)
-    monkeypatch.setattr("gateway.events.HEARTBEAT_S", 0.0)
+    monkeypatch.setattr("services.streams.HEARTBEAT_S", 0.01)
     monkeypatch.setattr("gateway.issuer_keys.FETCH_WITHIN_S", 60.0)
 
 
@@ -173,7 +172,7 @@ async def test_what_happens_after_the_end_is_not_told(gateway: Gateway, monkeypa
     run = await waiting(gateway, key.key)
     path = f"/runs/{run.id}/events"
     async with stays_open(gateway, "GET", path, beats=pinged, headers=bearer(key.key)) as reading:
-        monkeypatch.setattr("gateway.live.HEARTBEAT_S", 60.0)
+        monkeypatch.setattr("services.streams.HEARTBEAT_S", 60.0)
         await asyncio.sleep(0.1)
         await revoked(gateway, key)
         assert gateway.fakes.executor.gate is not None
@@ -184,30 +183,27 @@ async def test_what_happens_after_the_end_is_not_told(gateway: Gateway, monkeypa
 
 async def test_an_export_ends_with_the_key(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     key = await new_key(gateway)
-    demos, go_on = gateway.fakes.demos.list, asyncio.Event()
 
-    async def slow(**asked: Any) -> Any:
-        await go_on.wait()
-        return await demos(**asked)
+    async def silent(**_: Any) -> Any:
+        await asyncio.Event().wait()
 
-    monkeypatch.setattr(gateway.fakes.demos, "list", slow)
+    monkeypatch.setattr(gateway.fakes.demos, "list", silent)
     path, told = "/tenants/red/export", '"kind":"key"'
     async with stays_open(gateway, "GET", path, beats=lambda text: told in text, headers=bearer(key.key)) as reading:
         await revoked(gateway, key)
-        go_on.set()
         await ends_early(reading)
 
 
 async def test_an_import_is_abandoned_with_the_key(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     key = await new_key(gateway)
-    fake, go_on = gateway.fakes.retriever.import_document, asyncio.Event()
+    fake = gateway.fakes.retriever.import_document
 
-    async def slow(*args: Any, **options: Any) -> Any:
+    async def silent(*args: Any, **options: Any) -> Any:
         async for event in fake(*args, **options):
             yield event
-            await go_on.wait()
+            await asyncio.Event().wait()
 
-    monkeypatch.setattr(gateway.fakes.retriever, "import_document", slow)
+    monkeypatch.setattr(gateway.fakes.retriever, "import_document", silent)
     operation = {"operationId": "getLate", "summary": "late", "responses": {"200": {"description": "ok"}}}
     told = {"openapi": "3.1.0", "info": {"title": "late", "version": "1"}, "servers": [{"url": "https://a.example"}]}
     document = json.dumps(told | {"paths": {"/late": {"get": operation}}})
@@ -220,7 +216,6 @@ async def test_an_import_is_abandoned_with_the_key(gateway: Gateway, monkeypatch
         json={"document": document, "provider": "late"},
     ) as reading:
         await revoked(gateway, key)
-        go_on.set()
         await ends_early(reading)
 
 

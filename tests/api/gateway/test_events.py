@@ -92,7 +92,7 @@ async def test_an_approval_goes_on_where_the_events_ended(gateway: Gateway) -> N
 
 
 async def test_a_silent_run_keeps_its_streams_open(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.live.HEARTBEAT_S", 0.01)
+    monkeypatch.setattr("services.streams.HEARTBEAT_S", 0.01)
     gateway.fakes.executor.gate = asyncio.Event()
     run = await gateway.client.solve(ask(ASK_HOLIDAYS).model_copy(update={"wait": False}))
     async with gateway.http.stream("GET", f"/runs/{run.id}/events") as response:
@@ -105,7 +105,7 @@ async def test_a_silent_run_keeps_its_streams_open(gateway: Gateway, monkeypatch
 
 
 async def test_a_silent_run_keeps_a_stream_of_lines_open(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.live.HEARTBEAT_S", 0.01)
+    monkeypatch.setattr("services.streams.HEARTBEAT_S", 0.01)
     gateway.fakes.executor.gate = asyncio.Event()
     lines = b""
     async with gateway.http.stream("POST", "/solve:stream", json={"query": ASK_HOLIDAYS}) as response:
@@ -120,7 +120,6 @@ async def test_a_silent_run_of_another_process_does_too(
     pair: tuple[Gateway, Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = pair
-    monkeypatch.setattr("gateway.events.HEARTBEAT_S", 0.0)
     one.fakes.executor.gate = asyncio.Event()
     run = await one.client.solve(ask(ASK_HOLIDAYS).model_copy(update={"wait": False}))
     async with two.http.stream("GET", f"/runs/{run.id}/events") as response:

@@ -217,6 +217,19 @@ async def test_a_slow_stream_is_bounded_between_two_events() -> None:
         await anext(events)
 
 
+async def test_a_stream_of_heartbeats_alone_is_bounded_where_events_are() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while True:
+            await send({"type": "http.response.body", "body": b"\n", "more_body": True})
+            await asyncio.sleep(0.01)
+
+    client = RetrieverClient(open_http("http://r", InProcessTransport(app)))
+    events = client._events("/imports", _adapter(), None, timeout_s=20, event_timeout_s=0.1)
+    with pytest.raises(DeadlineExceeded, match=r"0\.1 s"):
+        await anext(events)
+
+
 def _adapter() -> Any:
     from pydantic import TypeAdapter
 

@@ -20,8 +20,8 @@ from structlog.testing import capture_logs
 from services.app import create_service, service_router
 from services.clients import InProcessTransport
 from services.errors import ServiceUnavailable
-from services.http import NdjsonResponse
 from services.settings import ServiceSettings
+from services.streams import NdjsonResponse
 
 color: contextvars.ContextVar[str] = contextvars.ContextVar("color", default="none")
 
