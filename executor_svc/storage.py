@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from executor_svc.admission import Sealer
@@ -35,7 +34,7 @@ from executor_svc.models import (
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.operations import Worker
 from services.errors import Conflict
-from services.storage.engine import Transactions, clock, read, try_lock, write
+from services.storage.engine import Transactions, clock, insert, read, try_lock, write
 from services.storage.members import Membership, members_table, workers
 from services.telemetry import get_logger
 
@@ -102,10 +101,9 @@ class LedgerStore:
     def __init__(self, engine: AsyncEngine, sealer: Sealer) -> None:
         self._engine, self._transactions, self._sealer = engine, Transactions(engine), sealer
         self._now = clock(engine)
-        insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
-        self._admit = insert(EXECUTIONS).values(created_at=self._now).on_conflict_do_nothing()
-        self._keep = insert(VALUES).values(created_at=self._now).on_conflict_do_nothing()
-        sending = insert(CALLS).values(sent_at=self._now)
+        self._admit = insert(engine, EXECUTIONS).values(created_at=self._now).on_conflict_do_nothing()
+        self._keep = insert(engine, VALUES).values(created_at=self._now).on_conflict_do_nothing()
+        sending = insert(engine, CALLS).values(sent_at=self._now)
         # An existing row belongs to a call that is resent after a takeover.
         self._send = sending.on_conflict_do_update(
             index_elements=["run_id", "key"],

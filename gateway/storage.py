@@ -16,7 +16,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from pydantic_core import to_json
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.tables import (
@@ -45,7 +44,7 @@ from services.contracts.run import Run, RunPage, RunStatus, RunSummary
 from services.contracts.solve import SolveRequest
 from services.errors import NotFound, Overloaded
 from services.fair_slots import FairSlots
-from services.storage.engine import Transactions, read, try_lock, write
+from services.storage.engine import Transactions, insert, position, read, try_lock, write
 from services.storage.members import Membership, workers
 from services.tracing import traceparent
 
@@ -115,9 +114,8 @@ class RunStore:
     def __init__(self, engine: AsyncEngine, on_read: Callable[[str, int], None] = lambda _tenant, _size: None) -> None:
         self._engine, self._transactions, self._on_read = engine, Transactions(engine), on_read
         self._searches = FairSlots(_SEARCHES, _SEARCHES_WAITING, _SEARCHES_EACH, what="searches")
-        insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
-        self._add_run = insert(RUNS).on_conflict_do_nothing(index_elements=["tenant", "idempotency_key"])
-        self._add_events = insert(RUN_EVENTS).on_conflict_do_nothing()
+        self._add_run = insert(engine, RUNS).on_conflict_do_nothing(index_elements=["tenant", "idempotency_key"])
+        self._add_events = insert(engine, RUN_EVENTS).on_conflict_do_nothing()
 
     def close(self) -> None:
         """Wait for pending writes."""
@@ -371,9 +369,8 @@ class RunStore:
     async def _search(self, among: sa.Select[Any], text: str, tenant: str, limit: int) -> RunPage:
         """The first page of these runs whose query has the text."""
         seen = among.limit(SEARCHED_RUNS).subquery()
-        position = sa.func.strpos if self._engine.dialect.name == "postgresql" else sa.func.instr
         begun = sa.func.lower(sa.func.substr(seen.c.query, 1, SEARCHED_CHARS))
-        found = sa.select(seen).where(position(begun, sa.func.lower(text)) > 0)
+        found = sa.select(seen).where(position(self._engine, begun, sa.func.lower(text)) > 0)
         last = among.with_only_columns(RUNS.c.id).offset(SEARCHED_RUNS - 1).limit(1)
         async with self._searching(tenant) as connection:
             rows = (await connection.execute(found.order_by(seen.c.id.desc()).limit(limit + 1))).all()

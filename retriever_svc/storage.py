@@ -29,7 +29,7 @@ from services.contracts.api import Api
 from services.encoder import Vectors
 from services.errors import Conflict, NotFound
 from services.storage.embeddings import chunks, keep_vectors, read_vectors
-from services.storage.engine import Probe, Transactions, read, write
+from services.storage.engine import Probe, Transactions, freeze, read, write
 
 _DERIVED = ("text_hash", "lexical", "inputs", "outputs", "open", "operation_key", "content_key", "revision")
 """Columns derived from an API. They may change with the code that derives them although the API does not."""
@@ -64,7 +64,7 @@ class CatalogueStorage:
             known: the stamps of that state, by number.
         """
         async with read(self._engine) as connection:
-            await _freeze(connection)
+            await freeze(connection)
             version = int(await connection.scalar(select(CATALOGUE.c.version)) or 0)
             rows = await connection.execute(select(APIS.c.number, APIS.c.stamp))
             stamps: dict[int, str] = dict(map(tuple, rows.all()))
@@ -351,12 +351,6 @@ def _columns(record: Record) -> tuple[object, ...]:
         *(getattr(record.api, name) for name in _OF_API),
         *(getattr(record, name) for name in _DERIVED),
     )
-
-
-async def _freeze(connection: AsyncConnection) -> None:
-    """Make all reads of this connection see one state of the database, as SQLite does anyway."""
-    if connection.dialect.name == "postgresql":
-        await connection.execution_options(isolation_level="REPEATABLE READ")
 
 
 async def _entries(connection: AsyncConnection, numbers: Sequence[int]) -> list[Entry]:

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Engine,
     ExceptionContext,
     Float,
+    Table,
     cast,
     event,
     func,
@@ -29,6 +30,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy import create_engine as create_sync_engine
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -265,6 +267,22 @@ def clock(engine: AsyncEngine) -> ColumnElement[float]:
     if engine.dialect.name == "sqlite":
         return literal_column("((julianday('now') - 2440587.5) * 86400.0)", Float)
     return cast(func.extract("epoch", func.clock_timestamp()), Float)
+
+
+def insert(engine: AsyncEngine, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """An insertion that can say what happens to a row that exists already (``on_conflict_do_...``)."""
+    return sqlite.insert(table) if engine.dialect.name == "sqlite" else postgresql.insert(table)
+
+
+def position(engine: AsyncEngine, text: ColumnElement[str], part: ColumnElement[str]) -> ColumnElement[int]:
+    """Where the part first occurs in the text, from 1; 0 if it does not."""
+    return (func.instr if engine.dialect.name == "sqlite" else func.strpos)(text, part)
+
+
+async def freeze(connection: AsyncConnection) -> None:
+    """Make all reads of this connection see one state of the database, as SQLite does anyway. Call it first."""
+    if connection.dialect.name != "sqlite":
+        await connection.execution_options(isolation_level="REPEATABLE READ")
 
 
 async def try_lock(connection: AsyncConnection, name: str) -> bool:

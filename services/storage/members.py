@@ -14,11 +14,10 @@ import time
 from collections.abc import Callable
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from services.contracts.operations import Worker
-from services.storage.engine import clock, read, write
+from services.storage.engine import clock, insert, read, write
 
 _FORGOTTEN_AFTER_LEASES = 100
 
@@ -85,9 +84,8 @@ class Membership:
             engine: another engine of the same database, for a caller in another event loop.
         """
         engine = engine or self._engine
-        insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
         now = clock(engine)
-        statement = insert(self._table).values(id=self.id, seen_at=now)
+        statement = insert(engine, self._table).values(id=self.id, seen_at=now)
         renewed = statement.on_conflict_do_update(index_elements=["id"], set_={"seen_at": now})
         forgotten = self._table.c.seen_at < now - _FORGOTTEN_AFTER_LEASES * self.lease_s
         async with write(engine) as connection:

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from services.errors import Overloaded, ServiceUnavailable
 from services.storage import engine as engine_module
-from services.storage.engine import Probe, create_engine, ping, read, write
+from services.storage.engine import Probe, create_engine, freeze, insert, ping, position, read, write
 from services.storage.migrate import migrate
 
 THINGS = sa.table("things", sa.column("name", sa.String))
@@ -48,6 +48,41 @@ async def add(engine: AsyncEngine, *names: str, fail: bool = False) -> None:
             await connection.execute(sa.insert(THINGS).values(name=name))
         if fail:
             raise RuntimeError
+
+
+async def test_rows_that_exist_are_left_as_they_are(engine: AsyncEngine) -> None:
+    table = sa.Table("things", sa.MetaData(), sa.Column("name", sa.String, primary_key=True))
+    async with write(engine) as connection:
+        for name in ("a", "b", "a"):
+            await connection.execute(insert(engine, table).values(name=name).on_conflict_do_nothing())
+    assert await names(engine) == ["a", "b"]
+
+
+async def test_a_part_of_a_text_is_found_where_it_begins(engine: AsyncEngine) -> None:
+    await add(engine, "a%b")
+    async with read(engine) as connection:
+        found = [await connection.scalar(sa.select(position(engine, THINGS.c.name, sa.literal(p)))) for p in ("%", "_")]
+    assert found == [2, 0]
+
+
+async def test_frozen_reads_see_one_state(engine: AsyncEngine) -> None:
+    async with read(engine) as connection:
+        await freeze(connection)
+        assert (await connection.scalars(sa.select(THINGS.c.name))).all() == []
+        await add(engine, "a")
+        assert (await connection.scalars(sa.select(THINGS.c.name))).all() == []
+    assert await names(engine) == ["a"]
+
+
+def test_only_the_storage_package_asks_which_database_it_is() -> None:
+    root = Path(engine_module.__file__).parents[2]
+    files = [
+        file
+        for name in ("gateway", "retriever_svc", "demo_svc", "planner_svc", "executor_svc")
+        for file in (root / name).rglob("*.py")
+    ]
+    files += (root / "services").glob("*.py")
+    assert [str(file) for file in files if "dialect.name" in file.read_text(encoding="utf-8")] == []
 
 
 async def test_a_transaction_is_all_or_nothing(engine: AsyncEngine) -> None:
