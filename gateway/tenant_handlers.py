@@ -23,8 +23,8 @@ tenants = service_router(route_class=ProtectedRoute, tags=["access"])
 async def export_tenant(tenant: TenantName, service: Service, caller: Caller) -> NdjsonResponse:
     """Keys (never the keys themselves), runs, demonstrations, documents with their APIs, entries of the audit log.
 
-    One JSON object per line; the last is `end` with the counts. Without it the export is incomplete. Only the
-    operator's administrators export other tenants.
+    One JSON object per line; the last is `end` with the counts. Without it the export is incomplete. An empty line is
+    sent if nothing happens for 15 seconds. Only the operator's administrators export other tenants.
     """
     caller.check_tenant(tenant)
     return NdjsonResponse(service.tenants.export(tenant, caller))

@@ -28,6 +28,14 @@ OPERATOR: tuple[dict[str, Any], ...] = ({"name": "operator", "tenant": "default"
 LIFE_S = 300
 """How long a token of the test's issuer is valid."""
 SOLVING: dict[str, Any] = {"json": {"query": ASK_HOLIDAYS}}
+OPERATION = {"operationId": "getLate", "summary": "late", "responses": {"200": {"description": "ok"}}}
+DOCUMENT = {
+    "openapi": "3.1.0",
+    "info": {"title": "late", "version": "1"},
+    "servers": [{"url": "https://a.example"}],
+    "paths": {"/late": {"get": OPERATION}},
+}
+IMPORTED = {"document": json.dumps(DOCUMENT), "provider": "late"}
 
 
 @pytest.fixture(autouse=True)
@@ -204,19 +212,34 @@ async def test_an_import_is_abandoned_with_the_key(gateway: Gateway, monkeypatch
             await asyncio.Event().wait()
 
     monkeypatch.setattr(gateway.fakes.retriever, "import_document", silent)
-    operation = {"operationId": "getLate", "summary": "late", "responses": {"200": {"description": "ok"}}}
-    told = {"openapi": "3.1.0", "info": {"title": "late", "version": "1"}, "servers": [{"url": "https://a.example"}]}
-    document = json.dumps(told | {"paths": {"/late": {"get": operation}}})
     async with stays_open(
         gateway,
         "POST",
         "/apis:import",
         beats=lambda text: "\n" in text,
         headers=bearer(key.key),
-        json={"document": document, "provider": "late"},
+        json=IMPORTED,
     ) as reading:
         await revoked(gateway, key)
         await ends_early(reading)
+
+
+async def test_a_stream_that_has_not_begun_is_refused(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = await new_key(gateway)
+    fake, asked, go_on = gateway.fakes.retriever.import_document, asyncio.Event(), asyncio.Event()
+
+    async def slow(*args: Any, **options: Any) -> Any:
+        asked.set()
+        await go_on.wait()
+        async for event in fake(*args, **options):
+            yield event
+
+    monkeypatch.setattr(gateway.fakes.retriever, "import_document", slow)
+    answer = asyncio.create_task(gateway.http.post("/apis:import", headers=bearer(key.key), json=IMPORTED))
+    await asked.wait()
+    await revoked(gateway, key)
+    go_on.set()
+    assert (await answer).status_code == 401
 
 
 async def test_a_stream_ends_with_a_token_of_an_issuer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
