@@ -20,9 +20,8 @@ from retriever_svc.importers.documents import import_document
 from services.contracts.api import Api
 from services.errors import ServiceError
 
-Part = Literal["train", "stage", "dev", "test"]
-"""``train``: for the networks; ``stage``: for the planner's second stage, which needs vendors that its network has not
-learnt from; ``dev``: for choosing models and fitting confidences; ``test``: for measuring."""
+Part = Literal["train", "dev", "test"]
+"""``train``: for training; ``dev``: for choosing models and fitting confidences; ``test``: for measuring."""
 _SERVER: Final = "https://api.example.com"
 """Server of documents that name none. No request of the corpus is ever sent."""
 

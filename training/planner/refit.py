@@ -1,7 +1,6 @@
 """Fits the second stage of a planner that is trained already, in place, to requests that its network does not know.
 
-The second stage weighs what the network says (``training.planner.judges``). The network says it more surely about APIs
-that it was trained on than about others, so requests to others teach the second stage best.
+A new version may weigh other signs, and a planner that was trained with an earlier one then needs a new second stage.
 """
 
 from __future__ import annotations

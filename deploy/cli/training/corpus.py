@@ -53,7 +53,6 @@ class Part(StrEnum):
     """The split that a vendor's requests belong to."""
 
     TRAIN = "train"
-    STAGE = "stage"
     DEV = "dev"
     TEST = "test"
 
