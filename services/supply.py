@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from importlib.resources import as_file, files
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,7 +44,9 @@ _MAX_FIELDS: Final = 6
 _MAX_PATH: Final = 1_000
 _MAX_SEGMENTS: Final = 24
 """A limit on the work, since every parameter is compared with every segment. Longer paths tell no more."""
-_DESCRIPTION: Final = 200
+_MAX_TEXT: Final = 200
+_MAX_REQUIRED: Final = 24
+"""Most required parameters of an operation that are read."""
 _VARIABLE = re.compile(r"\{|^:")
 _ENDING = re.compile(r"\.(?:json|xml)$")
 
@@ -52,12 +54,16 @@ _ENDING = re.compile(r"\.(?:json|xml)$")
 _ID: Final = frozenset({"ids", "uid", "uuid", "guid", "pk", "fk", "idfk", "idpk", "sid", "gid", "identifier"})
 
 
-@lru_cache(maxsize=50_000)
 def roots(text: str) -> Roots:
     """The words, stemmed twice ("buildings", "building"), and without the final "e" that "batches" is stemmed to.
 
-    The many names of an id are one.
+    The many names of an id are one. Of a long text, the first 200 characters are read.
     """
+    return _roots(text[:_MAX_TEXT])
+
+
+@lru_cache(maxsize=50_000)
+def _roots(text: str) -> Roots:
     found = (root.rstrip("e") if len(root) > 3 else root for root in map(stem, words(text)))
     return tuple("id" if root in _ID else root for root in found)
 
@@ -91,7 +97,7 @@ class Operation:
     @classmethod
     def of(cls, api: Api, outputs: Iterable[str] = ()) -> Operation:
         """What an API is, with the full names of its answer's fields."""
-        required = tuple(one.name for one in api.parameters if one.needed)
+        required = tuple(islice((one.name for one in api.parameters if one.needed), _MAX_REQUIRED))
         return cls(api.provider, api.name, api.path, not api.mutating, required, tuple(dict.fromkeys(outputs)))
 
     @cached_property
@@ -183,7 +189,7 @@ class Input:
         elif place is None and not nouns:
             subject = list(_subject(segments))
         subjects = tuple(dict.fromkeys(subject))[:_MAX_SUBJECTS]
-        about = frozenset(roots(description[:_DESCRIPTION])) if description else frozenset()
+        about = frozenset(roots(description)) if description else frozenset()
         return cls(operation, own, nouns, subjects, collection, place is not None, required, about)
 
     @classmethod

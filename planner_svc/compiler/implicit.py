@@ -19,6 +19,7 @@ from planner_svc.compiler.assign import mismatch
 from planner_svc.compiler.findings import Findings
 from planner_svc.compiler.nodes import Node
 from planner_svc.compiler.schemas import Schemas
+from services.compute import checkpoint
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath
 from services.contracts.evidence import written_path
@@ -111,6 +112,7 @@ class Completer:
         }
         self._fields, self._listed = self._index(apis.values())
         self._literals = self._known_literals()
+        self._operations: dict[str, Operation] = {}
         self.inserted: list[str] = []
 
     def complete(self, missing: list[Missing], findings: Findings) -> Plan:
@@ -152,14 +154,22 @@ class Completer:
         likeliest producer, which is only a better guess.
         """
         found = list(islice(self._producers(gap), MAX_PRODUCERS))
-        operations = {producer.api.id: Operation.of(producer.api) for producer in found}
-        need = Input.of_parameter(Operation.of(gap.api), gap.parameter)
-        sources = [operations[producer.api.id] for producer in found]
-        names = (full_name([part for part in producer.path if isinstance(part, str)]) for producer in found)
-        rows = [signs(need, source, roots(name)) for source, name in zip(sources, names, strict=True)]
+        need = Input.of_parameter(self._operation(gap.api), gap.parameter)
+        sources = [self._operation(producer.api) for producer in found]
+        rows = []
+        for source, producer in zip(sources, found, strict=True):
+            checkpoint()
+            name = full_name([part for part in producer.path if isinstance(part, str)])
+            rows.append(signs(need, source, roots(name)))
         likely = shipped().scores(rows).tolist()
         order = sorted(range(len(found)), key=lambda place: (is_circular(need, sources[place]), -likely[place]))
         return [found[place] for place in order]
+
+    def _operation(self, api: Api) -> Operation:
+        """What an API's names tell. Many arguments of a plan may have the same producers."""
+        if api.id not in self._operations:
+            self._operations[api.id] = Operation.of(api)
+        return self._operations[api.id]
 
     def _from_plan(self, gap: Missing) -> Reference | None:
         """A reference to the one earlier step whose output holds the argument."""

@@ -19,7 +19,7 @@ HostEvent = Literal["retry", "retry_refused", "circuit_opened", "circuit_closed"
 Observer = Callable[[HostEvent], None]
 """Called for each event, to count it. Gets no host: hosts come from imported documents, so they cannot be labels."""
 
-_MAX_HOSTS: Final = 1_000
+_MAX_HOSTS: Final = 10_000
 _MAX_LISTED: Final = 200
 _RETRY_SHARE: Final = 0.2
 _RETRY_RESERVE: Final = 10.0
@@ -168,7 +168,7 @@ class Host:
 
 
 class Hosts:
-    """All hosts, separately for each tenant. Keeps the state of the 1,000 most recently used.
+    """All hosts, separately for each tenant. Keeps the state of the 10,000 most recently used.
 
     Whether a host fails can depend on what it is asked. So one tenant's failures do not stop another one's calls.
     """

@@ -95,9 +95,9 @@ async def test_hosts_are_remembered_up_to_a_number() -> None:
     hosts = Hosts(ExecutorSettings(), lambda _: None)
     first = hosts.of(URL("http://h0.example"), "red")
     assert hosts.of(URL("http://h0.example"), "red") is first
-    for number in range(5_000):
+    for number in range(12_000):
         hosts.of(URL(f"http://h{number}.example"), "red")
-    assert len(hosts._known) == 1_000
+    assert len(hosts._known) == 10_000
     assert hosts.of(URL("http://h0.example"), "red") is not first
 
 

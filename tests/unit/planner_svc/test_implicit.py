@@ -7,6 +7,7 @@ import pytest
 from services.contracts.api import Api, Location, Parameter, SecretKind
 from services.contracts.plan import LiteralValue
 from services.contracts.planning import Decision, DiagnosticCode, Policy
+from services.supply import Operation
 from tests.unit.planner_svc.building import api, codes, listed, param, plan, prove, record, secret, step
 
 TEXT = {"type": "string"}
@@ -116,6 +117,21 @@ ORDER = {"type": "string"}
 TRACK = api("track", param("orderId", required=True), param("customer"))
 LATEST = api("latest", returns=record(orderId=ORDER))
 SEARCH = api("searchOrders", param("q", required=True), returns=record(results=listed(record(orderId=ORDER))))
+
+
+def test_an_api_is_read_once_for_all_arguments_that_it_may_supply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One import and one plan could make thousands of readings: 50 producers for each of 50 questions."""
+    read: list[str] = []
+    of = Operation.of
+
+    def counted(one: Api) -> Operation:
+        read.append(one.id)
+        return of(one)
+
+    monkeypatch.setattr(Operation, "of", counted)
+    asked = prove(plan(*(step(f"s{n}", "track") for n in range(5))), TRACK, SEARCH)
+    assert len(asked.questions) == 5
+    assert sorted(read) == [SEARCH.id, TRACK.id]
 
 
 def test_a_call_without_arguments_is_offered_and_never_inserted() -> None:

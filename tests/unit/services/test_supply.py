@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.supply import SIGNS, Input, Operation, Scorer, full_name, likely_signs, shipped, signs
+from services.contracts.api import Api, Parameter
+from services.supply import SIGNS, Input, Operation, Scorer, full_name, likely_signs, roots, shipped, signs
 from services.trees import TreesError
 
 ORDERS_OF = Operation("shop", "ordersOf", "/customers/{customerId}/orders", required=("customerId",))
@@ -57,3 +58,19 @@ def test_any_names_have_a_likelihood(path: str, name: str, field: str, about: st
     consumer = Operation("a", name, f"/{path}/{{{name}}}", required=(name,))
     source = Operation("a", field, f"/{path}", outputs=(field, full_name([field, "id"])))
     assert 0 <= likely(source, Input.of(consumer, name, about)) <= 1
+
+
+def test_long_names_and_many_parameters_are_read_in_part() -> None:
+    """Documents hold names of megabytes and thousands of parameters, and what was read is remembered."""
+    assert roots("order " * 1_000) == roots("order " * 1_000 + "customer")
+    wide = Api(
+        id="p.wide",
+        provider="p",
+        name="wide",
+        path="/wide",
+        parameters=tuple(
+            Parameter(name=f"p{n}", wire_name=f"p{n}", location="query", required=True, json_schema={})
+            for n in range(100)
+        ),
+    )
+    assert len(Operation.of(wide).required) == 24
