@@ -7,7 +7,7 @@ applies on a maybe; a rule that allows does not. So each test has two modes, wit
 import ipaddress
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
@@ -26,6 +26,8 @@ _ANY: Final = "\ue000"
 """Placeholder for a parameter in a path: any text, or none if the server drops it as a matrix parameter (`;x=1`)."""
 _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 _WILDCARD = re.compile(r"[*?\[\]]")
+_LABEL = re.compile(r"(?:\[!?\]?[^\]]*\]|[^.])+")
+"""A label in a pattern of hosts; a dot in brackets does not end it."""
 _PORT = re.compile(r":[^:\]]*$")
 
 
@@ -77,7 +79,9 @@ def matches_host(pattern: str, place: Place, *, certain: bool) -> bool:
     elif certain and not place.default_port:
         return False
     wanted = wanted.rstrip(".")
-    return place.host == _spelt(wanted) or fnmatchcase(place.host, _in_ascii(wanted, certain=certain))
+    if place.host == _spelt(wanted):
+        return True
+    return any(fnmatchcase(place.host, form) for form in _in_ascii(wanted, certain=certain))
 
 
 def matches_path(pattern: str, place: Place, *, certain: bool) -> bool:
@@ -135,19 +139,43 @@ def _spelt(pattern: str) -> str | None:
 
 
 @lru_cache(maxsize=4096)
-def _in_ascii(pattern: str, *, certain: bool) -> str:
-    """A pattern of hosts, with its labels in the form in which they are called."""
-    return ".".join(
-        label if label.isascii() else _label_in_ascii(label, certain=certain) for label in pattern.split(".")
-    )
+def _in_ascii(pattern: str, *, certain: bool) -> tuple[str, ...]:
+    """A pattern of hosts in the forms in which its labels may be called.
+
+    A label outside ASCII that has a wildcard has no equal in ASCII: it matches what it says, or, without ``certain``,
+    anything, as it may stand for encoded and plain labels and for several of them.
+    """
+    if pattern.isascii():
+        return (pattern,)
+    if certain:
+        return (".".join(label if _WILDCARD.search(label) else _idna_2003(label) for label in pattern.split(".")),)
+    return pattern, _relabelled(pattern, _idna_2003), _relabelled(pattern, _idna_2008)
 
 
-def _label_in_ascii(label: str, *, certain: bool) -> str:
-    if _WILDCARD.search(label):  # no pattern of the form in ASCII says the same
-        return label if certain else "xn--*"
+def _relabelled(pattern: str, encode: Callable[[str], str]) -> str:
+    """The pattern with its labels outside ASCII encoded; those with wildcards become ``*``."""
+
+    def form(found: re.Match[str]) -> str:
+        label = found[0]
+        if label.isascii():
+            return label
+        return "*" if _WILDCARD.search(label) else encode(label)
+
+    return _LABEL.sub(form, pattern)
+
+
+def _idna_2003(label: str) -> str:
     try:
         return label.encode("idna").decode()
     except UnicodeError:
+        return label
+
+
+def _idna_2008(label: str) -> str:
+    """The label as requests are sent; it differs from IDNA 2003 in letters such as ß, which that writes as `ss`."""
+    try:
+        return URL.build(scheme="https", host=label).raw_host or label
+    except ValueError:
         return label
 
 

@@ -133,10 +133,37 @@ def test_only_what_surely_matches_is_allowed(server: str, path: str, decision: D
         ("*.sh\u00f6p.example:*", "https://a.xn--shp-tna.example:8443", DENY),
         ("sh\u00f6*.example", "https://xn--shps-6qa.example", DENY),
         ("*.sh\u00f6p.example", "https://a.shop.example", ASK),
+        ("[b\u00fc]cher.example", "https://bcher.example", DENY),
+        ("[!\u00fc]pi.example", "https://api.example", DENY),
+        ("[!.\u00fc]pi.example", "https://xn--pi-eka.example", DENY),
+        ("*b\u00fccher.example", "https://api.xn--bcher-kva.example", DENY),
+        ("*b\u00fccher.example:*", "https://api.xn--bcher-kva.example:8443", DENY),
+        ("*b\u00fccher.example", "https://xn--bcher-kva.other.example.net", ASK),
+        ("stra\u00dfe.example", "https://xn--strae-oqa.example", DENY),
+        ("stra\u00dfe.example", "https://strasse.example", DENY),
+        ("*.stra\u00dfe.example", "https://api.xn--strae-oqa.example", DENY),
+        ("*.stra\u00dfe.example", "https://api.strasse.example", DENY),
+        ("*.stra\u00dfe.example", "https://api.strase.example", ASK),
+        ("*." + "\u00fc" * 99 + ".example", "https://api.example", ASK),
     ],
 )
 def test_hosts(pattern: str, server: str, decision: Decision) -> None:
     assert decided(PolicyRule(decision=DENY, host=pattern), at(server, "/x")) is decision
+
+
+@pytest.mark.parametrize(
+    ("pattern", "server"),
+    [
+        ("*b\u00fccher.example", "https://api.xn--bcher-kva.example"),
+        ("*b\u00fccher.example", "https://other.example"),
+        ("[b\u00fc]cher.example", "https://xn--cher-0ra.example"),
+        ("stra\u00dfe.example", "https://xn--strae-oqa.example"),
+        ("*.stra\u00dfe.example", "https://api.xn--strae-oqa.example"),
+    ],
+)
+def test_a_host_that_only_may_be_meant_is_not_allowed(pattern: str, server: str) -> None:
+    assert decided(PolicyRule(decision=ALLOW, host=pattern), at(server, "/x")) is ASK
+    assert decided(PolicyRule(decision=DENY, host=pattern), at(server, "/x")) is DENY
 
 
 @pytest.mark.parametrize(
