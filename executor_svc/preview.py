@@ -7,7 +7,8 @@ characters, which no encoding changes. In the finished record the placeholders a
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
@@ -43,7 +44,9 @@ _MAX_LIST_CHARS = 200
 _MAX_ITEMS = 100
 """Number of calls of a `foreach` whose requests are shown."""
 _MAX_SHOWN_BYTES = 4 * 1024 * 1024
-"""Total size of the requests that are shown. Beyond it only one request per step is shown."""
+"""Total size of the requests that are shown. The first request of each step must fit, further ones of loops may not."""
+_TOO_LARGE = "it is too large to be shown: the plan's requests exceed 4 MB together"
+"""The problem of a request that did not fit. Nobody can review it, so the plan must not be approved."""
 
 _MAX_READS = 500
 _NONE: frozenset[str] = frozenset()
@@ -55,7 +58,8 @@ def previews(
 ) -> PreviewResponse:
     """The requests of the held steps, as far as the plan alone determines them. Sends nothing.
 
-    Held steps are those that may change state or wait for an approval.
+    Held steps are those that may change state or wait for an approval. If their requests are too large to be shown,
+    the answer is not settled, so it cannot be approved.
 
     Args:
         compiled: the plan and its APIs.
@@ -66,19 +70,23 @@ def previews(
     scope = Scope.of(compiled, Graph(compiled.plan))
     held = [step for step in compiled.plan.steps if step.id in scope.held]
     fed = {step.id for step in held if any(ref.step in scope.reads for ref in step_references(step))}
-    shown: list[RequestPreview] = []
-    budget, sent = SizeBudget(most_bytes), SizeBudget(_MAX_SHOWN_BYTES)
+    budget = SizeBudget(most_bytes)
+    made: list[Iterator[RequestPreview]] = []
     for step in held:
         bare = ResolvedCalls((dict(step.arguments),), step=step)
         known = bare if step.id in fed else resolved_calls(step, {}, _NONE, limit, budget)
-        shown += _previews(compiled, step, known, adapter, sent, digest=step.id not in fed)
-    return PreviewResponse(requests=tuple(shown), settled=not scope.reads)
+        made.append(_previews(compiled, step, known, adapter, digest=step.id not in fed))
+    shown = _fitting(compiled, made)
+    fits = all(one.problem != _TOO_LARGE for one in shown)
+    return PreviewResponse(requests=shown, settled=fits and not scope.reads)
 
 
 async def read_and_preview(
     compiled: CompiledPlan, adapter: Caller, value_store: ValueStore, limits: Limits, run_id: str
 ) -> PreviewResponse:
     """The same, with the values of the reads that feed the held steps. Makes these reads.
+
+    Steps whose requests are too large to be shown count as failed.
 
     Args:
         compiled: the plan and its APIs.
@@ -94,14 +102,18 @@ async def read_and_preview(
     async for event in run.events():
         finished = event
     assert isinstance(finished, ExecutionFinished), "a run's last event"
-    outputs, budget, sent = scope.of_reads(run.outputs), SizeBudget(limits.copied_bytes), SizeBudget(_MAX_SHOWN_BYTES)
-    shown: list[RequestPreview] = []
+    outputs, budget = scope.of_reads(run.outputs), SizeBudget(limits.copied_bytes)
+    made: list[Iterator[RequestPreview]] = []
     unfit: dict[str, Failed] = {}
     for step in (step for step in compiled.plan.steps if step.id in scope.held):
         known = resolved_calls(step, outputs, scope.reads, limits.items, budget)
         if isinstance(known, Failed):
             unfit[step.id] = known
-        shown += _previews(compiled, step, known, adapter, sent, digest=True)
+        made.append(_previews(compiled, step, known, adapter, digest=True))
+    shown = _fitting(compiled, made)
+    for one in shown:
+        if one.problem == _TOO_LARGE:
+            unfit.setdefault(one.step, Failed(reason="refused", message=f"{one.step}: {_TOO_LARGE}"))
     records = tuple(
         record.model_copy(update={"outcome": unfit[record.step]}) if record.step in unfit else record
         for record in finished.records
@@ -111,9 +123,7 @@ async def read_and_preview(
         return PreviewResponse(failed=finished.model_copy(update=ended))
     requests = {record.step: record.requests for record in records}
     used = tuple(sorted({name for record in records for name in record.secrets}))
-    return PreviewResponse(
-        requests=tuple(shown), reads=_reads(compiled, scope, outputs, requests, budget), secrets=used
-    )
+    return PreviewResponse(requests=shown, reads=_reads(compiled, scope, outputs, requests, budget), secrets=used)
 
 
 def _reads(
@@ -145,15 +155,34 @@ def _reads(
     return tuple(found.values())
 
 
+def _fitting(compiled: CompiledPlan, made: Sequence[Iterator[RequestPreview]]) -> tuple[RequestPreview, ...]:
+    """The first request of each step, and further ones of loops while they fit. No request is shown in part."""
+    budget = SizeBudget(_MAX_SHOWN_BYTES)
+    shown = [[_or_too_large(compiled, next(of_step), budget)] for of_step in made]  # before any further ones
+    with suppress(SizeExceeded):
+        for of_step, kept in zip(made, shown, strict=True):
+            for one in of_step:
+                _take(one, budget)
+                kept.append(one)
+    return tuple(one for kept in shown for one in kept)
+
+
+def _or_too_large(compiled: CompiledPlan, one: RequestPreview, budget: SizeBudget) -> RequestPreview:
+    try:
+        _take(one, budget)
+    except SizeExceeded:
+        request = _unfilled(compiled.apis[one.api])
+        return one.model_copy(update={"request": request, "complete": False, "problem": _TOO_LARGE})
+    return one
+
+
+def _take(one: RequestPreview, budget: SizeBudget) -> None:
+    budget.take([one.request.url, dict(one.request.headers), one.request.body])
+
+
 def _previews(
-    compiled: CompiledPlan,
-    step: Step,
-    known: ResolvedCalls | Failed,
-    adapter: Previewer,
-    budget: SizeBudget,
-    *,
-    digest: bool,
-) -> list[RequestPreview]:
+    compiled: CompiledPlan, step: Step, known: ResolvedCalls | Failed, adapter: Previewer, *, digest: bool
+) -> Iterator[RequestPreview]:
     """A request for each known call, or one request with placeholders for all of them."""
     api = compiled.apis[step.api]
     digest_text = known.digest if digest and isinstance(known, ResolvedCalls) else ""
@@ -163,29 +192,25 @@ def _previews(
     foreach = None if step.foreach is None else _list(step.foreach.items)
     if isinstance(known, Failed) or not known.calls:
         problem = known.message if isinstance(known, Failed) else _NO_CALL
-        record = RequestRecord(method=api.method, url=api.server + api.path)
-        return [
-            RequestPreview(
-                step=step.id,
-                api=api.id,
-                request=record,
-                complete=False,
-                foreach=foreach,
-                calls=calls,
-                digest=digest_text,
-                problem=problem,
-            )
-        ]
-    shown: list[RequestPreview] = []
+        yield RequestPreview(
+            step=step.id,
+            api=api.id,
+            request=_unfilled(api),
+            complete=False,
+            foreach=foreach,
+            calls=calls,
+            digest=digest_text,
+            problem=problem,
+        )
+        return
     for index, arguments in enumerate(known.calls[:_MAX_ITEMS]):
         one = _preview(api, step, arguments, adapter)
         item = index if known.mapped else None
-        shown.append(one.model_copy(update={"foreach": foreach, "item": item, "calls": calls, "digest": digest_text}))
-        try:
-            budget.take([one.request.url, dict(one.request.headers), one.request.body])
-        except SizeExceeded:
-            break
-    return shown
+        yield one.model_copy(update={"foreach": foreach, "item": item, "calls": calls, "digest": digest_text})
+
+
+def _unfilled(api: Api) -> RequestRecord:
+    return RequestRecord(method=api.method, url=api.server + api.path)
 
 
 def _preview(api: Api, step: Step, arguments: Mapping[str, Value], adapter: Previewer) -> RequestPreview:
@@ -195,7 +220,7 @@ def _preview(api: Api, step: Step, arguments: Mapping[str, Value], adapter: Prev
     try:
         request = placeholders.with_texts(adapter.preview(Call(api, values, step.id, deadline=0.0)))
     except Unpreviewable as error:
-        request, problem = RequestRecord(method=api.method, url=api.server + api.path), placeholders.in_text(str(error))
+        request, problem = _unfilled(api), placeholders.in_text(str(error))
     if api.idempotency_header and not problem:
         headers = request.headers | {api.idempotency_header: "{one for each call}"}
         request = request.model_copy(update={"headers": headers})

@@ -18,8 +18,10 @@ from executor_svc.secret_store import AwsKey, Certificate, Client, Login, Secret
 from services.contracts.api import Api, Location, SecretKind, SecurityRequirement
 
 __all__ = ["Authenticator", "CredentialUnavailable"]
-_AUTH_PARAMETER = re.compile(r'[\w-]+\s*=\s*"?([^",\s]+)')
-"""A parameter such as in `Token token="..."`: its value."""
+_AUTH_PARAMETER = re.compile(r'(?<![\w-])([\w-]+)\s*=\s*"?([^",\s]+)')
+"""A parameter such as in `Token token="..."`: its name and its value."""
+_SECRET_NAMES = ("token", "key", "signature", "password", "secret", "credential", "response")
+"""How the names of parameters end whose values are secrets of their own."""
 
 
 class Authenticator:
@@ -102,12 +104,14 @@ class Authenticator:
 
 
 def _without_scheme(header: str) -> set[str]:
-    """What follows the scheme in the value of an `Authorization` header, and the values of its parameters.
+    """What follows the scheme in the value of an `Authorization` header, and the secrets among its parameters.
 
-    Upstreams echo the token alone. Any other header's value is one secret, whatever it looks like.
+    Upstreams echo the token alone. A user name or a realm is no secret, and masking it would garble answers. Any other
+    header's value is one secret, whatever it looks like.
     """
     credentials = header.partition(" ")[2].strip()
-    found = {credentials, *_AUTH_PARAMETER.findall(credentials)}
+    parameters = _AUTH_PARAMETER.findall(credentials)
+    found = {credentials, *(value for name, value in parameters if name.lower().endswith(_SECRET_NAMES))}
     return {text for text in found if len(text) >= MIN_SECRET_CHARS}
 
 

@@ -105,6 +105,19 @@ async def test_a_token_is_masked_without_its_scheme(upstream: Upstream, opened: 
     assert result.outcome.value == {"token": "***", "said": "invalid key ***"}
 
 
+async def test_only_parameters_named_like_a_secret_are_masked_alone(upstream: Upstream, opened: Opener) -> None:
+    value = f'hmac username="service-user", realm="bookings", API-Key="{PLAIN}", oauth_signature=c2lnbmF0dXJl'
+
+    @upstream.on("/me")
+    async def answer(_: Seen) -> web.StreamResponse:
+        return web.json_response({"user": "service-user", "of": "bookings", "said": [PLAIN, "c2lnbmF0dXJl", value[5:]]})
+
+    call = await opened({"test.it": {"value": value, "hosts": [upstream.host]}})
+    result = await call(api(upstream.origin, "/me", security=((key_in("header", "Authorization"),),)))
+    assert isinstance(result.outcome, Succeeded)
+    assert result.outcome.value == {"user": "service-user", "of": "bookings", "said": ["***", "***", "***"]}
+
+
 async def test_a_call_names_the_secrets_that_it_presents(upstream: Upstream, opened: Opener) -> None:
     hosts = [upstream.host]
     entries = {"test.it": {"value": PLAIN, "hosts": hosts}, "test.two": {"value": CANARY, "hosts": hosts}}

@@ -8,10 +8,13 @@ import pytest
 from pydantic import SecretStr
 
 from executor_svc.adapters.http import HttpAdapter, open_http_adapter
-from executor_svc.preview import previews
+from executor_svc.models import Limits
+from executor_svc.preview import previews, read_and_preview
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
+from executor_svc.values import ValueStore
 from services.contracts.api import Api, RequestBody, SecretKind, SecurityRequirement
+from services.contracts.outcome import Failed
 from services.contracts.plan import ForEach, ListValue, ObjectValue, Value
 from services.contracts.preview import RequestPreview
 from tests.support.executing import api, compiled, item, literal, parameter, ref, step
@@ -146,9 +149,27 @@ def test_of_loops_with_large_bodies_fewer_calls_are_shown(
     arguments: dict[str, Value] = {"room": literal("blue"), "guests": literal("x" * 1_000)}
     steps = [step(name, BOOK, arguments, foreach=loop) for name in ("a", "b", "c")]
     shown = previews(compiled([BOOK], *steps, mutating=("a", "b", "c")), adapter).requests
-    assert [(one.step, one.item, one.calls) for one in shown[8:]] == [
-        ("a", 8, 50),
-        ("a", 9, 50),
-        ("b", 0, 50),
-        ("c", 0, 50),
+    assert [(one.step, one.item, one.calls, one.problem) for one in shown[5:]] == [
+        ("a", 5, 50, ""),
+        ("a", 6, 50, ""),
+        ("b", 0, 50, ""),
+        ("c", 0, 50, ""),
     ]
+
+
+async def test_a_plan_whose_requests_are_too_large_to_be_shown_cannot_be_approved(adapter: HttpAdapter) -> None:
+    """No body is cut, so the size of what is shown is bounded by refusing the rest."""
+    arguments: dict[str, Value] = {"room": literal("blue"), "guests": literal("x" * 1_000_000)}
+    names = [f"s{index}" for index in range(10)]
+    plan = compiled([BOOK], *(step(name, BOOK, arguments) for name in names), mutating=tuple(names))
+    answer = previews(plan, adapter)
+    assert [one.step for one in answer.requests] == names
+    assert ["too large" in one.problem for one in answer.requests] == [False] * 4 + [True] * 6
+    assert not answer.settled
+    assert not any(one.complete for one in answer.requests[4:])
+    assert len(answer.model_dump_json()) < 4_200_000
+    limits = Limits(10, 10, 100)
+    read = await read_and_preview(plan, adapter, ValueStore(lambda _: None, 1_000), limits, "preview-1")
+    assert read.failed is not None
+    assert read.requests == ()
+    assert [isinstance(record.outcome, Failed) for record in read.failed.records] == [False] * 4 + [True] * 6
