@@ -16,12 +16,14 @@ and the second stage learnt from those of all but NesTools. Nothing was trained 
 `test_in_domain` and NESTFUL, and nothing chosen by them but one decision: to delete the rules ([ADR
 14](adr/0014-judge.md)).
 Measured with nestor-planner-v7 and nestor-retriever-v3 (rows with given or gold candidates before the retriever's
-suppliers were weighed by fitted trees, which does not concern them); rows of the language model before finetuning (`own`) with
-nestor-retriever-v2. Confidence is the judge's, which learnt from the corpus' development part.
+suppliers were weighed by fitted trees, which does not concern them); rows of the language
+model before finetuning (`own`) with nestor-retriever-v2. Confidence is the judge's, which learnt from the corpus'
+development part.
 NESTFUL's `sgd` part has the APIs of a data set that training read; its requests are others. The sandbox's rows are
 held out of training as well; `python -m tests.e2e.recorded DATA/sandbox` writes that folder, and
 `nestor train corpus export --part test --documents RAW --out DATA/held-out/corpus` the corpus'. 95 of its 969 requests
-ask for something for each item of a list; without them its full match is 31.9. Percentages are 0 to 100; in brackets stand 95 % intervals (bootstrap over the requests, seeded).
+ask for something for each item of a list; without them its full match is 31.9. Percentages are 0 to 100; in brackets
+stand 95 % intervals (bootstrap over the requests, seeded).
 """
 
 REPEAT = """
