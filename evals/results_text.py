@@ -22,8 +22,8 @@ development part.
 NESTFUL's `sgd` part has the APIs of a data set that training read; its requests are others. The sandbox's rows are
 held out of training as well; `python -m tests.e2e.recorded DATA/sandbox` writes that folder, and
 `nestor train corpus export --part test --documents RAW --out DATA/held-out/corpus` the corpus'. 95 of its 969 requests
-ask for something for each item of a list; without them its full match is 31.9. Percentages are 0 to 100; in brackets
-stand 95 % intervals (bootstrap over the requests, seeded).
+ask for something for each item of a list. Percentages are 0 to 100; in brackets stand 95 % intervals (bootstrap over
+the requests, seeded).
 """
 
 REPEAT = """

@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any, Self
 
 import sqlalchemy as sa
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from executor_svc.admission import Sealer
+from executor_svc.call_rows import CallRows
 from executor_svc.models import (
     Admission,
     CallResult,
@@ -28,7 +29,6 @@ from executor_svc.models import (
     Outcome,
     RecordedCall,
     SendIntent,
-    not_intact,
     value_id_of,
 )
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
@@ -85,7 +85,6 @@ _STATES = (
     .order_by(EXECUTIONS.c.id)
     .with_for_update(read=True)
 )
-_RESULT: TypeAdapter[CallResult] = TypeAdapter(CallResult)
 _REAPER = "executor_svc.reaper"
 _NOT_OVER = ("running", "in_doubt")
 
@@ -100,7 +99,7 @@ class LedgerStore:
 
     def __init__(self, engine: AsyncEngine, sealer: Sealer) -> None:
         self._engine, self._transactions, self._sealer = engine, Transactions(engine), sealer
-        self._now = clock(engine)
+        self._calls, self._now = CallRows(sealer), clock(engine)
         self._admit = insert(engine, EXECUTIONS).values(created_at=self._now).on_conflict_do_nothing()
         self._keep = insert(engine, VALUES).values(created_at=self._now).on_conflict_do_nothing()
         sending = insert(engine, CALLS).values(sent_at=self._now)
@@ -141,10 +140,10 @@ class LedgerStore:
         states = _states(connection, batch.runs)
         running, owned = states.running, states.running | states.ended
         for statement, rows in (
-            (self._send, [self._intent_row(o) for o in batch.intents if o.lease in running and states.lets_begin(o)]),
+            (self._send, [self._calls.intent(o) for o in batch.intents if o.lease in running and states.lets_begin(o)]),
             # The outcome of a call that was sent is valid whoever owns the run now.
-            (self._finish_sent, [self._outcome_row(o) for o in batch.outcomes if o.sent]),
-            (self._finish_read, [self._read_row(o) for o in batch.outcomes if not o.sent and o.lease in running]),
+            (self._finish_sent, [self._calls.outcome(o) for o in batch.outcomes if o.sent]),
+            (self._finish_read, [self._calls.read(o) for o in batch.outcomes if not o.sent and o.lease in running]),
             (self._keep, [{"id": o.id, "content": o.content} for o in batch.values]),
             (self._conclude, [_result_row(o) for o in batch.conclusions if o.lease in owned]),
         ):
@@ -191,7 +190,7 @@ class LedgerStore:
         """The recorded calls of a run, by key."""
         async with read(self._engine) as connection:
             rows = (await connection.execute(sa.select(CALLS).where(CALLS.c.run_id == run_id))).all()
-        return {row.key: self._recorded(row) for row in rows}
+        return {row.key: self._calls.recorded(row) for row in rows}
 
     async def value(self, value_id: str) -> str | None:
         """The JSON of a large value; None also if somebody has changed it, so that its id is not its hash any more."""
@@ -251,12 +250,12 @@ class LedgerStore:
             if not await _still_in_doubt(connection, execution):
                 return False
             row = (await connection.execute(sa.select(CALLS).where(this).with_for_update())).first()
-            if row is None or self._recorded(row).state is CallState.DONE:
+            if row is None or self._calls.recorded(row).state is CallState.DONE:
                 return False
             if result is None:
                 await connection.execute(CALLS.delete().where(this))
             else:
-                done = self._finished(execution.run_id, key, CallState.DONE, result)
+                done = self._calls.finished(execution.run_id, key, CallState.DONE, result)
                 await connection.execute(CALLS.update().where(this).values(done))
             return True
 
@@ -323,41 +322,6 @@ class LedgerStore:
             result=None if row.result is None else ExecutionFinished.model_validate_json(row.result),
             traceparent=row.traceparent,
         )
-
-    def _recorded(self, row: sa.Row[Any]) -> RecordedCall:
-        """The call of a row; it is not intact if no executor with this key wrote the row."""
-        content = row.digest if row.state == CallState.SENT.value else row.result
-        if self._sealer.holds_call(row.run_id, row.key, row.state, content or "", row.seal):
-            try:
-                state = CallState(row.state)
-                result = None if state is CallState.SENT else _RESULT.validate_json(content)
-            except ValueError:
-                pass  # there is no key, and somebody wrote what cannot be read
-            else:
-                return RecordedCall(state, row.digest, result)
-        return not_intact(row.digest)
-
-    def _intent_row(self, intent: SendIntent) -> dict[str, object]:
-        run_id, state = intent.lease.run_id, CallState.SENT.value
-        seal = self._sealer.seal_call(run_id, intent.key, state, intent.digest)
-        row = {"run_id": run_id, "key": intent.key, "epoch": intent.lease.epoch, "digest": intent.digest}
-        return row | {"state": state, "result": None, "seal": seal}
-
-    def _read_row(self, outcome: Outcome) -> dict[str, object]:
-        lease = outcome.lease
-        row = {"run_id": lease.run_id, "key": outcome.key, "epoch": lease.epoch, "digest": ""}
-        return row | self._finished(lease.run_id, outcome.key, outcome.state, outcome.result)
-
-    def _outcome_row(self, outcome: Outcome) -> dict[str, object]:
-        run_id = outcome.lease.run_id
-        new = self._finished(run_id, outcome.key, outcome.state, outcome.result)
-        return {"run": run_id, "call": outcome.key} | {f"new_{name}": value for name, value in new.items()}
-
-    def _finished(self, run_id: str, key: str, state: CallState, result: CallResult) -> dict[str, object]:
-        """The columns of a call whose outcome is known."""
-        content = _RESULT.dump_json(result).decode()
-        seal = self._sealer.seal_call(run_id, key, state.value, content)
-        return {"state": state.value, "result": content, "seal": seal}
 
     def _execution_row(self, admission: Admission) -> dict[str, object]:
         request = admission.request.model_dump_json()

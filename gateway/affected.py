@@ -10,10 +10,11 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from gateway.listing import Filter
 from gateway.peers import Peers
 from gateway.principals import Principal
 from gateway.roles import Role
-from gateway.storage import Filter, RunStore
+from gateway.storage import RunStore
 from services.contracts.api import ImportChange, Parameter
 from services.contracts.plan import Plan
 from services.contracts.review import Affected
@@ -58,7 +59,7 @@ async def affected_by(
 
 
 async def _runs(touched: Mapping[str, ImportChange], tenant: str, store: RunStore) -> AsyncIterator[Affected]:
-    waiting = await store.page(Filter(tenant, (RunStatus.NEEDS_APPROVAL,)), limit=_RUNS, cursor=None)
+    waiting = await store.listing.page(Filter(tenant, (RunStatus.NEEDS_APPROVAL,)), limit=_RUNS, cursor=None)
     for line in waiting.runs:
         run = await store.get(line.id, tenant)
         if run.plan is not None:

@@ -48,7 +48,7 @@ class _Run(BaseModel):
 async def past_calls(api: str, tenant: str, store: RunStore) -> list[PastCall]:
     """The calls of an API in a tenant's newest runs, newest first. Raises Overloaded."""
     found: list[PastCall] = []
-    async with aclosing(store.naming(api, tenant, NEWEST, _MOST_BYTES)) as documents:
+    async with aclosing(store.listing.naming(api, tenant, NEWEST, _MOST_BYTES)) as documents:
         async for document in documents:
             found += await asyncio.to_thread(_read, document, api)
     return found

@@ -7,9 +7,10 @@ from pydantic_core import to_json
 
 from gateway.access_handlers import access
 from gateway.constants_handlers import constants
+from gateway.listing import Filter
 from gateway.roles import Role, needs
 from gateway.routing import ADMINISTERING, PRINTABLE, Caller, Cursor, Id, Limit, Moment, ProtectedRoute, Service
-from gateway.storage import UNDER_WAY, Filter
+from gateway.storage import UNDER_WAY
 from gateway.tenant_handlers import tenants
 from services.app import service_router
 from services.contracts.api import Api, DocumentPage, ImportRequest, Label, Method, NeededSecrets

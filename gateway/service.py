@@ -14,6 +14,7 @@ from gateway.audit import AuditLog, entry
 from gateway.call_history import PastCall, past_calls
 from gateway.comparing import compare
 from gateway.events import Events
+from gateway.listing import Filter
 from gateway.live import Live, closing_event
 from gateway.metrics import GatewayMetrics
 from gateway.operations import Overview
@@ -26,7 +27,7 @@ from gateway.roles import Role
 from gateway.runs import RESUMED_DEADLINE_MS, Runs
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
-from gateway.storage import NOT_OVER, UNDER_WAY, Filter, RequestIdentity, RunStore, StoredRun, new_run_id
+from gateway.storage import NOT_OVER, UNDER_WAY, RequestIdentity, RunStore, StoredRun, new_run_id
 from gateway.stored_values import stored_values
 from gateway.tenants import Tenants
 from services.contracts.access import Action
@@ -160,7 +161,7 @@ class GatewayService:
 
     async def page(self, which: Filter, *, limit: int, cursor: str | None) -> RunPage:
         """A page of runs, newest first."""
-        return await self._store.page(which, limit=limit, cursor=cursor)
+        return await self._store.listing.page(which, limit=limit, cursor=cursor)
 
     async def run(self, run_id: str, principal: Principal) -> Run:
         """One run. Raises NotFound, also for a run of another tenant."""
@@ -187,7 +188,7 @@ class GatewayService:
         self, principal: Principal, since: datetime, ends: Sequence[datetime]
     ) -> list[dict[RunStatus, int]]:
         """The number of runs of the principal's tenant by status, for each interval."""
-        return await self._store.counts(Filter(principal.tenant, after=since), ends)
+        return await self._store.listing.counts(Filter(principal.tenant, after=since), ends)
 
     async def calls(self, api: str, principal: Principal) -> list[PastCall]:
         """The calls of an API in the newest runs of the principal's tenant."""

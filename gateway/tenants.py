@@ -12,12 +12,13 @@ from typing import Final
 
 from gateway.audit import AuditFilter, AuditLog
 from gateway.keys import KeyStore
+from gateway.listing import Filter
 from gateway.peers import Peers
 from gateway.principals import Principal
 from gateway.quotas import Quotas
 from gateway.runs import Runs
 from gateway.settings import GatewaySettings
-from gateway.storage import UNDER_WAY, Filter, RunStore
+from gateway.storage import UNDER_WAY, RunStore
 from services.contracts.access import Action
 from services.contracts.base import Contract
 from services.contracts.run import RunStatus
@@ -97,7 +98,7 @@ class Tenants:
         """The ids of a tenant's runs, newest first. Runs may be deleted during the iteration."""
         cursor = None
         while True:
-            page = await self._store.page(Filter(tenant), limit=_PAGE, cursor=cursor)
+            page = await self._store.listing.page(Filter(tenant), limit=_PAGE, cursor=cursor)
             for run in page.runs:
                 yield run.id
             if (cursor := page.next) is None:
@@ -149,7 +150,9 @@ class Tenants:
             ServiceError: something could not be deleted now. Earlier deletions stand; call again for the rest.
         """
         self._refuse_named(tenant)
-        doubtful = (await self._store.page(Filter(tenant, (RunStatus.IN_DOUBT,)), limit=_SHOWN, cursor=None)).runs
+        doubtful = (
+            await self._store.listing.page(Filter(tenant, (RunStatus.IN_DOUBT,)), limit=_SHOWN, cursor=None)
+        ).runs
         if doubtful:
             ids = ", ".join(run.id for run in doubtful)
             raise Conflict(f"Runs of the tenant have calls in doubt. They must be settled first: {ids}.")

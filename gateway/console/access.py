@@ -20,8 +20,8 @@ from gateway.console.pages import (
     with_query,
 )
 from gateway.console.session import PATH, LoginNeeded, Session, Sessions, drop_cookie, set_cookie
+from gateway.listing import Filter
 from gateway.routing import PRINTABLE, Service
-from gateway.storage import Filter
 from services.app import service_router
 from services.errors import Unauthorized
 from services.http import BODY_LIMIT

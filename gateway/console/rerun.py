@@ -14,8 +14,9 @@ from gateway.console.forms import read_json, request_of
 from gateway.console.pages import READING_RUNS, ConsoleRoute, get_form, get_session, redirect, render
 from gateway.console.session import PATH, Session
 from gateway.console.status import STATE_STYLES
+from gateway.listing import Filter
 from gateway.routing import PRINTABLE, Id, Service
-from gateway.storage import UNDER_WAY, Filter
+from gateway.storage import UNDER_WAY
 from services.app import service_router
 from services.contracts.base import StepId
 from services.contracts.plan import Step, content_hash

@@ -12,8 +12,8 @@ from gateway.console.pages import READING_RUNS, ConsoleRoute, get_form, get_sess
 from gateway.console.session import PATH, Session
 from gateway.console.slots import Pattern, pattern_of
 from gateway.console.status import STATE_STYLES
+from gateway.listing import Filter
 from gateway.routing import PRINTABLE, Id, Service
-from gateway.storage import Filter
 from services.app import service_router
 from services.contracts.demo import Demo, SelectDemosRequest
 from services.contracts.feedback import FeedbackRequest, Judged, Verdict

@@ -25,8 +25,9 @@ from gateway.console.pages import (
 from gateway.console.session import PATH, Session
 from gateway.console.status import STATE_STYLES
 from gateway.handlers import EventNumber
+from gateway.listing import Filter
 from gateway.routing import PRINTABLE, Id, Moment, Service
-from gateway.storage import UNDER_WAY, Filter
+from gateway.storage import UNDER_WAY
 from services.app import service_router
 from services.contracts.approval import ApproveRequest
 from services.contracts.base import StepId

@@ -113,12 +113,13 @@ def _fields(
             yield from _fields(branch, api, depth + 1, seen, within)
 
 
-def _holds(schema: JsonValue, api: Api, depth: int = 0) -> bool:
-    """Whether values of the schema are objects with members, or lists of such."""
+def _holds(schema: JsonValue, api: Api, depth: int = 0, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether values of the schema are objects with members, or lists of such. A definition is followed once."""
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return False
     reference, branches = schema.get("$ref"), schema.get("allOf")
     inside = [schema.get("items"), *(branches[:1] if isinstance(branches, list) else ())]
-    if isinstance(reference, str):
+    if isinstance(reference, str) and reference not in seen:
+        seen |= {reference}
         inside.append(api.definitions.get(reference.removeprefix("#/$defs/")))
-    return bool(schema.get("properties")) or any(_holds(one, api, depth + 1) for one in inside)
+    return bool(schema.get("properties")) or any(_holds(one, api, depth + 1, seen) for one in inside)

@@ -1,8 +1,6 @@
 """Somebody writes into the executor's table of calls: what they write feeds no other call and no answer."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,24 +14,12 @@ from executor_svc.storage import CALLS, VALUES, LedgerStore
 from services.contracts.doubt import ResolveRequest, doubts_of
 from services.contracts.outcome import Failed, Succeeded
 from services.signing import PlanSigner
-from services.storage.engine import create_engine, write
-from services.storage.migrate import migrate
+from services.storage.engine import write
 from tests.support.durable import DEAD, House, booking, done, finish, sending, two_bookings
 from tests.support.executing import api, compiled, ref, step
 from tests.support.upstream import Upstream
 
 KEY, OTHER_KEY = SecretStr("k" * 40), SecretStr("o" * 40)
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    """Executors on one database that others can write too."""
-    url = f"sqlite+aiosqlite:///{tmp_path}/executor.db"
-    engine = create_engine(url)
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(engine.dispose)
-        await migrate(engine, "executor_svc")
-        yield House(url, stack, engine)
 
 
 async def rewritten(house: House, key: str, **columns: Any) -> None:

@@ -3,9 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,8 +21,7 @@ from services.contracts.outcome import InDoubt, StepRecord
 from services.contracts.planning import CompiledPlan
 from services.errors import Conflict
 from services.signing import PlanSigner
-from services.storage.engine import create_engine, write
-from services.storage.migrate import migrate
+from services.storage.engine import write
 from services.telemetry import configure_logging
 from tests.support.durable import House, asked, booking, finish, sending, two_bookings
 from tests.support.executing import api, compiled, step
@@ -32,17 +29,6 @@ from tests.support.upstream import Upstream
 
 KEY, OTHER_KEY = SecretStr("k" * 40), SecretStr("o" * 40)
 BEARER = SecurityRequirement(scheme="token", kind="bearer", secret="bank.token")
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    """Executors on one database that others can write too."""
-    url = f"sqlite+aiosqlite:///{tmp_path}/executor.db"
-    engine = create_engine(url)
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(engine.dispose)
-        await migrate(engine, "executor_svc")
-        yield House(url, stack, engine)
 
 
 @pytest.fixture

@@ -32,10 +32,11 @@ from training.planner.data import (
     recorded_examples,
     write_held_out,
 )
+from training.planner.examples import TrainingData
 from training.planner.export import NETWORK, start_from_export, write_lower, write_network
 from training.planner.feeding import Feed
 from training.planner.network import Halves, Lower
-from training.planner.prepared import PREPARED, TrainingData, halves_of, read_trained, write_prepared
+from training.planner.prepared import PREPARED, halves_of, look_at, read_trained, write_prepared
 from training.planner.recipe import Recipe
 from training.planner.synthesis import MADE
 from training.planner.trainer import Step, Trainer
@@ -113,7 +114,7 @@ def _run(paths: Sequence[Path], out: Path, run: Run, device: torch.device) -> st
     feeding = partial(feed.batches, processes=feeders(device))
     trainer = Trainer(network, lower, run.recipe, feeding, run.work, key, device)
     trained_elsewhere = read_trained(run.work / PREPARED, halves, run.recipe, key)
-    measured = _look(trainer, feed, dataset) if trained_elsewhere else _train(trainer, feed, dataset, run)
+    measured = look_at(trainer, feed, dataset.held_out) if trained_elsewhere else _train(trainer, feed, dataset, run)
     write_network(trainer.network, network.tokens.in_features, out)
     encodings = apis if isinstance(apis, ApiEncodings) else _exported(trainer.lower, tokenizer, out, run)
     aside = {name: [one for one in dataset.recorded if one.source == name] for name in run.recipe.aside}
@@ -152,11 +153,6 @@ def _training_data(folders: Sequence[PlannerFolder], paths: Sequence[Path], run:
     return dataset
 
 
-def _look(trainer: Trainer, feed: Feed, dataset: TrainingData) -> dict[str, dict[str, float]]:
-    """How often the heads are right on the held-out requests, by folder."""
-    return {name: trainer.measure(feed.all(held)) for name, held in dataset.held_out.items()}
-
-
 def _train(trainer: Trainer, feed: Feed, dataset: TrainingData, run: Run) -> dict[str, dict[str, float]]:
     """Train to the end; return how often the heads are right on the held-out requests, by folder."""
     task = run.progress.add_task("training", total=run.recipe.steps, completed=trainer.done)
@@ -166,7 +162,7 @@ def _train(trainer: Trainer, feed: Feed, dataset: TrainingData, run: Run) -> dic
         run.progress.update(task, completed=step.number)
         line: dict[str, object] = {"step": step.number, "progress": round(step.progress, 4), "loss": step.loss}
         if step.number % _LOOK == 0:
-            line["held_out"] = seen = _look(trainer, feed, dataset)
+            line["held_out"] = seen = look_at(trainer, feed, dataset.held_out)
             for name, shares in seen.items():
                 told = ", ".join(f"{head} {share:.0f}" for head, share in shares.items())
                 run.console.print(f"step {step.number}: {name}: {told}", markup=False, soft_wrap=True)
@@ -175,7 +171,7 @@ def _train(trainer: Trainer, feed: Feed, dataset: TrainingData, run: Run) -> dic
 
     with history:
         trainer.train(note)
-    return _look(trainer, feed, dataset)
+    return look_at(trainer, feed, dataset.held_out)
 
 
 def _tokenizer() -> Tokenizer:

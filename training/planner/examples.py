@@ -162,6 +162,19 @@ class Example:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """All training data, and the held-out examples by folder."""
+
+    recorded: list[Example]
+    made: list[Example]
+    held_out: dict[str, list[Example]]
+
+    def examples(self) -> list[Example]:
+        """All examples."""
+        return [*self.recorded, *self.made, *(one for held in self.held_out.values() for one in held)]
+
+
 def items(label: Label) -> tuple[Item, ...]:
     """A label's parts: a list's items, or the label itself."""
     return label.items if isinstance(label, ListLabel) else (label,)

@@ -12,7 +12,6 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +21,7 @@ from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModel
 
 from training.planner.api_tokens import ApiTokens
-from training.planner.examples import Example
+from training.planner.examples import Example, TrainingData
 from training.planner.feeding import Feed
 from training.planner.files import read_examples, write_examples
 from training.planner.network import Halves, Lower, Network, Sizes
@@ -36,23 +35,10 @@ PREPARED: Final = "prepared"
 _ABOUT, _START, _TRAINED = "prepared.json", "start.pt", "trained.pt"
 _FROZEN: Final = "lower.embeddings."
 """Weights that training leaves as they are."""
-_LOOKS: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-"""Shares of the training after which the held-out requests are measured."""
+_LOOKS: Final = 5
+"""How often the held-out requests are measured, at equal shares of the training."""
 _TOLD: Final = 50
 """Steps between two lines about the loss."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingData:
-    """All training data, and the held-out examples by folder."""
-
-    recorded: list[Example]
-    made: list[Example]
-    held_out: dict[str, list[Example]]
-
-    def examples(self) -> list[Example]:
-        """All examples."""
-        return [*self.recorded, *self.made, *(one for held in self.held_out.values() for one in held)]
 
 
 def halves_of(encoder: torch.nn.Module, recipe: Recipe) -> tuple[Network, Lower]:
@@ -101,15 +87,16 @@ def read_trained(folder: Path, halves: Halves, recipe: Recipe, key: str) -> bool
         return False
     try:
         state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-        weights = {name: weight.float() for name, weight in state["weights"].items()}
-        told = (state["recipe"], state["key"])
-        left = halves.load_state_dict(weights, strict=False) if told == (recipe.model_dump_json(), key) else None
+        told, weights = (state["recipe"], state["key"]), dict(state["weights"])
     except Exception as error:  # the unpickler may raise anything
         raise CheckpointError(f"{file} cannot be read, remove it: {error}") from error
-    if left is None:
+    if told != (recipe.model_dump_json(), key):
         raise CheckpointError(f"{file} is of another recipe or of other data: remove it, or prepare again")
-    if left.unexpected_keys or any(not name.startswith(_FROZEN) for name in left.missing_keys):
-        raise CheckpointError(f"{file} is of another network: remove it, or prepare again")
+    frozen = {name: weight for name, weight in halves.state_dict().items() if name.startswith(_FROZEN)}
+    try:
+        halves.load_state_dict(frozen | weights)
+    except RuntimeError as error:
+        raise CheckpointError(f"{file} is of another network: remove it, or prepare again") from error
     return True
 
 
@@ -136,18 +123,18 @@ def train_prepared(folder: Path, device: torch.device, work: Path) -> None:
     feed = Feed(_read(folder, "recorded"), _read(folder, "made"), ApiTokens(tokenizer), tokenizer, recipe)
     work.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(network, lower, recipe, partial(feed.batches, processes=feeders(device)), work, key, device)
-    looks = [share for share in _LOOKS if share >= trainer.progress]
+    looked = int(_LOOKS * trainer.progress)
 
     def look() -> None:
-        for name, examples in held.items():
-            _say({"progress": round(trainer.progress, 3), "of": name, **trainer.measure(feed.all(examples))})
+        for name, shares in look_at(trainer, feed, held).items():
+            _say({"progress": round(trainer.progress, 3), "of": name, **shares})
 
     def note(step: Step) -> None:
+        nonlocal looked
         if step.number % _TOLD == 0:
             _say({"step": step.number, "progress": round(step.progress, 4), "loss": sum(step.loss.values())})
-        if looks and step.progress >= looks[0] and step.progress < 1:
-            while looks and looks[0] <= step.progress:
-                looks.pop(0)
+        if looked < int(_LOOKS * step.progress) < _LOOKS:
+            looked = int(_LOOKS * step.progress)
             look()
 
     trainer.train(note)
@@ -158,6 +145,11 @@ def train_prepared(folder: Path, device: torch.device, work: Path) -> None:
         if not name.startswith(_FROZEN)
     }
     torch.save({"recipe": recipe.model_dump_json(), "key": key, "weights": weights}, folder / _TRAINED)
+
+
+def look_at(trainer: Trainer, feed: Feed, held_out: Mapping[str, Sequence[Example]]) -> dict[str, dict[str, float]]:
+    """How often the heads are right on the held-out requests, by folder; in percent."""
+    return {name: trainer.measure(feed.all(held)) for name, held in held_out.items()}
 
 
 def _read(folder: Path, name: str) -> list[Example]:

@@ -1,4 +1,4 @@
-"""Fits the second stage of a planner that is trained already, in place, to requests that its network does not know.
+"""Fits the second stage of a planner that is trained already, in place, to the requests held out from its training.
 
 A new version may weigh other signs, and a planner that was trained with an earlier one then needs a new second stage.
 """
@@ -6,7 +6,6 @@ A new version may weigh other signs, and a planner that was trained with an earl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rich.progress import Progress
@@ -15,19 +14,18 @@ from evals.data import DataError
 from services.encoder import load_encoder
 from training.planner.api_encodings import ApiEncodings
 from training.planner.calibration import fit_stages
-from training.planner.data import PlannerFolder, held_out_examples, read_folder, recorded_examples
+from training.planner.data import held_out_examples, read_folder, recorded_examples
 from training.planner.recipe import Recipe
 
 
 def refit_second_stage(
-    model: Path, known: Sequence[Path], unknown: Sequence[Path], work: Path, recipe: Recipe, progress: Progress
+    model: Path, paths: Sequence[Path], work: Path, recipe: Recipe, progress: Progress
 ) -> Mapping[str, Mapping[str, float]]:
     """Fit the second stage and the confidence, and write both to the model's folder.
 
     Args:
         model: folder of the planner.
-        known: folders that the network was trained on: only the requests held out from that are used.
-        unknown: folders that it was not trained on: all their requests are used.
+        paths: folders that it was trained on.
         work: folder of examples and vectors. The one of the training, if it is still there, holds most of them.
         recipe: of the training. It determines which requests were held out.
         progress: shows what is done.
@@ -40,7 +38,7 @@ def refit_second_stage(
         EncoderError: the model is damaged.
     """
     work.mkdir(parents=True, exist_ok=True)
-    folders = [*(read_folder(path, recipe) for path in known), *(_whole(path, recipe) for path in unknown)]
+    folders = [read_folder(path, recipe) for path in paths]
     where = (work / "catalogues.npz", work, progress)
     held_out = {one.name: held for one in folders if (held := held_out_examples(one, *where))}
     if not held_out:
@@ -51,9 +49,3 @@ def refit_second_stage(
     apis = list({id(api): api for one in examples for api in one.candidates}.values())
     encodings.fill(progress.track(apis, description="reading APIs"))
     return fit_stages(model, held_out, aside, encodings, recipe.withheld, progress)
-
-
-def _whole(path: Path, recipe: Recipe) -> PlannerFolder:
-    """A folder whose requests are all held out."""
-    folder = read_folder(path, recipe.model_copy(update={"whole": (*recipe.whole, path.name)}))
-    return replace(folder, trained=(), held_out=(*folder.held_out, *folder.trained), key=f"{folder.key}-whole")

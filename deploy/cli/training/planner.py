@@ -41,22 +41,13 @@ def train_planner(
 
 def train_stages(
     model: Annotated[Path, typer.Argument(help="Folder that `nestor train planner` wrote.", file_okay=False)],
-    data: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Folder that it was trained on: its held-out requests are used. Repeatable.", file_okay=False
-        ),
-    ] = None,
-    unknown: Annotated[
-        list[Path] | None,
-        typer.Option(help="Folder that it was not trained on: all requests are used. Repeatable.", file_okay=False),
-    ] = None,
+    data: Annotated[list[Path], typer.Option(help="Folder that it was trained on; can be repeated.", file_okay=False)],
     recipe: Annotated[Path | None, typer.Option(help="The recipe of its training.", exists=True)] = None,
     work: Annotated[
         Path | None, typer.Option(help="Folder of examples and vectors. [MODEL.work]", file_okay=False)
     ] = None,
 ) -> None:
-    """Fit the planner's second stage and its confidence to requests that its network does not know, in place.
+    """Fit a planner's second stage and its confidence again, in place, to the requests held out from its training.
 
     Prints how often it is right, by folder, about requests that the fit had not seen.
     """
@@ -72,9 +63,8 @@ def train_stages(
 
     err = Console(stderr=True)
     try:
-        read = read_recipe(Recipe, recipe)
         with progress_on(err) as progress:
-            found = refit_second_stage(model, data or [], unknown or [], work or work_folder(model), read, progress)
+            found = refit_second_stage(model, data, work or work_folder(model), read_recipe(Recipe, recipe), progress)
     except (DataError, EncoderError) as error:
         err.print(str(error), markup=False, soft_wrap=True)
         raise typer.Exit(1) from None

@@ -13,8 +13,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from gateway.listing import SEARCHED_CHARS, Filter
 from gateway.live import closing_event
-from gateway.storage import MEMBERS, SEARCHED_CHARS, Fenced, Filter, RequestIdentity, RunStore, Ticket, new_run_id
+from gateway.storage import MEMBERS, Fenced, RequestIdentity, RunStore, Ticket, new_run_id
 from gateway.tables import RUNS
 from services.contracts.event import RunEvent, RunFinished, RunPlanned
 from services.contracts.feedback import Feedback, Verdict
@@ -88,13 +89,13 @@ async def test_runs_are_counted_by_interval_and_status(stores: list[RunStore]) -
     ):
         run = a_run(RunStatus(status)).model_copy(update={"created_at": first + timedelta(minutes=minutes)})
         await stores[0].insert(Ticket(run.id, "a", 0), run, REQUEST, None)
-    counted = await stores[1].counts(Filter("default", after=first), hours[1:])
+    counted = await stores[1].listing.counts(Filter("default", after=first), hours[1:])
     assert counted == [
         {RunStatus.FAILED: 2, RunStatus.PLANNED: 1},
         {},
         {RunStatus.FAILED: 1, RunStatus.PLANNED: 1},
     ]
-    assert await stores[1].counts(Filter("other"), hours[1:]) == [{}, {}, {}]
+    assert await stores[1].listing.counts(Filter("other"), hours[1:]) == [{}, {}, {}]
 
 
 async def test_of_one_key_there_is_one_run_for_each_tenant(stores: list[RunStore]) -> None:
@@ -229,7 +230,7 @@ async def test_a_run_of_the_version_before_can_be_read(tmp_path: Path, postgres_
         store = RunStore(engine)
         stored = await store.stored(old.id, "default")
         assert (stored.run, stored.epoch, stored.request) == (old, 0, None)
-        (line,) = (await store.page(Filter("default"), limit=5, cursor=None)).runs
+        (line,) = (await store.listing.page(Filter("default"), limit=5, cursor=None)).runs
         assert (line.id, line.trouble) == (old.id, "")
         store.close()
         await engine.dispose()
@@ -281,18 +282,18 @@ async def test_a_search_looks_at_the_beginning_of_so_many_runs(
     stores: list[RunStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queries of all runs may be hostile: a long one is compared with a long text at each of its characters."""
-    monkeypatch.setattr("gateway.storage.SEARCHED_RUNS", 3)
+    monkeypatch.setattr("gateway.listing.SEARCHED_RUNS", 3)
     end = SEARCHED_CHARS - 4
     ids = await asked(stores[0], "Rooms", "b", "c", "ROOMS", "e", "f", "x" * end + "room", "x" * (end + 1) + "room")
     pages, cursor = list[list[str]](), None
     while not pages or cursor:
-        page = await stores[0].page(Filter("default", text="rOOm"), limit=1, cursor=cursor)
+        page = await stores[0].listing.page(Filter("default", text="rOOm"), limit=1, cursor=cursor)
         pages.append([run.id for run in page.runs])
         cursor = page.next
     assert pages == [[ids[6]], [ids[3]], [ids[0]]]
-    none = await stores[0].page(Filter("default", text="zzz"), limit=1, cursor=None)
+    none = await stores[0].listing.page(Filter("default", text="zzz"), limit=1, cursor=None)
     assert (none.runs, none.next) == ((), ids[5])
-    assert not (await stores[0].page(Filter("other", text="room"), limit=1, cursor=None)).runs
+    assert not (await stores[0].listing.page(Filter("other", text="room"), limit=1, cursor=None)).runs
 
 
 async def test_runs_that_name_an_api_are_read_one_at_a_time_and_charged(
@@ -300,7 +301,7 @@ async def test_runs_that_name_an_api_are_read_one_at_a_time_and_charged(
 ) -> None:
     """A run may hold several megabytes, and two hundred are looked through."""
     charged, read_before = list[int](), list[int]()
-    monkeypatch.setattr(stores[0], "_on_read", lambda tenant, size: charged.append(size))
+    monkeypatch.setattr(stores[0].listing, "_on_read", lambda tenant, size: charged.append(size))
     named = '"api":"x.y"'
     await asked(stores[0], named, "other", named, named)  # quotation marks in a value do not name it
     documents = {n: f'{{"id":"{n}",{named}}}' for n in range(4)}
@@ -314,7 +315,7 @@ async def test_runs_that_name_an_api_are_read_one_at_a_time_and_charged(
         charged.clear()
         read_before.clear()
         documents = list[str]()
-        async for document in stores[0].naming("x.y", tenant, newest, most_bytes):
+        async for document in stores[0].listing.naming("x.y", tenant, newest, most_bytes):
             read_before.append(len(charged))
             documents.append(document)
         return documents
@@ -341,15 +342,15 @@ async def test_searches_of_one_tenant_leave_connections_to_others(
             yield connection
         at_once -= 1
 
-    monkeypatch.setattr("gateway.storage.read", slow)
+    monkeypatch.setattr("gateway.listing.read", slow)
     store = stores[0]
-    search = partial(store.page, Filter("default", text="x"), limit=1, cursor=None)
+    search = partial(store.listing.page, Filter("default", text="x"), limit=1, cursor=None)
     searches = [asyncio.create_task(search()) for _ in range(20)]
     await asyncio.sleep(0)
     with pytest.raises(Overloaded):
         await search()
-    other = asyncio.create_task(store.page(Filter("other", text="x"), limit=1, cursor=None))
-    listed = asyncio.create_task(store.page(Filter("default"), limit=1, cursor=None))
+    other = asyncio.create_task(store.listing.page(Filter("other", text="x"), limit=1, cursor=None))
+    listed = asyncio.create_task(store.listing.page(Filter("default"), limit=1, cursor=None))
     await asyncio.sleep(0)
     assert at_once == 4
     go_on.set()
