@@ -63,12 +63,17 @@ def never_sent(_row: sa.Row[Any]) -> dict[str, Any]:
     return {"state": "sent", "result": None}
 
 
+def no_text(row: sa.Row[Any]) -> dict[str, Any]:
+    """SQLite stores what it is given."""
+    return {"result": sa.cast(sa.literal(row.result.encode()), sa.LargeBinary)}
+
+
 def no_such_state(_row: sa.Row[Any]) -> dict[str, Any]:
     return {"state": "won"}
 
 
 @pytest.mark.parametrize(
-    "change", [other_result, other_result_sealed_with_another_key, no_seal, never_sent, no_such_state]
+    "change", [other_result, other_result_sealed_with_another_key, no_seal, never_sent, no_text, no_such_state]
 )
 async def test_a_finished_call_that_somebody_changed_feeds_nothing_until_it_is_settled(
     house: House, upstream: Upstream, change: Callable[[sa.Row[Any]], dict[str, Any]]

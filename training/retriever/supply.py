@@ -20,7 +20,7 @@ from pydantic import JsonValue
 from rich.console import Console
 from rich.table import Table
 
-from evals.data import DataError, Instance, read_all, training_splits
+from evals.data import EACH, DataError, Instance, read_all, training_splits
 from retriever_svc.engine.fields import output_names
 from services.contracts.api import Api, Parameter
 from services.supply import SIGNS, Input, Operation, Roots, Scorer, full_name, likely_signs, roots, signs
@@ -126,7 +126,7 @@ def _fed(value: JsonValue, labels: Mapping[str, str]) -> Iterator[tuple[str, Roo
     if isinstance(value, str):
         for found in _REFERENCE.finditer(value):
             if found[1] in labels:
-                names = re.findall(r"\.([^.\[\]]+)", found[2])
+                names = [name for name in re.findall(r"\.([^.\[\]]+)", found[2]) if name != EACH]
                 yield labels[found[1]], roots(full_name(names)) if names else ()
     elif isinstance(value, list):
         for inner in value:

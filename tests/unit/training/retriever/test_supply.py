@@ -58,6 +58,8 @@ def test_the_field_that_a_plan_refers_to_is_right_and_all_others_are_wrong() -> 
     assert case.rows[0, SIGNS.index("lists_it")] == 1
     assert len(set(case.sources.tolist())) > 1
     assert case.weights.min() >= 1
+    (each,) = cases([plan(1, "song", "$var_1.*.id$")], APIS)
+    assert each.rows[0].tolist() == case.rows[0].tolist()
 
 
 def test_a_source_is_learnt_a_few_times_and_one_that_is_unknown_never() -> None:
