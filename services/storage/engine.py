@@ -1,8 +1,8 @@
 """SQL engines. This module handles all differences between SQLite and PostgreSQL."""
 
 import asyncio
-import os
 import sqlite3
+import threading
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable
@@ -44,6 +44,7 @@ BUSY_TIMEOUT_MS = 20_000
 PATIENCE_S = 30.0
 """How long a transaction on a server may take."""
 _WAL_ATTEMPTS = 100
+_CREATING: Final = threading.Lock()
 _GIBBERISH = (BufferError, UnicodeDecodeError)
 """Errors that asyncpg raises, unwrapped, if the peer does not speak PostgreSQL's protocol."""
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
@@ -105,10 +106,16 @@ def create_engine(url: str) -> AsyncEngine:
 
 
 def _keep_private(file: Path) -> None:
-    """Create the file for its owner only, or revoke access of others. SQLite copies the mode to its files beside it."""
+    """Create the file for its owner only, or revoke access of others. SQLite copies the mode to its files beside it.
+
+    A file that exists is never opened here. If a process closes any descriptor of a file, POSIX takes all of the
+    process's locks on it, including those of SQLite's connections. Another process could then take itself for the last
+    one, and delete the write-ahead log in use (https://sqlite.org/howtocorrupt.html, 2.2).
+    """
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with suppress(OSError):  # SQLite reports the problem with more detail
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+    # The lock: a connection of another thread could otherwise open the new file before this descriptor is closed.
+    with _CREATING, suppress(OSError):  # it exists, or SQLite reports the problem with more detail
+        file.touch(mode=0o600, exist_ok=False)
     for one in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
         with suppress(OSError):  # missing, or owned by another user
             one.chmod(one.stat().st_mode & ~0o007)

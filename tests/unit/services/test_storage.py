@@ -4,6 +4,8 @@ import asyncio
 import os
 import resource
 import sqlite3
+import subprocess
+import sys
 import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -327,6 +329,23 @@ async def test_others_cannot_read_the_files(tmp_path: Path) -> None:
     file.chmod(0o644)
     await create_engine(f"sqlite+aiosqlite:///{file}").dispose()
     assert file.stat().st_mode & 0o007 == 0
+
+
+async def test_another_engine_leaves_the_locks_of_the_first(tmp_path: Path) -> None:
+    """A process that takes itself for the last one that uses the file deletes its log on closing."""
+    file = tmp_path / "test.db"
+    first = create_engine(f"sqlite+aiosqlite:///{file}")
+    await add_table(first)
+    second = create_engine(f"sqlite+aiosqlite:///{file}")
+    closing_it = (
+        "import sqlite3, sys; one = sqlite3.connect(sys.argv[1]); one.execute('SELECT * FROM things'); one.close()"
+    )
+    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", closing_it, str(file)], check=True)
+    assert (tmp_path / "test.db-wal").exists()
+    await add(first, "a")
+    assert await names(second) == ["a"]
+    await first.dispose()
+    await second.dispose()
 
 
 async def test_errors_do_not_name_values(engine: AsyncEngine) -> None:
