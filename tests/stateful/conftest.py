@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from services.storage.engine import create_engine
+from tests.stateful.clocks import SteppedClock
 from tests.stateful.machine import House
 
 
@@ -17,5 +18,6 @@ def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
         url = request.getfixturevalue("postgres_url")
     engine = create_engine(url)
     with asyncio.Runner() as runner:
-        yield House(runner, url, engine, tmp_path)
+        clock = runner.run(SteppedClock.over(engine, tmp_path / "clock"))
+        yield House(runner, url, engine, tmp_path, clock)
         runner.run(engine.dispose())

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from tests.stateful.clocks import SteppedClock
 from tests.stateful.processes import Executor, Process
 from tests.stateful.upstream import Upstream, serve_upstream
 from tests.support.examples import THOROUGH, examples
@@ -30,11 +32,12 @@ class House:
     url: str
     engine: AsyncEngine
     folder: Path
+    clock: SteppedClock
     numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
 
 class Machine(RuleBasedStateMachine):
-    """A state machine with processes and their upstream, but without rules."""
+    """A state machine with processes, their upstream, and a clock that is stepped."""
 
     def __init__(self, house: House) -> None:
         super().__init__()
@@ -69,9 +72,14 @@ class Machine(RuleBasedStateMachine):
             "retry_base_s": 0.01,
             "circuit_failures": 1_000,
         }
-        executor = Executor(self.log, chosen, port)
+        executor = Executor(self.log, self.house.clock, chosen, port)
         self.processes.append(executor)
         return executor
+
+    @rule(seconds=st.sampled_from([-3_600.0, -0.5, 0.5, 3_600.0]))
+    def step_the_clock(self, seconds: float) -> None:
+        """Step the databases' clock, by more than a lease or by about one."""
+        self.turn(self.house.clock.step(seconds, self.house.engine))
 
     def nothing_fell(self) -> None:
         """Check that no process has ended by itself."""

@@ -25,6 +25,7 @@ from services.contracts.plan import Plan
 from services.errors import ServiceError
 from services.telemetry import configure_logging
 from tests.fakes import FakeDemos, FakePlanner, FakeRetriever
+from tests.stateful.clocks import SteppedClock
 from tests.stateful.plans import Case, Task, apis_of
 
 _WORDS: TypeAdapter[tuple[str, tuple[Task, ...]]] = TypeAdapter(tuple[str, tuple[Task, ...]])
@@ -33,8 +34,11 @@ _FORKING = multiprocessing.get_context("forkserver")
 _FORKING.set_forkserver_preload([__name__, "pytest", "aiosqlite", "asyncpg", "uvicorn.protocols.http.httptools_impl"])
 
 
-def _serve(bound: socket.socket, log: Path, build: Callable[..., FastAPI], given: dict[str, Any]) -> None:
+def _serve(
+    bound: socket.socket, log: Path, clock: SteppedClock, build: Callable[..., FastAPI], given: dict[str, Any]
+) -> None:
     """Run a service until it is stopped. A stop cuts open streams, because their callers reconnect."""
+    clock.use()
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
     configure_logging(level="WARNING", json=True)
     config = uvicorn.Config(
@@ -48,11 +52,13 @@ class Process:
 
     client: ExecutorClient | GatewayClient
 
-    def __init__(self, log: Path, build: Callable[..., FastAPI], given: dict[str, Any], port: int = 0) -> None:
+    def __init__(
+        self, log: Path, clock: SteppedClock, build: Callable[..., FastAPI], given: dict[str, Any], port: int = 0
+    ) -> None:
         bound = listen("127.0.0.1", port)
         bound.listen()  # early connections wait until the process accepts them
         self.port: int = bound.getsockname()[1]
-        self._process = _FORKING.Process(target=_serve, args=(bound, log, build, given), daemon=True)
+        self._process = _FORKING.Process(target=_serve, args=(bound, log, clock, build, given), daemon=True)
         self._process.start()
         bound.close()
         self.going = False
@@ -121,8 +127,8 @@ class Executor(Process):
 
     client: ExecutorClient
 
-    def __init__(self, log: Path, settings: dict[str, Any], port: int = 0) -> None:
-        super().__init__(log, _executor, settings, port)
+    def __init__(self, log: Path, clock: SteppedClock, settings: dict[str, Any], port: int = 0) -> None:
+        super().__init__(log, clock, _executor, settings, port)
         self.client = ExecutorClient(open_http(self.url))
 
 
@@ -159,6 +165,6 @@ class Gateway(Process):
 
     client: GatewayClient
 
-    def __init__(self, log: Path, settings: dict[str, Any], *, origin: str, executor: str) -> None:
-        super().__init__(log, _gateway, {"origin": origin, "executor": executor, **settings})
+    def __init__(self, log: Path, clock: SteppedClock, settings: dict[str, Any], *, origin: str, executor: str) -> None:
+        super().__init__(log, clock, _gateway, {"origin": origin, "executor": executor, **settings})
         self.client = GatewayClient(open_http(self.url))

@@ -1,4 +1,4 @@
-"""Runs during crashes, stalls, stops, lost answers, cancellations and settlements, in any order."""
+"""Runs during crashes, stalls, stops, clock steps, lost answers, cancellations and settlements, in any order."""
 
 import asyncio
 from contextlib import suppress

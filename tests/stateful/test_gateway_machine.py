@@ -1,4 +1,4 @@
-"""Requests during crashes, stalls and stops of gateways, executor restarts, approvals, cancellations and races."""
+"""Requests during faults of gateways, executor restarts, clock steps, approvals, cancellations and races."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -78,7 +78,7 @@ class Gateways(Machine):
     @precondition(lambda self: len(self.gateways) < _MOST_GATEWAYS)
     def start_a_gateway(self) -> None:
         chosen = {"database_url": self.house.url, "lease_s": LEASE_S, "max_takeovers": 1_000, "shutdown_grace_s": 0.2}
-        gateway = Gateway(self.log, chosen, origin=self.upstream.origin, executor=self.behind.url)
+        gateway = Gateway(self.log, self.house.clock, chosen, origin=self.upstream.origin, executor=self.behind.url)
         self.processes.append(gateway)
         self.turn(gateway.ready())
         self.gateways.append(gateway)
