@@ -6,13 +6,14 @@ from typing import Final, Self
 from pydantic import JsonValue
 
 from executor_svc.adapters.http.paging import (
+    MAX_NAMES,
     NextPageUnavailable,
     Paging,
     Progress,
     first_number,
+    is_one_of,
     may_have_next_page,
     next_page,
-    plain,
 )
 from executor_svc.adapters.http.request import MAX_URL_CHARS, Credentials, HttpRequest
 from executor_svc.adapters.http.response import BadResponse
@@ -134,5 +135,5 @@ def _member(value: JsonValue) -> str:
         return ""
     lists = [name for name, member in value.items() if isinstance(member, list)]
     if len(lists) > 1:
-        lists = [name for name in lists if plain(name) in _ITEMS]
+        lists = [name for name in lists[:MAX_NAMES] if is_one_of(name, _ITEMS)]
     return lists[0] if len(lists) == 1 else ""

@@ -12,9 +12,10 @@ Names are compared without case and punctuation.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from pydantic import JsonValue
@@ -54,6 +55,10 @@ _NEXT_PAGE_FIELDS: Final = _CONTAINERS.union(_NEXT_URLS)
 _LINK = re.compile(r"<([^<>]*)>([^<]*)")
 _REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s\";,]+))", re.IGNORECASE)
 _MAX_LINK_CHARS: Final = 16 * 1024
+MAX_NAMES: Final = 1_000
+"""Members of an answer whose names are read. All of this runs on the event loop, and an answer may have a million."""
+_MAX_NAME_CHARS: Final = 100
+"""Longer names mean nothing here. They are not read, since the names that are read stay in memory."""
 _END: Final = object()
 
 
@@ -111,7 +116,9 @@ def paging_of(api: Api) -> Paging | None:
 
 def may_have_next_page(reply: Reply, body: JsonValue) -> bool:
     """Whether an answer may name its next page; for APIs without parameters for pages. A cheap check."""
-    return "Link" in reply.headers or (isinstance(body, dict) and not _NEXT_PAGE_FIELDS.isdisjoint(map(plain, body)))
+    if "Link" in reply.headers:
+        return True
+    return isinstance(body, dict) and any(is_one_of(name, _NEXT_PAGE_FIELDS) for name in islice(body, MAX_NAMES))
 
 
 def first_number(paging: Paging, body: JsonValue) -> int | None:
@@ -153,7 +160,7 @@ def next_page(
         if _first(facts, _MORE_FLAGS) is False:
             return None
         if paging.token is not None and (token := _token(paging.token, facts)) is not None:
-            return None if token is _END else _with(request, paging.token, str(token))
+            return None if token is _END else _with(request, paging.token, str(token)[:MAX_URL_CHARS])
         url = _url(facts)
     if url is _END:
         return None
@@ -265,12 +272,17 @@ def _facts(body: JsonValue) -> dict[str, JsonValue]:
     if not isinstance(body, dict):
         return {}
     facts: dict[str, JsonValue] = {}
-    for name, value in body.items():
-        if isinstance(value, dict) and plain(name) in _CONTAINERS:
-            facts = {plain(inner): fact for inner, fact in value.items()} | facts
-        elif not isinstance(value, list):
+    inner: dict[str, JsonValue] = {}
+    left = MAX_NAMES
+    for name, value in islice(body.items(), MAX_NAMES):
+        if isinstance(value, dict) and is_one_of(name, _CONTAINERS):
+            for inside, fact in islice(value.items(), left):
+                left -= 1
+                if len(inside) <= _MAX_NAME_CHARS:
+                    inner.setdefault(plain(inside), fact)
+        elif not isinstance(value, list) and len(name) <= _MAX_NAME_CHARS:
             facts[plain(name)] = value
-    return facts
+    return inner | facts
 
 
 def _first(facts: Mapping[str, JsonValue], names: Sequence[str]) -> JsonValue:
@@ -285,6 +297,11 @@ def _takes_number(parameter: Parameter) -> bool:
 
 def _integer(value: JsonValue) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**12 else None
+
+
+def is_one_of(name: str, known: Container[str]) -> bool:
+    """Whether a name of an answer's member is, in its plain form, among these."""
+    return len(name) <= _MAX_NAME_CHARS and plain(name) in known
 
 
 @lru_cache(maxsize=4096)
