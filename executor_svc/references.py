@@ -291,7 +291,7 @@ def holds(
     """
     if when.op == "exists":
         try:
-            return resolve(when.left, outputs, item, use=use) is not None
+            return resolve(when.left, outputs, item, None if budget is None else budget.uncounted(), use) is not None
         except Unresolved:
             return False
     left, right = (_compared(side, outputs, item, budget, use) for side in (when.left, when.right))

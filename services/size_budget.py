@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 T = TypeVar("T")
+_UNLIMITED: Final = -1
 _SMALL: Final = 8
 """Bytes counted for a number, a boolean or null."""
 
@@ -38,8 +39,14 @@ class SizeBudget:
     counted: int = 0
     known: dict[tuple[int, Hashable], tuple[JsonValue, Any]] = field(default_factory=dict)
 
+    def uncounted(self) -> SizeBudget:
+        """A budget without a limit that shares what is known: for values that are looked at, but not copied."""
+        return SizeBudget(_UNLIMITED, known=self.known)
+
     def take(self, value: JsonValue) -> None:
         """Count a value once more. Raises SizeExceeded."""
+        if self.limit == _UNLIMITED:
+            return
         if isinstance(value, str):
             self.taken += len(value)
         elif isinstance(value, dict | list):

@@ -207,6 +207,32 @@ async def test_what_words_choose_is_looked_for_once(monkeypatch: pytest.MonkeyPa
     assert len(looked) == 2
 
 
+async def test_a_condition_that_chooses_an_item_by_words_compares_a_list_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`exists` copies nothing, so no size is counted; but comparing for each item of a loop took minutes."""
+    looked: list[Match] = []
+
+    def noting(items: Any, match: Match, given: Any) -> list[int]:
+        looked.append(match)
+        return best(items, match, given)
+
+    monkeypatch.setattr("executor_svc.references.best", noting)
+    blue = Reference(step="a", path=(0, "id"), match=Match(said=("blue",)))
+    when = When(left=ListValue(items=(item("id"), blue)), op="exists")
+    loop = step("b", TWO, foreach=ForEach(items=ref("a")), when=when)
+    rooms = [{"id": number, "name": "blue" if number == 7 else "red"} for number in range(50)]
+
+    async def listed(call: Call) -> Any:
+        return rooms if call.api is GET else {}
+
+    finished = await finish(compiled([GET, TWO], step("a", GET), loop), listed, LIMITS)
+    assert outcomes(finished) == {"a": "succeeded", "b": "succeeded"}
+    assert len(looked) == 1
+    known = resolved_calls(loop, {"a": rooms}, frozenset("a"), 100, SizeBudget(1_000_000))
+    assert isinstance(known, ResolvedCalls)
+    assert len(known.calls) == 50
+    assert len(looked) == 2
+
+
 async def test_a_value_that_an_answer_names_often_is_put_aside_once() -> None:
     kept: list[LargeValue] = []
     plan = compiled([GET], step("a", GET), answer={f"value{number}": ref("a", "text") for number in range(500)})
