@@ -1,6 +1,7 @@
 """Previews: exactly the requests that would go out, with names where values are not known yet."""
 
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -56,6 +57,23 @@ def test_unknown_values_are_named_where_they_would_stand(adapter: HttpAdapter) -
     assert preview.request.url == f"{ORIGIN}/rooms/{{var1.items[0].id}}?tag={{var1.tag}}"
     assert preview.request.body == {"guests": ["Ana", {"name": "{var1.items[0].name}"}]}
     assert not preview.complete
+
+
+def test_thousands_of_unknown_values_are_named_in_one_pass(adapter: HttpAdapter) -> None:
+    """Each text was searched for each name, on the event loop."""
+    guests = ListValue(items=tuple(ref("var1", f"k{number}") for number in range(9_000)))
+    began = time.thread_time()
+    preview = shown(adapter, BOOK, {"room": literal("blue"), "guests": guests})
+    assert time.thread_time() - began < 1.0
+    assert preview.request.body == {"guests": [f"{{var1.k{number}}}" for number in range(9_000)]}
+
+
+def test_names_may_stand_beside_each_other_and_beside_text_like_them(adapter: HttpAdapter) -> None:
+    like = f"nestor{'0' * 26}"
+    guests = ListValue(items=(literal(like), ref("var1", "a"), literal(f"{like}0")))
+    preview = shown(adapter, BOOK, {"room": ListValue(items=(ref("var1", "a"), literal("0"))), "guests": guests})
+    assert preview.request.url == f"{ORIGIN}/rooms/{{var1.a}},0"
+    assert preview.request.body == {"guests": [like, "{var1.a}", f"{like}0"]}
 
 
 def test_text_that_looks_like_a_name_stays_text(adapter: HttpAdapter) -> None:
