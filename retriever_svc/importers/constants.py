@@ -58,6 +58,11 @@ def apply_constants(api: Api, given: Mapping[str, str]) -> Api:
     return api if parameters == api.parameters else api.model_copy(update={"parameters": parameters})
 
 
+def directs(name: str) -> bool:
+    """Whether a parameter of this name may override a call's method or path, so that no rule would match the call."""
+    return _DIRECTING.search(name) is not None
+
+
 def value_for(parameter: Parameter, definitions: Mapping[str, JsonSchema], text: str) -> JsonValue | None:
     """The text, or the number or boolean that it represents, whichever the parameter allows; None if neither."""
     if parameter.location in _HEADERS and not (text.isascii() and text == text.strip()):
@@ -89,7 +94,7 @@ def _with_constant(parameter: Parameter, definitions: Mapping[str, JsonSchema], 
 
 def _documented(parameter: Parameter, definitions: Mapping[str, JsonSchema]) -> JsonValue | None:
     """The only value that the document allows, or its default."""
-    if not parameter.required or _DIRECTING.search(parameter.wire_name):
+    if not parameter.required or directs(parameter.wire_name):
         return None
     schema = _resolved(parameter.json_schema, definitions)
     listed = [value for value in as_list(schema.get("enum")) if value is not None]

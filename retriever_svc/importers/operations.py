@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
+from urllib.parse import unquote_plus
 
 import orjson
 from pydantic import JsonValue
 
 from retriever_svc.importers.bodies import read_body, read_response
-from retriever_svc.importers.constants import apply_constants
+from retriever_svc.importers.constants import apply_constants, directs
 from retriever_svc.importers.effects import read_effect
 from retriever_svc.importers.keys import Usual, separate_credentials, usual_names
 from retriever_svc.importers.limits import MAX_DESCRIPTION, MAX_NAME, MAX_SUMMARY, Limits, Notes
@@ -88,6 +89,10 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
         raise SkipOperation("the path does not begin with a slash")
     if len(path) > _MAX_PATH or re.search(r"[\s\x00-\x1f]", path):
         raise SkipOperation(f"the path contains blanks or has more than {_MAX_PATH} characters")
+    if found := next(filter(directs, _names_in_query(path)), None):
+        raise SkipOperation(
+            f"the query of its path gives {found[:MAX_NAME]!r}, which may turn the call into another one"
+        )
     source.document.count_steps(len(item) + len(operation))
     label = f"{method} {path}"[:MAX_SUMMARY]
     # RFC 6570 as Google uses it (the parameter is declared without the plus), and the forms `:id` and `<id>` of others.
@@ -131,6 +136,12 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
         effect=effect,
     )
     return source.check_size(with_content_hash(apply_constants(api, {})))
+
+
+def _names_in_query(path: str) -> list[str]:
+    """The names in a path's query, which is sent as it stands. Some servers divide it at semicolons, too."""
+    query = path.partition("#")[0].partition("?")[2]
+    return [unquote_plus(pair.partition("=")[0]) for pair in re.split("[&;]", query)]
 
 
 def with_content_hash(api: Api) -> Api:

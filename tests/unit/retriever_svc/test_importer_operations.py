@@ -285,6 +285,26 @@ def test_the_content_hash_is_of_the_content() -> None:
     assert with_content_hash(one) == one
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "_method=DELETE",
+        "a=1&_METHOD=DELETE",
+        "a;%5Fmethod=PUT",
+        "X-HTTP-Method-Override=DELETE",
+        "x-original-url=/admin",
+    ],
+)
+def test_a_path_whose_query_turns_the_call_into_another_one_is_skipped(query: str) -> None:
+    """It is sent as it stands, so a rule that forbids the method or the path would not match."""
+    assert "may turn the call into another one" in skipped_reason(operation(), f"/things?{query}")
+
+
+@pytest.mark.parametrize("path", ["/things?action=list&method=fast", "/_method", "/things#?_method=PUT"])
+def test_other_queries_in_a_path_are_kept(path: str) -> None:
+    assert single(operation(), path).path == path
+
+
 def test_a_required_parameter_that_cannot_be_expressed_skips_the_operation() -> None:
     nameless = {"name": "", "in": "query", "schema": {}}
     assert "no usable name" in skipped_reason(operation(parameters=[nameless | {"required": True}]))
