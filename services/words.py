@@ -14,6 +14,8 @@ _STOP_WORD = re.compile(
     "that|the|this|to|was|were|will|with|you|your|can|could|would|need|want|like|some|using|use|"
     "what|when|where|which|who|whose|how|why|do|does|did|there|their|them|they|these|those|also|then"
 )
+_MAX_CHARS = 100
+"""Longer words have no stem: a request may be one word of 60,000 characters, and stems stay in memory."""
 _SUFFIXES = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("s", ""))
 
 
@@ -22,7 +24,8 @@ def words(text: str) -> list[str]:
     plain = spaced(text)
     if not plain.isascii():
         plain = "".join(c for c in unicodedata.normalize("NFKD", plain) if not unicodedata.combining(c))
-    return [stem(word) for word in _WORD.findall(plain.lower()) if not _STOP_WORD.fullmatch(word)]
+    found = (word for word in _WORD.findall(plain.lower()) if not _STOP_WORD.fullmatch(word))
+    return [stem(word) if len(word) <= _MAX_CHARS else word for word in found]
 
 
 def spaced(name: str) -> str:

@@ -6,6 +6,8 @@ from functools import lru_cache
 
 MAX_CHARS = 4_000
 """Most characters of a request that are read."""
+_MAX_KEPT = 100
+"""Stems of longer words, which a request may hold, are not kept in memory."""
 WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 QUOTED = re.compile(
     r"\"([^\"\n]{0,1000})\"|(?<![\w'])'([^'\n]{1,1000})'(?!\w)|`([^`\n]{1,1000})`|“([^”\n]{1,1000})”|«([^»\n]{1,1000})»"
@@ -70,9 +72,12 @@ class Word:
     end: int
 
 
-@lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
     """A word without case, possessive, plural, -ed and -ing: for comparison, not for display."""
+    return _kept_stem(word) if len(word) <= _MAX_KEPT else _stem(word)
+
+
+def _stem(word: str) -> str:
     low = word.lower().replace("\u2019", "'").removesuffix("'s").strip("'")
     low = singular(_IRREGULAR.get(low, low))
     low = _IRREGULAR.get(low, low)
@@ -82,6 +87,9 @@ def stem(word: str) -> str:
             low = base[:-1] if len(base) > 3 and base[-1] == base[-2] and base[-1] not in "ls" else base
             break
     return low[:-1] if len(low) > 4 and low.endswith("e") else low
+
+
+_kept_stem = lru_cache(maxsize=20_000)(_stem)
 
 
 def singular(low: str) -> str:

@@ -79,9 +79,13 @@ class Writing:
         return None
 
 
-@lru_cache(4_096)
 def writings(value: str | int) -> tuple[Writing, ...]:
     """All notations in which the value may be a moment."""
+    return () if isinstance(value, str) and len(value) > _MAX_CHARS else _writings(value)
+
+
+@lru_cache(4_096)
+def _writings(value: str | int) -> tuple[Writing, ...]:
     whole = isinstance(value, int)
     text = f"{value:02d}" if isinstance(value, int) else value
     if len(text) > _MAX_CHARS or (whole and len(text) not in (2, 4)):
