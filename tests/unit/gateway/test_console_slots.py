@@ -1,5 +1,7 @@
 """Which values of a plan the request says, and which it does not."""
 
+import time
+
 from gateway.console.slots import pattern_of
 from services.contracts.plan import AnswerOutput, LiteralValue, ObjectValue, Plan, Reference
 from tests.support.gateways import BOOK, FIND, HOLIDAYS, call
@@ -35,3 +37,11 @@ def test_two_values_of_one_argument_are_two_slots_and_patterns_of_search_are_tex
     pattern = pattern_of("Find a.*b and (x, not aXb", plan)
     assert pattern.slots == {"name": "a.*b", "name 2": "(x"}
     assert pattern.fixed == (("name", " "),)
+
+
+def test_values_longer_than_the_request_are_not_looked_for() -> None:
+    """To compile an expression of a megabyte took seconds, on the event loop."""
+    body = LiteralValue(value=[f"{number}{'ab-. ' * 1_000}" for number in range(200)])
+    began = time.thread_time()
+    assert pattern_of("Book a room " * 400, _plan(call("var1", BOOK, options=body))).slots == {}
+    assert time.thread_time() - began < 0.5
