@@ -258,11 +258,15 @@ def _exact(snapshot: Snapshot, query: str, allowed: Ids | None) -> list[int]:
     """
     tokens = [_bare(token) for token in query.split()]
     found = dict.fromkeys(snapshot.exact.get(exact_key(query), ()))
+    named = dict[tuple[str, str], None]()  # each once: thousands of APIs may have one name, and a request repeat it
     for before, token in zip(["", *tokens], tokens[:_MAX_TOKENS], strict=False):
         if _IDENTIFIER.search(token):
-            positions = snapshot.exact.get(exact_key(token), ())
-            of_method = [p for p in positions if snapshot.entries[p].method == before.upper() in _METHODS]
-            found |= dict.fromkeys(of_method or positions)
+            method = before.upper()
+            named[method if method in _METHODS else "", exact_key(token)] = None
+    for method, key in named:
+        positions = snapshot.exact.get(key, ())
+        of_method = [p for p in positions if snapshot.entries[p].method == method] if method else []
+        found |= dict.fromkeys(of_method or positions)
     return list(found) if allowed is None else within(list(found), allowed)
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from retriever_svc.engine.filters import NO_FILTERS, Filters
+from retriever_svc.engine.names import ExactNames
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import record
@@ -91,6 +92,25 @@ def test_every_clause_gets_its_api(snapshot: Snapshot, encoder: Encoder) -> None
 )
 def test_exact_names_come_first(snapshot: Snapshot, encoder: Encoder, query: str, first: list[str]) -> None:
     assert ids(snapshot, encoder, query)[: len(first)] == first
+
+
+def test_a_name_that_is_said_often_is_looked_up_once(
+    snapshot: Snapshot, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of APIs may have one name: looking at all of them for each word of a request took a minute."""
+    looked: list[str] = []
+    get = ExactNames.get
+
+    def noting(self: ExactNames, key: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+        looked.append(key)
+        return get(self, key, default)
+
+    monkeypatch.setattr(ExactNames, "get", noting)
+    assert ids(snapshot, encoder, "/messages " * 200 + "POST /messages- GET /messages. " * 100, k=2) == [
+        "zoo.listMessages",
+        "zoo.sendMessage",
+    ]
+    assert len(looked) <= 4
 
 
 def test_a_common_word_is_no_exact_name(snapshot: Snapshot, encoder: Encoder) -> None:
