@@ -118,10 +118,19 @@ class Principals:
         """Whether no token is required."""
         return self._takes_anybody
 
-    def find_configured(self, shows: Callable[[bytes], bool]) -> Principal | None:
-        """The principal whose token passes a check, if any does. All are checked."""
-        passing = [principal for principal, token in self._known if shows(token)]
-        return passing[0] if passing else None
+    def find_signer(self, signs: Callable[[bytes], bool], shown: bytes, address: str) -> Principal | None:
+        """The principal whose configured token has made a signature, if any has. All are checked.
+
+        What was ``shown`` counts as a wrong token if none has: a token can be guessed by what it signs.
+
+        Raises:
+            TooManyAttempts: the address has sent too many wrong tokens.
+        """
+        self._wrong_tokens.check(address)
+        signers = [principal for principal, token in self._known if signs(token)]
+        if not signers:
+            self._wrong_tokens.add(address, shown)
+        return signers[0] if signers else None
 
     async def authenticate(self, request: Request) -> Principal:
         """The principal of a request.

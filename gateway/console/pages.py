@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import JsonValue
 
-from gateway.console.session import COOKIE, PATH, LoginNeeded, Role, Session, Sessions, set_cookie
+from gateway.console.session import COOKIE, PATH, LoginNeeded, Role, Session, Sessions, drop_cookie, set_cookie
 from services.app import version
 from services.contracts.outcome import RequestRecord
 from services.errors import InvalidRequest, NotFound, ServiceError
@@ -166,7 +166,9 @@ def _to_login(request: Request) -> RedirectResponse:
     else:
         parts, ended = path.split("/"), "form"
         path = "/".join(parts[:4] if parts[2:3] == ["runs"] and len(parts) > 4 else parts[:3])
-    return redirect(with_query(f"{PATH}/login", {"next": path, "ended": ended}))
+    response = redirect(with_query(f"{PATH}/login", {"next": path, "ended": ended}))
+    drop_cookie(response)  # a cookie that no token has signed counts as a wrong token each minute that it is sent
+    return response
 
 
 def static(name: str) -> Response:

@@ -107,7 +107,13 @@ class Sessions:
         return Session(principal, f"{body}.{signed}", is_new=True)
 
     async def of(self, request: Request) -> Session:
-        """The session of a request. Raises LoginNeeded, and ServiceUnavailable if keys cannot be looked up."""
+        """The session of a request.
+
+        Raises:
+            LoginNeeded: it has none.
+            TooManyAttempts: its address has sent too many wrong tokens, or cookies that no token has signed.
+            ServiceUnavailable: keys cannot be looked up.
+        """
         cookie = request.cookies.get(COOKIE, "")
         if len(cookie) > _MAX_COOKIE_CHARS or not cookie.isascii():
             cookie = ""
@@ -119,15 +125,18 @@ class Sessions:
         ends = said.get("ends")
         if not isinstance(ends, int) or ends <= self._clock():
             raise LoginNeeded
-        principal = await self._principal(said, body, signature)
+        principal = await self._principal(said, body, signature, request.client.host if request.client else "")
         if principal is None or (said.get("name"), said.get("tenant")) != (principal.name, principal.tenant):
             raise LoginNeeded
         return Session(replace(principal, ends=ends), cookie)
 
-    async def _principal(self, said: dict[str, object], body: str, signature: str) -> Principal | None:
+    async def _principal(self, said: dict[str, object], body: str, signature: str, address: str) -> Principal | None:
         """The principal that a cookie names, if its signature is valid and the principal still has access."""
         if not said.get("key"):
-            return self._principals.find_configured(lambda token: hmac.compare_digest(_sign(token, body), signature))
+            signed = f"{body}.{signature}".encode()
+            return self._principals.find_signer(
+                lambda token: hmac.compare_digest(_sign(token, body), signature), signed, address
+            )
         if not hmac.compare_digest(_sign(self._principals.console_key, body), signature):
             return None
         key, roles = str(said["key"]), str(said.get("roles", "")).split()

@@ -162,6 +162,21 @@ async def test_guessing_tokens_is_ended(tmp_path: Path) -> None:
         assert codes == [401, 401, 429]
 
 
+async def test_guessing_tokens_by_what_they_sign_is_ended(tmp_path: Path) -> None:
+    said = {"name": "shop", "tenant": "red", "ends": int(time.time()) + 1_000, "key": ""}
+    body = base64.urlsafe_b64encode(json.dumps(said).encode()).decode().rstrip("=")
+
+    def guess(token: str) -> str:
+        return f"{COOKIE}={body}.{_sign(token.encode(), body)}"
+
+    async with open_gateway(tmp_path, principals=PRINCIPALS, max_wrong_tokens=2) as gateway:
+        assert (await get(gateway, "runs", guess("red-token-1"))).status_code == 200
+        guesses = [*(guess("guess-1") for _ in range(3)), guess("guess-2"), guess("red-token-1")]
+        assert [(await get(gateway, "runs", one)).status_code for one in guesses] == [303, 303, 303, 303, 429]
+        assert (await get(gateway, "login", guess("red-token-1"))).status_code == 429
+        assert (await gateway.http.post("/console/login", data={"token": "red-token-1"})).status_code == 429
+
+
 async def test_a_session_is_its_tenants(guarded: Gateway) -> None:
     run = await guarded.as_principal("red-token-1").solve(ask(ASK_ROOM))
     red, _ = await log_in(guarded, "red-token-1")
