@@ -199,6 +199,17 @@ async def test_an_approval_takes_reading_and_exactly_this_plan(gateway: Gateway)
     assert gateway.fakes.executor.sent == []
 
 
+@pytest.mark.parametrize(("size", "cut"), [(10, set()), (10_000, {"approvals"}), (30_000, {"approvals", "run"})])
+async def test_an_approval_says_where_a_body_is_cut(gateway: Gateway, size: int, cut: set[str]) -> None:
+    padded = call("var1", BOOK, room="x" * size)
+    gateway.fakes.planner.plans[ASK_ROOM] = Plan(steps=(padded,), answer=BOOKING.answer)
+    run = await gateway.client.solve(ask(ASK_ROOM))
+    pages = {"approvals": await get(gateway, "approvals"), "run": await get(gateway, f"runs/{run.id}")}
+    said = f'Only the beginning of the body is shown: <a href="/console/runs/{run.id}/json">'
+    assert {name for name, page in pages.items() if said in page.text} == cut
+    assert "x" * size in (await get(gateway, f"runs/{run.id}/json")).text
+
+
 async def test_a_rejected_plan_is_never_sent_and_the_reason_stays(gateway: Gateway) -> None:
     run = await gateway.client.solve(ask(ASK_ROOM))
     cookie, csrf = await visit(gateway, "approvals")
