@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from pydantic import JsonValue
 
 from executor_svc.binding import ResolvedCalls, resolved_calls
 from executor_svc.choosing import best
@@ -219,7 +220,7 @@ async def test_a_condition_that_chooses_an_item_by_words_compares_a_list_once(mo
     blue = Reference(step="a", path=(0, "id"), match=Match(said=("blue",)))
     when = When(left=ListValue(items=(item("id"), blue)), op="exists")
     loop = step("b", TWO, foreach=ForEach(items=ref("a")), when=when)
-    rooms = [{"id": number, "name": "blue" if number == 7 else "red"} for number in range(50)]
+    rooms: JsonValue = [{"id": number, "name": "blue" if number == 7 else "red"} for number in range(50)]
 
     async def listed(call: Call) -> Any:
         return rooms if call.api is GET else {}
