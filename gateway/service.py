@@ -146,7 +146,10 @@ class GatewayService:
         self.quotas.check("streams", principal.tenant)
         with self.quotas.holding("streams", principal.tenant):
             accepted = await self._accept(request, principal, key)
-        return self._solve_events(accepted.run.id if isinstance(accepted, Live) else accepted, principal.tenant)
+        if isinstance(accepted, Live):
+            return self._solve_events(accepted.run.id, principal.tenant)
+        await self._store.get(accepted, principal.tenant, _EVENTS_WEIGHT)  # charged as in `follow`
+        return self._solve_events(accepted, principal.tenant)
 
     async def _solve_events(self, run_id: str, tenant: str) -> AsyncGenerator[SolveEvent, None]:
         with self.quotas.holding("streams", tenant):

@@ -79,6 +79,21 @@ async def test_a_tenant_that_reads_a_large_run_again_and_again_is_refused(tmp_pa
         assert (await asked(gateway, "desk-token", "/solve")).status_code == 200
 
 
+async def test_events_of_an_earlier_run_count_alike_wherever_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fakes, charged = Fakes(), list[int]()
+    fakes.executor.outcomes[HOLIDAYS.id] = Succeeded(value={"names": ["x" * 1_000] * 1_000}, status=200)
+    async with two_tenants(tmp_path, fakes=fakes) as gateway:
+        kiosk = gateway.as_principal("kiosk-token")
+        run = await kiosk.solve(ask(ASK_HOLIDAYS), idempotency_key="k")
+        monkeypatch.setattr(gateway.app.state.service._store, "_on_read", lambda tenant, size: charged.append(size))
+        events = [event.event async for event in kiosk.events(run.id)]
+        follows = sum(charged)
+        assert [event async for event in kiosk.solve_events(ask(ASK_HOLIDAYS), idempotency_key="k")] == events
+        assert sum(charged) - follows >= follows > 4_000_000
+
+
 async def test_an_approval_counts_as_a_run(tmp_path: Path) -> None:
     async with two_tenants(tmp_path, limits={"runs": 1}) as gateway:
         kiosk = gateway.as_principal("kiosk-token")
