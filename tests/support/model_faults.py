@@ -24,6 +24,7 @@ FAULTS: dict[str, Reply] = {
     "10 MB": sends(event({"content": "x" * 10_000_000})),
     "prose": says("I am sorry, I cannot do that."),
     "half a JSON": says('{"calls":[{"name":"find","argum'),
+    "a huge number": says('{"calls":[{"name":"holidays","arguments":{"country":"PT","year":%s}}]}' % ("9" * 400)),
     "nothing": says(""),
     "an instruction": says(INSTRUCTION),
 }

@@ -7,6 +7,7 @@ the content: calls and values are read exactly as written or not at all, and the
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -134,7 +135,7 @@ def _scanned(text: str) -> tuple[list[tuple[JsonValue, int, int]], int | None]:
     found: list[tuple[JsonValue, int, int]] = []
     unfinished: int | None = None
     at = tried = 0
-    decoder = json.JSONDecoder(parse_constant=_no_constant)
+    decoder = json.JSONDecoder(parse_constant=_no_constant, parse_int=_integer)
     while tried < _MAX_STARTS and (start := _next_start(text, at)) is not None:
         tried += 1
         try:
@@ -154,6 +155,13 @@ def _next_start(text: str, at: int) -> int | None:
 
 def _no_constant(name: str) -> None:
     raise ValueError(name)
+
+
+def _integer(digits: str) -> int:
+    """The integer. Raises ValueError beyond the range of doubles, as for any request to a service."""
+    if math.isinf(float(digits)):
+        raise ValueError("an integer beyond the range of doubles")
+    return int(digits)
 
 
 def _is_answer(value: JsonValue) -> bool:
@@ -192,7 +200,9 @@ def _repaired(text: str) -> JsonValue:
     if quoted or not closing or len(closing) > 64 or body[-1:] not in ('"', "}", "]"):
         return None
     try:
-        value: JsonValue = json.loads(body + "".join(reversed(closing)), parse_constant=_no_constant)
+        value: JsonValue = json.loads(
+            body + "".join(reversed(closing)), parse_constant=_no_constant, parse_int=_integer
+        )
     except (ValueError, RecursionError):
         return None
     return value
