@@ -261,6 +261,8 @@ def _clean_key(key: Any) -> str:
         return _clean_text(key)
     if isinstance(key, bool):
         return "true" if key else "false"
+    if isinstance(key, int) and not -_INT64 <= key < _INT64:
+        return _clean_key(_to_float(key))  # Python does not write integers of thousands of digits
     return "null" if key is None else str(key)
 
 

@@ -44,6 +44,7 @@ def bomb(levels: int) -> str:
         ("? {a: b}\n: c", "YAML"),
         ("n: " + "9" * 5_000, "YAML"),
         ("0x" + "F" * 5_000 + ": a", "YAML"),
+        ("? 0x" + "F" * 5_000 + "\n: a", "neither `openapi` nor `swagger`"),
         ("a: !!timestamp foo", "YAML"),
         ("a: !!timestamp 2001-02-03T04:05:06+99:99", "YAML"),
         ("a: !!timestamp [b]", "YAML"),
