@@ -148,7 +148,7 @@ async def compare(
     who.require(*READING_RUNS)
     run = await service.run(run_id, who.principal)
     if not other.strip():
-        which = Filter(who.principal.tenant, text=run.query[:200])
+        which = Filter(who.principal.tenant, text=run.query[:200].replace("\x00", "\ufffd"))  # as it is stored
         page = await service.page(which, limit=_OTHERS, cursor=None)
         near = [one for one in page.runs if one.id != run.id]
         return render(request, "compare.html", screen="runs", run=run, near=near, second=None, styles=STATE_STYLES)

@@ -186,6 +186,13 @@ async def test_what_others_have_written_stays_text_on_every_screen(gateway: Gate
         assert "<script>alert" not in page.text
 
 
+async def test_runs_with_a_nul_in_their_request_are_compared_like_others(gateway: Gateway) -> None:
+    one, other = [await gateway.client.solve(ask("Make me a \x00 sandwich")) for _ in range(2)]
+    page = await get(gateway, f"runs/{one.id}/compare")
+    assert page.status_code == 200
+    assert f"other={other.id}" in page.text
+
+
 async def test_an_approval_takes_reading_and_exactly_this_plan(gateway: Gateway) -> None:
     run = await gateway.client.solve(ask(ASK_ROOM))
     cookie, csrf = await visit(gateway)
