@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner_svc.compiler.findings import Findings
+from services.compute import checkpoint
 from services.contracts.api import Api
 from services.contracts.plan import Plan
 from services.contracts.planning import Decision, DiagnosticCode, Fix, Policy
@@ -37,6 +38,12 @@ def secrets_for(api: Api, configured: frozenset[str] | None) -> tuple[str, ...] 
     return None
 
 
+def decision_of(policy: Policy, api: Api) -> Decision:
+    """The policy's decision about calls of an API. It takes a while for a long path and many rules."""
+    checkpoint()
+    return policy.decide(api)
+
+
 def check_access(
     plan: Plan, apis: Mapping[str, Api], policy: Policy, configured: frozenset[str] | None, findings: Findings
 ) -> Access:
@@ -45,7 +52,7 @@ def check_access(
     A plan with missing credentials is still valid: they are reported as a warning, and the proof names them.
     """
     used = {step.api: apis[step.api] for step in plan.steps if step.api in apis}
-    decisions = {api_id: policy.decide(api) for api_id, api in used.items()}
+    decisions = {api_id: decision_of(policy, api) for api_id, api in used.items()}
     secrets = {api_id: secrets_for(api, configured) for api_id, api in used.items()}
     mutating, approvals, missing = [], [], dict[str, tuple[str, ...]]()
     for step in plan.steps:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from planner_svc.compiler.access import secrets_for
+from planner_svc.compiler.access import decision_of, secrets_for
 from planner_svc.compiler.arguments import ArgumentChecker
 from planner_svc.compiler.assign import mismatch
 from planner_svc.compiler.findings import Findings
@@ -107,8 +107,8 @@ class Completer:
             for api in apis.values()
             if not api.mutating
             and not api.deprecated
-            and policy.decide(api) is Decision.ALLOW
             and secrets_for(api, configured) is not None
+            and decision_of(policy, api) is Decision.ALLOW
         }
         self._fields, self._listed = self._index(apis.values())
         self._literals = self._known_literals()

@@ -206,3 +206,12 @@ def test_a_proof_lists_what_is_asked_for_and_exists_only_where_nothing_is_denied
             assert list(answer.compiled.proof.mutating) == [
                 s.id for s, a in zip(steps, used, strict=True) if a.mutating
             ]
+
+
+def test_an_api_of_a_plan_may_be_the_last_that_rules_are_compared_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparing a long path with many rules takes a while; in between, others' work and deadlines count."""
+    looks: list[None] = []
+    monkeypatch.setattr("planner_svc.compiler.access.checkpoint", lambda: looks.append(None))
+    read_twice = plan(step("a", "read"), step("b", "read"), step("c", "save"), step("d", "remove"))
+    prove(read_twice, READ, SAVE, REMOVE)
+    assert len(looks) >= 3
