@@ -85,6 +85,7 @@ AUDIT = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False),
     sa.Column("request_id", sa.String(64), nullable=False),
     sa.Column("begun_by", sa.String(40), nullable=False),
+    sa.Column("detail", sa.Text),
     sa.Index("ix_audit_tenant_id", "tenant", "id"),
     sa.Index("ix_audit_action_id", "action", "id"),
 )
