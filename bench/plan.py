@@ -75,13 +75,15 @@ def _addressed(api: Api) -> Api:
 async def _read(retriever_url: str, planner_url: str) -> float:
     """Seconds that the planner needs to read the catalogue."""
     retriever, planner = RetrieverClient(open_http(retriever_url)), PlannerClient(open_http(planner_url))
-    seconds, offset = 0.0, 0
-    while hits := (await retriever.search(limit=AT_ONCE, offset=offset)).hits:
-        apis = [await retriever.get(hit.id) for hit in hits]
+    seconds, page = 0.0, await retriever.search(limit=AT_ONCE)
+    while True:
+        apis = [await retriever.get(hit.id) for hit in page.hits]
         began = time.perf_counter()
         await planner.read(apis)
         seconds += time.perf_counter() - began
-        offset += len(hits)
+        if page.next is None:
+            break
+        page = await retriever.search(limit=AT_ONCE, cursor=page.next)
     await retriever.aclose()
     await planner.aclose()
     return seconds

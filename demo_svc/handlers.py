@@ -18,6 +18,7 @@ from services.contracts.demo import (
     SelectDemosResponse,
     SelectedDemo,
 )
+from services.http import refuse_offset
 
 router = service_router(tags=["demos"])
 
@@ -69,18 +70,18 @@ async def import_demos(body: ImportDemosRequest, service: Service, tenant: Whose
     return ImportDemosReport(added=len(added), unchanged=len(body.demos) - len(added))
 
 
-@router.get("/demos", summary="List demos")
+@router.get("/demos", summary="List demos", dependencies=[Depends(refuse_offset)])
 async def list_demos(
     service: Service,
     limit: Annotated[int, Query(ge=1, le=1_000, description="Demos on the page.")] = 50,
-    offset: Annotated[int, Query(ge=0, le=2**31 - 1, description="Demos to skip.")] = 0,
+    cursor: Annotated[int, Query(ge=0, le=2**31 - 1, description="`next` of the page before.")] = 0,
     api: Annotated[ApiId | None, Query(description="Only demos that use this API.")] = None,
     tenant: Whose = None,
     own: Annotated[bool, Query(description="Only the tenant's own demos, without everyone's.")] = False,
 ) -> DemoPage:
     """Everyone's and the tenant's demos in the order they were added."""
-    page = await service.page(limit, offset, api, tenant, own=own)
-    return DemoPage(demos=page.demos, total=page.total)
+    page = await service.page(limit, cursor, api, tenant, own=own)
+    return DemoPage(demos=page.demos, total=page.total, next=None if page.next is None else str(page.next))
 
 
 @router.get("/demos/{demo_id}", summary="Get a demo")

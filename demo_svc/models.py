@@ -109,7 +109,12 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some demos, oldest first, and the total number."""
+    """Some demos, oldest first, and the total number.
+
+    Attributes:
+        next: the position after which the following page begins; None: there is none.
+    """
 
     demos: tuple[Demo, ...]
     total: int
+    next: int | None

@@ -120,18 +120,18 @@ class DemoService:
         return demo
 
     async def page(
-        self, limit: int, offset: int, api: str | None, tenant: str | None = None, *, own: bool = False
+        self, limit: int, after: int, api: str | None, tenant: str | None = None, *, own: bool = False
     ) -> Page:
         """A page of demos, oldest first.
 
         Args:
             limit: demos on the page.
-            offset: demos to skip.
+            after: `next` of the page before; 0: the first page.
             api: only demos that use this API.
             tenant: the tenant whose demos are listed.
             own: leave out everyone's demos.
         """
-        return await self._storage.page(limit, offset, api, tenant, own=own)
+        return await self._storage.page(limit, after, api, tenant, own=own)
 
     async def delete(self, demo_id: str, tenant: str | None = None) -> None:
         """Remove the tenant's own demo with that id, or (None) everyone's. Raises NotFound if there is none."""

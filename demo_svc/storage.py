@@ -161,20 +161,21 @@ class DemoStorage:
         return await self._reads.run(find)  # part of every request, as is `get`
 
     async def page(
-        self, limit: int, offset: int, api: str | None, tenant: str | None = None, *, own: bool = False
+        self, limit: int, after: int, api: str | None, tenant: str | None = None, *, own: bool = False
     ) -> Page:
-        """A page of demos, oldest first: the tenant's and, unless ``own``, everyone's; with ``api`` only its users."""
+        """Demos after a position, oldest first: the tenant's and, unless ``own``, everyone's; of an API, if given."""
         seen = DEMOS.c.tenant == tenant if own else or_(DEMOS.c.tenant.is_(None), DEMOS.c.tenant == tenant)
-        query = select(DEMOS.c.document).where(seen)
+        query = select(DEMOS.c.position, DEMOS.c.document).where(seen, DEMOS.c.position > after)
         count = select(func.count()).select_from(DEMOS).where(seen)
         if api is not None:
             uses = exists().where(DEMO_APIS.c.demo == DEMOS.c.id, DEMO_APIS.c.api == api)
             query, count = query.where(uses), count.where(uses)
-        query = query.order_by(DEMOS.c.position).limit(limit).offset(offset)
+        query = query.order_by(DEMOS.c.position).limit(limit + 1)
         async with read(self._engine) as connection:
             total = await connection.scalar(count)
-            demos = tuple(Demo.model_validate_json(document) for document in await connection.scalars(query))
-        return Page(demos=demos, total=total or 0)
+            rows = (await connection.execute(query)).all()
+        demos = tuple(Demo.model_validate_json(row.document) for row in rows[:limit])
+        return Page(demos=demos, total=total or 0, next=rows[limit - 1].position if len(rows) > limit else None)
 
     async def delete(self, key: str) -> bool:
         """Remove the demo with this key, and its vectors if no other demo has its request. False if there is none."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import Path, Request, Response, status
+from fastapi import Path, Query, Request, Response, status
 
 from executor_svc.service import ExecutorService
 from services.app import service_router
@@ -11,7 +11,7 @@ from services.contracts.doubt import ResolveRequest
 from services.contracts.execution import ExecuteRequest, ExecutionState
 from services.contracts.operations import ExecutorStatus
 from services.contracts.preview import PreviewRequest, PreviewResponse
-from services.contracts.secret import Credentials, SecretTest, SecretTestRequest
+from services.contracts.secret import Credentials, JournalPage, SecretTest, SecretTestRequest
 from services.streams import NdjsonResponse
 
 router = service_router(tags=["execution"])
@@ -81,6 +81,14 @@ async def executor_status(request: Request) -> ExecutorStatus:
 async def credentials(request: Request, tenant: Tenant | None = None) -> Credentials:
     """The names of the secrets that this tenant may use; without a tenant, of those that every tenant may use."""
     return _service(request).credentials(tenant)
+
+
+@router.get("/secret-changes", summary="Which secrets were added, changed and removed?")
+async def secret_changes(
+    request: Request, after: Annotated[int, Query(ge=0, le=2**31 - 1, description="Only later entries.")] = 0
+) -> JournalPage:
+    """Names, hosts, places and tenants, oldest first; never values. The first call reads a changed file again."""
+    return await _service(request).secret_changes(after)
 
 
 @router.post("/credentials:test", summary="Try an API's credentials")

@@ -12,6 +12,7 @@ from executor_svc.admission import Sealer
 from executor_svc.durable import DurableLane
 from executor_svc.handlers import router
 from executor_svc.metrics import ExecutorMetrics
+from executor_svc.secret_journal import SecretJournal
 from executor_svc.secret_store import SecretStore
 from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
@@ -62,9 +63,11 @@ async def open_executor(
         engine = create_engine(settings.database_url)
         stack.push_async_callback(engine.dispose)
         await migrate(engine, "executor_svc")
+        journal = SecretJournal(engine, secrets, settings.proof_key)
+        await stack.enter_async_context(journal.working())
         adapter = await stack.enter_async_context(open_http_adapter(settings, secrets, metrics.upstream))
         store = LedgerStore(engine, Sealer(settings.proof_key))
         stack.callback(store.close)
         lane = DurableLane(adapter, store, Membership(engine, MEMBERS, settings.lease_s), settings, metrics)
         await stack.enter_async_context(lane.working())
-        yield ExecutorService(adapter, lane, store, secrets, settings, metrics), engine
+        yield ExecutorService(adapter, lane, store, secrets, journal, settings, metrics), engine

@@ -16,7 +16,7 @@ request; ``scheme``, its kind; and ``tenants``, for whom it is presented (all if
 import base64
 import re
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -230,10 +230,14 @@ class SecretStore:
 
     Attributes:
         version: increases with each change.
+        file: the file, if there is one.
+        on_reload: called after the file was read again.
     """
 
     def __init__(self, secrets: dict[str, Secret], file: Path | None = None) -> None:
-        self._given, self._file = secrets, file
+        self.file = file
+        self.on_reload: Callable[[], None] = lambda: None
+        self._given = secrets
         self._secrets, self._stamp, self.version = secrets, _stamp(file), 0
         if file is not None:
             self._secrets = parse(load_file(file), "the secrets file") | secrets
@@ -250,14 +254,15 @@ class SecretStore:
 
     def reload(self) -> None:
         """Read the file again if it has changed. If it cannot be read, the old secrets are kept."""
-        if self._file is None or (stamp := _stamp(self._file)) == self._stamp:
+        if self.file is None or (stamp := _stamp(self.file)) == self._stamp:
             return
         self._stamp = stamp
         before = self._secrets
         try:
-            self._secrets = parse(load_file(self._file), "the secrets file") | self._given
+            self._secrets = parse(load_file(self.file), "the secrets file") | self._given
             self.version += 1
             changed = {name for name in before.keys() & self._secrets if before[name] != self._secrets[name]}
+            self.on_reload()
             _log.info(
                 "secrets changed",
                 added=sorted(self._secrets.keys() - before),
@@ -266,6 +271,15 @@ class SecretStore:
             )
         except SecretsUnreadable as error:
             _log.warning("the changed secrets are not used", why=str(error))
+
+    @property
+    def entries(self) -> Mapping[str, Secret]:
+        """All configured secrets."""
+        return self._secrets
+
+    def is_from_setting(self, name: str) -> bool:
+        """Whether this secret comes from the setting and not from the file."""
+        return name in self._given
 
     def names(self, tenant: str | None) -> tuple[str, ...]:
         """The names of the secrets that this tenant may use, sorted. None: those that every tenant may use."""
@@ -284,11 +298,11 @@ class SecretStore:
     @asynccontextmanager
     async def renewing(self, name: str) -> AsyncIterator[None]:
         """Hold the renewal lock of this secret, so that no other process renews it. Reads the file again first."""
-        if self._file is None or name in self._given:
+        if self.file is None or name in self._given:
             yield
             return
         try:
-            lock = renewal_lock(self._file, name)
+            lock = renewal_lock(self.file, name)
             await lock.acquire()
         except OSError:  # a read-only folder: no process can write a renewed token back either
             yield
@@ -303,12 +317,12 @@ class SecretStore:
         """Replace a client by its renewed version; in the file, too, if it comes from there."""
         self._secrets = self._secrets | {name: client}
         self.version += 1
-        if self._file is None or name in self._given:
+        if self.file is None or name in self._given:
             self._given = self._given | {name: client}
             return
         try:
-            change_file(self._file, {name: revealed(client)})
-            self._stamp = _stamp(self._file)
+            change_file(self.file, {name: revealed(client)})
+            self._stamp = _stamp(self.file)
         except (OSError, SecretsUnreadable) as error:
             _log.warning("a renewed token cannot be stored", secret=name, why=type(error).__name__)
 

@@ -15,6 +15,7 @@ from executor_svc.metrics import ExecutorMetrics
 from executor_svc.models import Call, ForTenant, Limits
 from executor_svc.preview import previews, read_and_preview
 from executor_svc.runner import Run
+from executor_svc.secret_journal import SecretJournal
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from executor_svc.storage import LedgerStore
@@ -24,7 +25,7 @@ from services.contracts.execution import ExecuteRequest, ExecutionEvent, Executi
 from services.contracts.operations import ExecutorStatus
 from services.contracts.planning import CompiledPlan
 from services.contracts.preview import PreviewRequest, PreviewResponse
-from services.contracts.secret import Credentials, SecretTest, SecretTestRequest
+from services.contracts.secret import Credentials, JournalPage, SecretTest, SecretTestRequest
 from services.errors import Conflict, NotFound, Overloaded
 from services.signing import PlanSigner
 from services.telemetry import get_logger
@@ -32,6 +33,7 @@ from services.telemetry import get_logger
 _log = get_logger(__name__)
 _FLUSH_S: Final = 10.0
 _TEST_S: Final = 20.0
+_JOURNAL_PAGE: Final = 500
 _SAFE: Final = frozenset({"GET", "HEAD"})
 
 
@@ -44,10 +46,11 @@ class ExecutorService:
         lane: DurableLane,
         store: LedgerStore,
         secrets: SecretStore,
+        journal: SecretJournal,
         settings: ExecutorSettings,
         metrics: ExecutorMetrics,
     ) -> None:
-        self._adapter, self._lane, self._store, self._secrets = adapter, lane, store, secrets
+        self._adapter, self._lane, self._store, self._secrets, self._journal = adapter, lane, store, secrets, journal
         self._settings, self._metrics = settings, metrics
         self._signer = PlanSigner(settings.proof_key) if settings.proof_key else None
         self._reading = 0
@@ -56,6 +59,11 @@ class ExecutorService:
         """The names of the secrets that calls of this tenant can present. None means an unknown tenant."""
         self._secrets.reload()
         return Credentials(secrets=self._secrets.names(tenant))
+
+    async def secret_changes(self, after: int) -> JournalPage:
+        """Changes of secrets with a higher number than ``after``, oldest first."""
+        await self._journal.flush()
+        return await self._journal.page(after, _JOURNAL_PAGE)
 
     async def status(self) -> ExecutorStatus:
         """The executor's processes, and the circuit breakers of this one."""

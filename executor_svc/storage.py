@@ -77,6 +77,18 @@ VALUES = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("content", sa.Text, nullable=False),
 )
+SECRET_CHANGES = sa.Table(
+    "secret_changes",
+    METADATA,
+    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Column("change", sa.String(10), nullable=False),
+    sa.Column("secret", sa.Text, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("account", sa.Text, nullable=False),
+    sa.Column("mark", sa.String(64), nullable=False),
+)
+"""Append-only: rows are never changed or deleted."""
 _STATES = (
     sa.select(
         EXECUTIONS.c.id, EXECUTIONS.c.owner, EXECUTIONS.c.epoch, EXECUTIONS.c.status, EXECUTIONS.c.cancel_requested

@@ -22,7 +22,7 @@ from gateway.tables import AUDIT, aware
 from services.contracts.access import Action, AuditEntry, AuditPage, Outcome
 from services.contracts.plan import content_hash
 from services.errors import ServiceError
-from services.storage.engine import read, write
+from services.storage.engine import insert, read, write
 from services.telemetry import get_logger, request_id
 
 MAX_TARGET_CHARS: Final = 400
@@ -55,6 +55,7 @@ def entry(
         "digest": digest,
         "request_id": request_id.get(),
         "begun_by": "",
+        "detail": None,
     }
 
 
@@ -89,6 +90,11 @@ class AuditLog:
         """Add an entry."""
         async with write(self._engine) as connection:
             await connection.execute(AUDIT.insert(), row)
+
+    async def add_once(self, rows: Sequence[Mapping[str, object]]) -> None:
+        """Add the entries whose ids are not in the log yet."""
+        async with write(self._engine) as connection:
+            await connection.execute(insert(self._engine, AUDIT).on_conflict_do_nothing(), rows)
 
     @asynccontextmanager
     async def around(
@@ -138,8 +144,12 @@ class AuditLog:
             statement = statement.where(AUDIT.c.id < cursor)
         async with read(self._engine) as connection:
             rows = (await connection.execute(statement)).mappings().all()
-        entries = tuple(AuditEntry.model_validate({**row, "at": aware(row["at"])}) for row in rows[:limit])
+        entries = tuple(_audit_entry(row) for row in rows[:limit])
         return AuditPage(entries=entries, next=entries[-1].id if len(rows) > limit else None)
+
+
+def _audit_entry(row: sa.RowMapping) -> AuditEntry:
+    return AuditEntry.model_validate({**row, "at": aware(row["at"]), "detail": row["detail"] or ""})
 
 
 def _conditions(which: AuditFilter) -> list[sa.ColumnElement[bool]]:

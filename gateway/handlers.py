@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response, status
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
 from pydantic_core import to_json
 
 from gateway.access_handlers import access
@@ -13,8 +13,9 @@ from gateway.routing import ADMINISTERING, PRINTABLE, Caller, Cursor, Id, Limit,
 from gateway.storage import UNDER_WAY
 from gateway.tenant_handlers import tenants
 from services.app import service_router
-from services.contracts.api import Api, DocumentPage, ImportRequest, Label, Method, NeededSecrets
+from services.contracts.api import Api, DocumentPage, ImportRequest, Label, Method, NeededSecrets, ProviderName
 from services.contracts.approval import ApproveRequest
+from services.contracts.base import ApiId
 from services.contracts.comparison import Comparison
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
 from services.contracts.doubt import ResolveRequest
@@ -25,7 +26,7 @@ from services.contracts.run import Run, RunPage, RunStatus
 from services.contracts.secret import SecretTest, TrySecret
 from services.contracts.solve import SolveRequest
 from services.contracts.start import StartRequest
-from services.http import BODY_LIMIT
+from services.http import BODY_LIMIT, refuse_offset
 from services.streams import NdjsonResponse, SseResponse
 
 ASKING = needs(Role.ASK)
@@ -40,6 +41,10 @@ Shared = Annotated[
 ]
 DocumentLimit = Annotated[int, Query(ge=1, le=1_000)]
 Offset = Annotated[int, Query(ge=0, le=10_000_000)]
+ApiCursor = Annotated[ApiId | None, Query(description="`next` of the page before.")]
+DocumentCursor = Annotated[ProviderName | None, Query(description="`next` of the page before.")]
+DemoCursor = Annotated[int | None, Query(ge=0, le=2**31 - 1, description="`next` of the page before.")]
+BY_CURSOR = [Depends(refuse_offset)]
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -314,8 +319,12 @@ async def search_apis(
     deprecated: Annotated[bool, Query(description="False: exclude deprecated APIs.")] = True,
     limit: Limit = 20,
     offset: Offset = 0,
+    cursor: ApiCursor = None,
 ) -> ApiSearchPage:
-    """Best matches first; without `query`, all APIs in order of their ids. Other tenants' are not among them."""
+    """Best matches first; without `query`, all APIs in order of their ids. Other tenants' are not among them.
+
+    Further matches of a `query` are asked for by `offset`, the following page without one by `cursor`.
+    """
     return await service.peers.retriever.search(
         query,
         provider=provider,
@@ -325,6 +334,7 @@ async def search_apis(
         tenant=caller.tenant,
         limit=limit,
         offset=offset,
+        cursor=cursor,
     )
 
 
@@ -349,12 +359,12 @@ async def import_apis(body: ImportRequest, service: Service, caller: Caller) -> 
     return NdjsonResponse(service.administration.import_apis(body, caller))
 
 
-@apis.get("/documents", summary="List the imported documents", openapi_extra=ANY_ROLE)
+@apis.get("/documents", summary="List the imported documents", openapi_extra=ANY_ROLE, dependencies=BY_CURSOR)
 async def list_documents(
-    service: Service, caller: Caller, limit: DocumentLimit = 100, offset: Offset = 0
+    service: Service, caller: Caller, limit: DocumentLimit = 100, cursor: DocumentCursor = None
 ) -> DocumentPage:
     """Which document each provider's APIs come from, pinned by the hash of its text, in order of the providers."""
-    return await service.peers.retriever.documents(tenant=caller.tenant, limit=limit, offset=offset)
+    return await service.peers.retriever.documents(tenant=caller.tenant, limit=limit, cursor=cursor)
 
 
 @apis.get("/apis/{api_id:path}", summary="One API with its schemas", openapi_extra=ANY_ROLE)
@@ -390,16 +400,17 @@ async def delete_provider(provider: Id, service: Service, caller: Caller) -> Non
     await service.administration.delete_provider(provider, caller)
 
 
-@demos.get("/demos", summary="List demonstrations", openapi_extra=ANY_ROLE)
+@demos.get("/demos", summary="List demonstrations", openapi_extra=ANY_ROLE, dependencies=BY_CURSOR)
 async def list_demos(
     service: Service,
     caller: Caller,
     api: Annotated[str | None, Query(max_length=400)] = None,
     limit: Limit = 20,
-    offset: Offset = 0,
+    cursor: DemoCursor = None,
 ) -> DemoPage:
-    """Your tenant's demonstrations and everyone's, a page at a time."""
-    return await service.peers.demos.list(api=api, tenant=caller.tenant, limit=limit, offset=offset)
+    """Your tenant's demonstrations and everyone's, a page at a time, oldest first."""
+    after = None if cursor is None else str(cursor)
+    return await service.peers.demos.list(api=api, tenant=caller.tenant, limit=limit, cursor=after)
 
 
 @demos.post("/demos", summary="Add a demonstration", status_code=status.HTTP_201_CREATED, openapi_extra=ADMINISTERING)

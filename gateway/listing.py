@@ -15,7 +15,7 @@ from services.contracts.feedback import Judged
 from services.contracts.run import RunPage, RunStatus, RunSummary
 from services.errors import Overloaded
 from services.fair_slots import FairSlots
-from services.storage.engine import position, read
+from services.storage.engine import freeze, position, read
 
 SEARCHED_RUNS = 10_000
 """Runs that one page of a search looks at. If there are more, the page may have fewer runs than asked for, or none."""
@@ -68,12 +68,17 @@ class RunListing:
         return _page(rows, limit)
 
     async def _search(self, among: sa.Select[Any], text: str, tenant: str, limit: int) -> RunPage:
-        """The first page of these runs whose query has the text."""
+        """The first page of these runs whose query has the text.
+
+        It is found in one state of the database: if a run were deleted in between, the next page would begin one run
+        after the last one that was looked at.
+        """
         seen = among.limit(SEARCHED_RUNS).subquery()
         begun = sa.func.lower(sa.func.substr(seen.c.query, 1, SEARCHED_CHARS))
         found = sa.select(seen).where(position(self._engine, begun, sa.func.lower(text)) > 0)
         last = among.with_only_columns(RUNS.c.id).offset(SEARCHED_RUNS - 1).limit(1)
         async with self._searching(tenant) as connection:
+            await freeze(connection)
             rows = (await connection.execute(found.order_by(seen.c.id.desc()).limit(limit + 1))).all()
             end = None if len(rows) > limit else await connection.scalar(last)
         page = _page(rows, limit)

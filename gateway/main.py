@@ -18,6 +18,7 @@ from gateway.principals import Principals
 from gateway.quotas import Quotas
 from gateway.recovery import Recovery
 from gateway.runs import Runs
+from gateway.secret_audit import SecretAudit
 from gateway.service import GatewayService
 from gateway.settings import GatewaySettings
 from gateway.storage import MEMBERS, RunStore
@@ -103,7 +104,8 @@ async def open_service(
     try:
         recovery = Recovery(runs, store, events, membership, settings)
         warmer = Warmer(peers.retriever, peers.planner, settings.warm_apis)
-        async with recovery.working(), warmer.working():
+        secrets = SecretAudit(peers.executor, audit, settings.operator_tenant)
+        async with recovery.working(), warmer.working(), secrets.working():
             yield GatewayService(peers, store, runs, events, quotas, tenants, audit, settings, metrics)
     finally:
         store.close()

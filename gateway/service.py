@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -29,6 +29,7 @@ from gateway.settings import GatewaySettings
 from gateway.solve import Clock
 from gateway.storage import NOT_OVER, UNDER_WAY, RequestIdentity, RunStore, StoredRun, new_run_id
 from gateway.stored_values import stored_values
+from gateway.streams import Streams
 from gateway.tenants import Tenants
 from services.contracts.access import Action
 from services.contracts.approval import Approval, ApproveRequest
@@ -43,7 +44,7 @@ from services.contracts.rerun import RerunRequest
 from services.contracts.run import Run, RunPage, RunStatus
 from services.contracts.solve import SolveOptions, SolveRequest
 from services.contracts.start import StartOptions, StartRequest
-from services.errors import Conflict, Forbidden, NotFound, Overloaded
+from services.errors import Conflict, Forbidden, NotFound
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
@@ -76,9 +77,9 @@ class GatewayService:
         self.overview = Overview(peers, store, quotas, settings.lease_s)
         self.outcomes = Outcomes(store, self.administration, metrics)
         self._audit = audit
-        self._store, self._runs, self._events = store, runs, events
+        self._store, self._runs = store, runs
         self._settings, self._metrics = settings, metrics
-        self._followers = 0
+        self._streams = Streams(events, quotas, metrics, settings.max_followers)
 
     async def solve(self, request: SolveRequest, principal: Principal, key: str | None = None) -> Run:
         """Solve a request. Without `wait`, the run is returned as soon as it is stored.
@@ -143,19 +144,15 @@ class GatewayService:
 
         The last event is ``finished``. A failed run's problem is in it; it is not raised.
         """
-        self.quotas.check("streams", principal.tenant)
-        with self.quotas.holding("streams", principal.tenant):
-            accepted = await self._accept(request, principal, key)
-        if isinstance(accepted, Live):
-            return self._solve_events(accepted.run.id, principal.tenant)
-        await self._store.get(accepted, principal.tenant, _EVENTS_WEIGHT)  # charged as in `follow`
-        return self._solve_events(accepted, principal.tenant)
 
-    async def _solve_events(self, run_id: str, tenant: str) -> AsyncGenerator[SolveEvent, None]:
-        with self.quotas.holding("streams", tenant):
-            async with aclosing(self._events.follow(run_id, 0)) as events:
-                async for event in events:
-                    yield event.event
+        async def begin() -> str:
+            accepted = await self._accept(request, principal, key)
+            if isinstance(accepted, Live):
+                return accepted.run.id
+            await self._store.get(accepted, principal.tenant, _EVENTS_WEIGHT)  # charged as in `follow`
+            return accepted
+
+        return await self._streams.begin(principal.tenant, begin)
 
     async def plan(self, request: SolveRequest, principal: Principal) -> Run:
         """Plan and prove; nothing is executed."""
@@ -213,21 +210,7 @@ class GatewayService:
         run = await self._store.get(run_id, principal.tenant, _EVENTS_WEIGHT)
         if run.status not in UNDER_WAY and not await self._store.events(run_id, after, limit=1):
             return None
-        self.quotas.check("streams", principal.tenant)
-        if self._followers >= self._settings.max_followers:
-            raise Overloaded("Too many streams are open.", retry_after_s=5)
-        return self._follow_counted(run_id, principal.tenant, after)
-
-    async def _follow_counted(self, run_id: str, tenant: str, after: int) -> AsyncGenerator[RunEvent, None]:
-        with self.quotas.holding("streams", tenant):
-            self._followers += 1
-            try:
-                with self._metrics.followers.track_inprogress():
-                    async with aclosing(self._events.follow(run_id, after)) as events:
-                        async for event in events:
-                            yield event
-            finally:
-                self._followers -= 1
+        return await self._streams.follow(run_id, principal.tenant, after)
 
     async def approve(self, run_id: str, request: ApproveRequest, principal: Principal) -> Run:
         """Run a plan that waited for approval.

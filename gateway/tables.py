@@ -1,5 +1,6 @@
 """The tables of the gateway, and conversions of their rows."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -85,6 +86,7 @@ AUDIT = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False),
     sa.Column("request_id", sa.String(64), nullable=False),
     sa.Column("begun_by", sa.String(40), nullable=False),
+    sa.Column("detail", sa.Text),
     sa.Index("ix_audit_tenant_id", "tenant", "id"),
     sa.Index("ix_audit_action_id", "action", "id"),
 )
@@ -112,14 +114,15 @@ class StoredRun:
 
 def run_row(run: Run) -> dict[str, object]:
     """The columns that a run's owner writes. Feedback has columns of its own, which the owner does not write."""
+    document = run.model_dump_json(exclude={"feedback"})
     return {
         "id": run.id,
         "status": run.status.value,
         "query": run.query.replace("\x00", "\ufffd"),  # PostgreSQL stores no NUL in text; the document escapes it
         "created_at": run.created_at,
         "total_ms": run.timings.total_ms,
-        "document": run.model_dump_json(exclude={"feedback"}),
-        "shape": run_shape(),
+        "document": document,
+        "shape": run_shape(document),
         "trouble": trouble_of(run)[:_TROUBLE_CHARS].replace("\x00", "\ufffd") or None,
     }
 
@@ -147,9 +150,17 @@ def run_of(document: str, feedback: str | None) -> Run:
 
 
 @cache
-def run_shape() -> str:
+def _run_schema() -> str:
     """Hash of the schema of runs as this version writes them."""
     return content_hash(Run.model_json_schema(mode="serialization"))
+
+
+def run_shape(document: str) -> str:
+    """The mark of a document that this version has written.
+
+    It covers the document, because a process of a version without this column may write another one and leave the mark.
+    """
+    return hashlib.sha256(f"{_run_schema()}\n{document}".encode()).hexdigest()
 
 
 def run_json(document: str, feedback: str | None, shape: str | None) -> str:
@@ -158,7 +169,7 @@ def run_json(document: str, feedback: str | None, shape: str | None) -> str:
     It is not parsed unless another version wrote it: to read and write a run of 8 MB takes half a second, in which the
     process does nothing else.
     """
-    if shape != run_shape():
+    if shape != run_shape(document):
         return run_of(document, feedback).model_dump_json()
     judged = _readable(Feedback, feedback)
     return f'{document[:-1]},"feedback":{"null" if judged is None else judged.model_dump_json()}}}'

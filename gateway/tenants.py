@@ -105,30 +105,36 @@ class Tenants:
                 return
 
     async def _demo_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
-        offset = 0
-        while demos := (await self._peers.demos.list(tenant=tenant, own=True, limit=_PAGE, offset=offset)).demos:
-            for demo in demos:
+        cursor = None
+        while True:
+            page = await self._peers.demos.list(tenant=tenant, own=True, limit=_PAGE, cursor=cursor)
+            for demo in page.demos:
                 yield _line("demo", demo)
-            offset += len(demos)
+            if (cursor := page.next) is None:
+                return
 
     async def _api_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
-        offset, retriever = 0, self._peers.retriever
-        while documents := (await retriever.documents(tenant=tenant, limit=_PAGE, offset=offset)).documents:
-            for document in documents:
+        cursor = None
+        while True:
+            page = await self._peers.retriever.documents(tenant=tenant, limit=_PAGE, cursor=cursor)
+            for document in page.documents:
                 if tenant in document.tenants:
                     yield _line("document", document)
                     async with aclosing(self._apis_of(document.provider, tenant)) as apis:
                         async for line in apis:
                             yield line
-            offset += len(documents)
+            if (cursor := page.next) is None:
+                return
 
     async def _apis_of(self, provider: str, tenant: str) -> AsyncGenerator[ExportLine, None]:
-        offset, retriever = 0, self._peers.retriever
-        while hits := (await retriever.search(provider=provider, tenant=tenant, limit=_PAGE, offset=offset)).hits:
-            for hit in hits:
+        cursor, retriever = None, self._peers.retriever
+        while True:
+            page = await retriever.search(provider=provider, tenant=tenant, limit=_PAGE, cursor=cursor)
+            for hit in page.hits:
                 with suppress(NotFound):
                     yield _line("api", await retriever.get(hit.id, tenant=tenant))
-            offset += len(hits)
+            if (cursor := page.next) is None:
+                return
 
     async def _audit_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
         cursor = None
@@ -225,19 +231,18 @@ class Tenants:
 
     async def _delete_providers(self, tenant: str, ends: float, gone: Counter[str]) -> bool:
         """Delete the providers that this tenant imported. Providers that the operator imported for it stay."""
-        kept, retriever = 0, self._peers.retriever
-        while documents := (await retriever.documents(tenant=tenant, limit=_PAGE, offset=kept)).documents:
-            for document in documents:
+        cursor, retriever = None, self._peers.retriever
+        while True:
+            page = await retriever.documents(tenant=tenant, limit=_PAGE, cursor=cursor)
+            for document in page.documents:
                 if self._clock() >= ends:
                     return False
-                try:
-                    if tenant not in document.tenants:
-                        raise NotFound
-                    await retriever.delete_provider(document.provider, tenant=tenant)
-                    gone["providers"] += 1
-                except (NotFound, Conflict):
-                    kept += 1
-        return True
+                if tenant in document.tenants:
+                    with suppress(NotFound, Conflict):
+                        await retriever.delete_provider(document.provider, tenant=tenant)
+                        gone["providers"] += 1
+            if (cursor := page.next) is None:
+                return True
 
 
 def _line(kind: str, of: Contract) -> ExportLine:

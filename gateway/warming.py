@@ -67,14 +67,15 @@ class Warmer:
         version = (await self._retriever.status()).catalogue_version
         if version == self._version:
             return
-        for offset in range(0, self._most, _PAGE):
-            page = await self._retriever.search(limit=min(_PAGE, self._most - offset), offset=offset)
+        cursor = None
+        for sent in range(0, self._most, _PAGE):
+            page = await self._retriever.search(limit=min(_PAGE, self._most - sent), cursor=cursor)
             ids = [hit.id for hit in page.hits]
             for start in range(0, len(ids), _AT_ONCE):
                 if not await self._send_apis(ids[start : start + _AT_ONCE]):
                     self._version = version  # the planner read none of them
                     return
-            if offset + len(ids) >= page.total or not ids:
+            if (cursor := page.next) is None:
                 break
         self._version = version
 

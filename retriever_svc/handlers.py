@@ -33,7 +33,8 @@ from services.contracts.retrieval import (
     RetrieveResponse,
     Signals,
 )
-from services.http import BODY_LIMIT
+from services.errors import ValidationFailed
+from services.http import BODY_LIMIT, refuse_offset
 from services.streams import NdjsonResponse
 
 router = service_router(tags=["catalogue"])
@@ -86,14 +87,22 @@ async def search_apis(
     deprecated: Annotated[bool, Query(description="False: exclude deprecated APIs.")] = True,
     tenant: Whose = None,
     limit: Annotated[int, Query(ge=1, le=1_000, description="APIs on the page.")] = 20,
-    offset: Annotated[int, Query(ge=0, le=100_000, description="APIs to skip.")] = 0,
+    offset: Annotated[int, Query(ge=0, le=100_000, description="Hits to skip. Only with a query.")] = 0,
+    cursor: Annotated[ApiId | None, Query(description="`next` of the page before. Only without a query.")] = None,
 ) -> ApiSearchPage:
     """With a query: ranked, an exact id, operation or path first. Without: in order of id."""
     for_tenant.set(tenant or "")
     providers = () if provider is None else (provider,)
     filters = Filters(providers, tuple(tag or ()), tuple(method or ()), deprecated, tenant)
-    version, total, found = await service.search(query, filters, limit, offset)
-    return ApiSearchPage(hits=tuple(map(_line, found)), total=total, catalogue_version=version)
+    if query is None:
+        if offset:
+            raise ValidationFailed("query.offset: without `query`, send the `next` of the page before as `cursor`.")
+        version, total, entries, further = await service.listing(filters, limit, cursor or "")
+        return ApiSearchPage(hits=tuple(map(_line, entries)), total=total, catalogue_version=version, next=further)
+    if cursor is not None:
+        raise ValidationFailed("query.cursor: the hits of a `query` are paged by `offset`.")
+    version, total, hits = await service.search(query, filters, limit, offset)
+    return ApiSearchPage(hits=tuple(map(_line, hits)), total=total, catalogue_version=version)
 
 
 @router.post("/apis", status_code=status.HTTP_201_CREATED, summary="Add an API")
@@ -167,15 +176,15 @@ async def import_apis(body: ImportRequest, service: Service, tenant: Whose = Non
     return NdjsonResponse(await service.documents.open(body, tenant))
 
 
-@router.get("/documents", summary="List the imported documents")
+@router.get("/documents", summary="List the imported documents", dependencies=[Depends(refuse_offset)])
 async def list_documents(
     service: Service,
     limit: Annotated[int, Query(ge=1, le=1_000, description="Documents on the page.")] = 100,
-    offset: Annotated[int, Query(ge=0, le=10_000_000, description="Documents to skip.")] = 0,
+    cursor: Annotated[ProviderName | None, Query(description="`next` of the page before.")] = None,
     tenant: Whose = None,
 ) -> DocumentPage:
     """Which document each provider's APIs come from, pinned by the hash of its text, in order of the providers."""
-    return await service.documents.documents(limit, offset, tenant)
+    return await service.documents.documents(limit, cursor or "", tenant)
 
 
 @router.get("/status", summary="Size and version of the catalogue")

@@ -197,11 +197,11 @@ class DocumentImporter:
             version = await self._storage.version()
         yield await self._report(prepared, version)
 
-    async def documents(self, limit: int, offset: int, tenant: str | None = None) -> DocumentPage:
-        """A page of the imported documents: all, or those that this tenant sees."""
-        records, total = await self._storage.document_records(limit, offset, tenant)
+    async def documents(self, limit: int, after: str = "", tenant: str | None = None) -> DocumentPage:
+        """The imported documents of the providers after this one: all, or those that this tenant sees."""
+        records, total, further = await self._storage.document_records(limit, after, tenant)
         shown = (self._document(one, tenant) for one in records)
-        return DocumentPage(documents=tuple(shown), total=total)
+        return DocumentPage(documents=tuple(shown), total=total, next=further)
 
     def _document(self, stored: ImportedDocumentRecord, tenant: str | None) -> ImportedDocument:
         has_notes = stored.notes.startswith("[")  # "{}" of early versions

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import importlib.metadata
 import time
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -187,10 +188,8 @@ class CatalogueService:
             await self.sync()
         raise NotReady("the catalogue changes faster than it can be read")
 
-    async def search(
-        self, query: str | None, filters: Filters, limit: int, offset: int
-    ) -> tuple[int, int, Sequence[Entry | Hit]]:
-        """A page of entries: best first, or without a query in order of id.
+    async def search(self, query: str, filters: Filters, limit: int, offset: int) -> tuple[int, int, Sequence[Hit]]:
+        """A page of entries, best first.
 
         Returns:
             The catalogue's version, the number of entries that pass the filters, and the page.
@@ -198,13 +197,24 @@ class CatalogueService:
         snapshot = await self._current()
         allowed = filters.allowed(snapshot)
         total = len(snapshot.entries) if allowed is None else len(allowed)
-        if query is not None:
-            _, hits = await self._rank(snapshot, query, offset + limit, 0, filters)
-            return snapshot.version, total, hits[offset:]
-        if allowed is None:
-            return snapshot.version, total, snapshot.entries[offset : offset + limit]
-        page = allowed[offset : offset + limit].tolist()
-        return snapshot.version, total, [snapshot.entries[position] for position in page]
+        _, hits = await self._rank(snapshot, query, offset + limit, 0, filters)
+        return snapshot.version, total, hits[offset:]
+
+    async def listing(
+        self, filters: Filters, limit: int, after: str = ""
+    ) -> tuple[int, int, Sequence[Entry], str | None]:
+        """The entries after this id, in order of id.
+
+        Returns:
+            The catalogue's version, the number of entries that pass the filters, the page, and the id after which the
+            next page begins, if there is one.
+        """
+        snapshot = await self._current()
+        allowed = filters.allowed(snapshot)
+        passing: Sequence[int] = range(len(snapshot.entries)) if allowed is None else allowed.tolist()
+        first = bisect_left(passing, bisect_right(snapshot.entries.ids, after))
+        page = [snapshot.entries[position] for position in passing[first : first + limit]]
+        return snapshot.version, len(passing), page, page[-1].id if first + limit < len(passing) else None
 
     async def status(self) -> CatalogueStatus:
         """Size and version of the catalogue and of the index."""

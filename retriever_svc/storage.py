@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import UTC
 from typing import Any
@@ -298,15 +299,22 @@ class CatalogueStorage:
         return found
 
     async def document_records(
-        self, limit: int, offset: int, tenant: str | None = None
-    ) -> tuple[list[ImportedDocumentRecord], int]:
-        """A page of the records that the tenant sees, in order of their providers, and the number of all of them."""
+        self, limit: int, after: str, tenant: str | None = None
+    ) -> tuple[list[ImportedDocumentRecord], int, str | None]:
+        """The records that the tenant sees of the providers after this one, in order of their names.
+
+        Returns:
+            The page, the number of all records, and the provider after which the next page begins, if there is one.
+        """
         async with read(self._engine) as connection:
             owned = await connection.execute(select(DOCUMENTS.c.provider, DOCUMENTS.c.tenants))
             seen = sorted(row.provider for row in owned if is_seen(row.tenants, tenant))
-            query = select(*_DOCUMENT_COLUMNS).where(DOCUMENTS.c.provider.in_(seen[offset : offset + limit]))
+            first = bisect_right(seen, after)
+            names = seen[first : first + limit]
+            query = select(*_DOCUMENT_COLUMNS).where(DOCUMENTS.c.provider.in_(names))
             records = [_as_document_record(row) for row in await connection.execute(query)]
-        return sorted(records, key=lambda record: record.provider), len(seen)
+        further = names[-1] if first + limit < len(seen) else None
+        return sorted(records, key=lambda record: record.provider), len(seen), further
 
 
 def refuse_unexpected(change: Change, expected: str | None) -> None:

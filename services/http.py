@@ -188,6 +188,18 @@ def _too_large(limit: int) -> PayloadTooLarge:
     return PayloadTooLarge(f"The body is larger than {limit} bytes.", limit_bytes=limit)
 
 
+async def refuse_offset(request: Request) -> None:
+    """A dependency of lists with a cursor: refuse the `offset` of earlier versions (ValidationFailed), except 0.
+
+    If it were ignored, a client that pages by it would read the first page for ever.
+    """
+    if any(offset != "0" for offset in request.query_params.getlist("offset")):
+        raise ValidationFailed(
+            "query.offset: this list has no offset; send the `next` of the page before as `cursor`.",
+            errors=[{"field": "query.offset", "message": "use `cursor`", "kind": "value_error"}],
+        )
+
+
 class StrictRoute(APIRoute):
     """A route that admits a request first, and then reads its body, if it takes one, through :class:`StrictRequest`.
 

@@ -92,11 +92,13 @@ def read_audit(
     if json:
         echo_json(page)
         return
-    table = Table("when", "who", "tenant", "action", "outcome", "target", "digest", box=None)
+    table = Table("when", "who", "tenant", "action", "outcome", "target", "digest", "detail", box=None)
     for one in page.entries:
         when = one.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
         who = plain(one.principal if not one.key else f"{one.principal} ({one.key})")
-        table.add_row(when, who, one.tenant, one.action, one.outcome, plain(one.target), one.digest[:12])
+        table.add_row(
+            when, who, one.tenant, one.action, one.outcome, plain(one.target), one.digest[:12], plain(one.detail)
+        )
     Console().print(table)
     if page.next:
         typer.echo(f"More results: --cursor {page.next}")

@@ -194,7 +194,7 @@ def remove_secret(name: Name, file: File = DEFAULT_FILE) -> None:
 def show_changes(
     name: Annotated[str | None, typer.Argument(help="Only changes of this one.")] = None, file: File = DEFAULT_FILE
 ) -> None:
-    """Show who set, bound and removed credentials with these commands, newest first. Edits by hand are not listed."""
+    """Show who set, bound and removed credentials with these commands, newest first. Edits by hand: `nestor audit`."""
     table = Table("when", "who", "what", "credential", "for", "place", "tenants", box=None)
     for one in reversed([one for one in told_changes(file) if name in (None, one.secret)]):
         when = one.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")

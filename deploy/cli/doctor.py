@@ -139,9 +139,9 @@ async def _fetch(provider: str) -> tuple[list[Api], ImportedDocument | None, tup
 
 
 async def _ids(client: GatewayClient, provider: str) -> list[str]:
-    found, total = list[str](), 1
-    while len(found) < total:
-        page = await client.search_apis(provider=provider, limit=_PAGE, offset=len(found))
-        total = page.total if page.hits else 0
+    found, cursor = list[str](), None
+    while True:
+        page = await client.search_apis(provider=provider, limit=_PAGE, cursor=cursor)
         found += [hit.id for hit in page.hits]
-    return found
+        if (cursor := page.next) is None:
+            return found

@@ -125,12 +125,13 @@ async def import_document(request: ImportRequest, console: Console) -> ImportRep
 
 async def imported_documents(client: GatewayClient) -> AsyncIterator[ImportedDocument]:
     """All documents in the catalogue."""
-    offset, total = 0, 1
-    while offset < total:
-        page = await client.documents(limit=_PAGE, offset=offset)
-        offset, total = offset + _PAGE, page.total
+    cursor = None
+    while True:
+        page = await client.documents(limit=_PAGE, cursor=cursor)
         for document in page.documents:
             yield document
+        if (cursor := page.next) is None:
+            return
 
 
 def _import_one(source: Source, options: ImportOptions) -> None:

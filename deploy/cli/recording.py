@@ -47,15 +47,21 @@ async def _collect(console: Console) -> tuple[list[Api], list[Run], list[Demo]]:
     async with gateway() as client:
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task("reading the catalogue")
-            while page := (found := await client.search_apis(limit=_PAGE, offset=len(tools))).hits:
-                tools += [await client.api(hit.id) for hit in page]
-                progress.update(task, completed=len(tools), total=found.total)
             cursor: str | None = None
+            while True:
+                found = await client.search_apis(limit=_PAGE, cursor=cursor)
+                tools += [await client.api(hit.id) for hit in found.hits]
+                progress.update(task, completed=len(tools), total=found.total)
+                if (cursor := found.next) is None:
+                    break
             while True:
                 runs = await client.runs(feedback=Judged.CONFIRMED.value, limit=_PAGE, cursor=cursor)
                 confirmed += [await client.run(line.id) for line in runs.runs]
                 if (cursor := runs.next) is None:
                     break
-            while more := (await client.demos(limit=_PAGE, offset=len(demos))).demos:
-                demos += more
+            while True:
+                more = await client.demos(limit=_PAGE, cursor=cursor)
+                demos += more.demos
+                if (cursor := more.next) is None:
+                    break
     return tools, confirmed, demos

@@ -9,7 +9,7 @@ from gateway.console.pages import READING_RUNS, ConsoleRoute, get_session, rende
 from gateway.console.schemas import kind_of
 from gateway.console.session import PATH, Session
 from gateway.console.status import STATE_STYLES
-from gateway.handlers import Offset
+from gateway.handlers import ApiCursor, DocumentCursor, Offset
 from gateway.routing import PRINTABLE, Service
 from services.app import service_router
 from services.errors import InvalidRequest
@@ -29,18 +29,23 @@ async def catalogue(
     q: Annotated[str, Query(max_length=1_000)] = "",
     provider: Annotated[str, Query(max_length=100, pattern=r"^([a-z0-9][a-z0-9_-]*)?$")] = "",
     offset: Offset = 0,
+    cursor: ApiCursor = None,
 ) -> Response:
     """A page of APIs. With words: the best matches and their scores. Without: all APIs in order of their ids."""
-    found = await service.peers.retriever.search(
-        q.strip() or None, provider=provider or None, tenant=who.principal.tenant, limit=_PAGE, offset=offset
+    words, tenant, retriever = q.strip() or None, who.principal.tenant, service.peers.retriever
+    offset, cursor = (offset, None) if words else (0, cursor)
+    found = await retriever.search(
+        words, provider=provider or None, tenant=tenant, limit=_PAGE, offset=offset, cursor=cursor
     )
-    documents = await service.peers.retriever.documents(tenant=who.principal.tenant, limit=_DOCUMENTS)
+    documents = await retriever.documents(tenant=tenant, limit=_DOCUMENTS)
     asked = {"q": q, "provider": provider}
-    following = offset + _PAGE
+    more = words and found.hits and offset + _PAGE < found.total
+    following = {"offset": offset + _PAGE} if more else {"cursor": found.next} if found.next else None
     return render(
-        request, "catalogue.html", screen="catalogue", found=found, asked=asked, offset=offset, documents=documents,
-        further=with_query(HERE, {**asked, "offset": following}) if following < found.total and found.hits else "",
+        request, "catalogue.html", screen="catalogue", found=found, asked=asked, documents=documents,
+        further=with_query(HERE, {**asked, **following}) if following else "",
         before=with_query(HERE, {**asked, "offset": max(0, offset - _PAGE)}) if offset else "",
+        first=with_query(HERE, asked) if cursor else "",
     )  # fmt: skip
 
 
@@ -72,8 +77,8 @@ async def show_api(
 
 
 @router.get(f"{HERE}/providers")
-async def providers(request: Request, service: Service, who: Who, offset: Offset = 0) -> Response:
+async def providers(request: Request, service: Service, who: Who, cursor: DocumentCursor = None) -> Response:
     """Where each provider's APIs come from, and which parts of its document could not be imported."""
-    page = await service.peers.retriever.documents(tenant=who.principal.tenant, limit=_PAGE, offset=offset)
-    further = with_query(f"{HERE}/providers", {"offset": offset + _PAGE}) if offset + _PAGE < page.total else ""
+    page = await service.peers.retriever.documents(tenant=who.principal.tenant, limit=_PAGE, cursor=cursor)
+    further = with_query(f"{HERE}/providers", {"cursor": page.next}) if page.next else ""
     return render(request, "providers.html", screen="catalogue", page=page, further=further)

@@ -66,6 +66,7 @@ def search_params(
     deprecated: bool,
     limit: int,
     offset: int,
+    cursor: str | None,
 ) -> dict[str, str | int | float | bool | list[str] | None]:
     """The query parameters of ``GET /apis``, which are the same in gateway and retriever."""
     return {
@@ -75,7 +76,8 @@ def search_params(
         "method": list(methods) or None,
         "deprecated": None if deprecated else "false",
         "limit": limit,
-        "offset": offset,
+        "offset": offset or None,
+        "cursor": cursor,
     }
 
 

@@ -32,7 +32,13 @@ class Demos(Protocol):
         """Add many demos."""
 
     async def list(
-        self, *, api: str | None = None, tenant: str | None = None, own: bool = False, limit: int = 20, offset: int = 0
+        self,
+        *,
+        api: str | None = None,
+        tenant: str | None = None,
+        own: bool = False,
+        limit: int = 20,
+        cursor: str | None = None,
     ) -> DemoPage:
         """A page of demos; with ``own`` only of the tenant's, without everyone's."""
 
@@ -62,10 +68,16 @@ class DemoClient(ServiceClient):
         return await self._call("POST", "/demos:import", ImportDemosReport, body=request, params=params, timeout_s=600)
 
     async def list(
-        self, *, api: str | None = None, tenant: str | None = None, own: bool = False, limit: int = 20, offset: int = 0
+        self,
+        *,
+        api: str | None = None,
+        tenant: str | None = None,
+        own: bool = False,
+        limit: int = 20,
+        cursor: str | None = None,
     ) -> DemoPage:
         """A page of demos; with ``own`` only of the tenant's, without everyone's."""
-        params = {"api": api, "tenant": tenant, "own": "true" if own else None, "limit": limit, "offset": offset}
+        params = {"api": api, "tenant": tenant, "own": "true" if own else None, "limit": limit, "cursor": cursor}
         return await self._call("GET", "/demos", DemoPage, params=params)
 
     async def get(self, demo_id: str, *, tenant: str | None = None) -> Demo:

@@ -10,7 +10,7 @@ from services.contracts.doubt import ResolveRequest
 from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionState
 from services.contracts.operations import ExecutorStatus
 from services.contracts.preview import PreviewRequest, PreviewResponse
-from services.contracts.secret import Credentials, SecretTest, SecretTestRequest
+from services.contracts.secret import Credentials, JournalPage, SecretTest, SecretTestRequest
 
 _EVENTS: TypeAdapter[ExecutionEvent] = TypeAdapter(ExecutionEvent)
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
@@ -30,6 +30,9 @@ class Executor(Protocol):
 
     async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets that this tenant may use."""
+
+    async def secret_changes(self, after: int = 0) -> JournalPage:
+        """Changes of the configured secrets with a higher number than ``after``, oldest first."""
 
     async def status(self) -> ExecutorStatus:
         """The executor's processes, and the circuit breakers of the process that answers."""
@@ -66,6 +69,10 @@ class ExecutorClient(ServiceClient):
     async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets that this tenant may use."""
         return await self._call("GET", "/credentials", Credentials, params={"tenant": tenant}, timeout_s=timeout_s)
+
+    async def secret_changes(self, after: int = 0) -> JournalPage:
+        """Changes of the configured secrets with a higher number than ``after``, oldest first."""
+        return await self._call("GET", "/secret-changes", JournalPage, params={"after": after})
 
     async def status(self) -> ExecutorStatus:
         """The executor's processes, and the circuit breakers of the process that answers."""

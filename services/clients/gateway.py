@@ -169,9 +169,10 @@ class GatewayClient(ServiceClient):
         deprecated: bool = True,
         limit: int = 20,
         offset: int = 0,
+        cursor: str | None = None,
     ) -> ApiSearchPage:
-        """Search or list the APIs that the principal's tenant can see."""
-        params = search_params(query, provider, tags, methods, deprecated, limit, offset)
+        """Search the APIs that the tenant sees, paged by ``offset``, or list them, paged by ``cursor``."""
+        params = search_params(query, provider, tags, methods, deprecated, limit, offset, cursor)
         return await self._call("GET", "/apis", ApiSearchPage, params=params)
 
     async def api(self, api_id: str) -> Api:
@@ -182,9 +183,9 @@ class GatewayClient(ServiceClient):
         """Import an API description: progress or changes, then one report. Raises InvalidDocument and Conflict."""
         return self._events("/apis:import", _IMPORT_EVENTS, request, timeout_s=600)
 
-    async def documents(self, *, limit: int = 100, offset: int = 0) -> DocumentPage:
+    async def documents(self, *, limit: int = 100, cursor: str | None = None) -> DocumentPage:
         """A page of the imported documents."""
-        return await self._call("GET", "/documents", DocumentPage, params={"limit": limit, "offset": offset})
+        return await self._call("GET", "/documents", DocumentPage, params={"limit": limit, "cursor": cursor})
 
     async def secrets(self, provider: str) -> NeededSecrets:
         """The credentials that a provider's APIs require, and which of them are configured."""
@@ -203,9 +204,9 @@ class GatewayClient(ServiceClient):
         """Remove a provider with all its APIs. Raises NotFound."""
         await self._send("DELETE", f"/providers/{segment(provider)}")
 
-    async def demos(self, *, api: str | None = None, limit: int = 20, offset: int = 0) -> DemoPage:
+    async def demos(self, *, api: str | None = None, limit: int = 20, cursor: str | None = None) -> DemoPage:
         """A page of demos."""
-        return await self._call("GET", "/demos", DemoPage, params={"api": api, "limit": limit, "offset": offset})
+        return await self._call("GET", "/demos", DemoPage, params={"api": api, "limit": limit, "cursor": cursor})
 
     async def add_demo(self, demo: Demo, *, shared: bool = False) -> Demo:
         """Add a demo for the principal's tenant, or everyone; adding it again changes nothing."""

@@ -38,8 +38,9 @@ class Retriever(Protocol):
         tenant: str | None = None,
         limit: int = 20,
         offset: int = 0,
+        cursor: str | None = None,
     ) -> ApiSearchPage:
-        """Search or list the catalogue."""
+        """Search the catalogue, paged by ``offset``, or without a query list it, paged by ``cursor``."""
 
     async def get(self, api_id: str, *, tenant: str | None = None) -> Api:
         """One API. Raises NotFound, also if it belongs to another tenant."""
@@ -72,7 +73,9 @@ class Retriever(Protocol):
     ) -> AsyncGenerator[ImportEvent, None]:
         """Import an API description: progress or changes, then one report. Raises InvalidDocument and Conflict."""
 
-    async def documents(self, *, tenant: str | None = None, limit: int = 100, offset: int = 0) -> DocumentPage:
+    async def documents(
+        self, *, tenant: str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> DocumentPage:
         """A page of the imported documents."""
 
     async def status(self) -> CatalogueStatus:
@@ -99,9 +102,10 @@ class RetrieverClient(ServiceClient):
         tenant: str | None = None,
         limit: int = 20,
         offset: int = 0,
+        cursor: str | None = None,
     ) -> ApiSearchPage:
-        """Search or list the catalogue."""
-        params = search_params(query, provider, tags, methods, deprecated, limit, offset) | {"tenant": tenant}
+        """Search the catalogue, paged by ``offset``, or without a query list it, paged by ``cursor``."""
+        params = search_params(query, provider, tags, methods, deprecated, limit, offset, cursor) | {"tenant": tenant}
         return await self._call("GET", "/apis", ApiSearchPage, params=params)
 
     async def get(self, api_id: str, *, tenant: str | None = None) -> Api:
@@ -149,9 +153,11 @@ class RetrieverClient(ServiceClient):
         params = {"tenant": tenant}
         return self._events("/imports", _IMPORT_EVENTS, request, params=params, timeout_s=600, event_timeout_s=600)
 
-    async def documents(self, *, tenant: str | None = None, limit: int = 100, offset: int = 0) -> DocumentPage:
+    async def documents(
+        self, *, tenant: str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> DocumentPage:
         """A page of the imported documents."""
-        params = {"limit": limit, "offset": offset, "tenant": tenant}
+        params = {"limit": limit, "cursor": cursor, "tenant": tenant}
         return await self._call("GET", "/documents", DocumentPage, params=params)
 
     async def status(self) -> CatalogueStatus:

@@ -38,6 +38,9 @@ class Action(StrEnum):
     EXPORT_TENANT = "tenant.export"
     DELETE_TENANT = "tenant.delete"
     PRESENT = "secret.use"
+    ADD_CREDENTIAL = "secret.add"
+    CHANGE_CREDENTIAL = "secret.change"
+    REMOVE_CREDENTIAL = "secret.remove"
     POLICY = "policy.in_force"
     PRINCIPALS = "principals.in_force"
 
@@ -104,6 +107,9 @@ class AuditEntry(Contract):
     digest: str = Field(default="", description="SHA-256 of what was accepted: a document, requests, a configuration.")
     request_id: str = ""
     begun_by: str = ""
+    detail: str = Field(
+        default="", description="Of a changed secret: where it may be sent, and who changed it if known."
+    )
 
 
 class AuditPage(Contract):

@@ -378,10 +378,11 @@ class ImportedDocument(Contract):
 
 
 class DocumentPage(Contract):
-    """Imported documents in order of their providers."""
+    """Imported documents in order of their providers. `next` is the cursor of the following page."""
 
     documents: tuple[ImportedDocument, ...]
     total: int = Field(ge=0)
+    next: ProviderName | None = None
 
 
 class CatalogueStatus(Contract):

@@ -83,10 +83,11 @@ class SelectDemosResponse(Contract):
 
 
 class DemoPage(Contract):
-    """A page of the knowledge base."""
+    """A page of the knowledge base. `next` is the cursor of the following page."""
 
     demos: tuple[Demo, ...]
     total: int = Field(ge=0)
+    next: str | None = None
 
 
 class ImportDemosRequest(Contract):

@@ -123,8 +123,12 @@ class ApiSearchHit(Contract):
 
 
 class ApiSearchPage(Contract):
-    """A page of search hits, best first; without a query, the catalogue in order of id."""
+    """A page of search hits, best first; without a query, the catalogue in order of id.
+
+    Without a query, `next` is the cursor of the following page. Further hits of a query are asked for by `offset`.
+    """
 
     hits: tuple[ApiSearchHit, ...]
     total: int = Field(ge=0)
     catalogue_version: int = Field(ge=0)
+    next: ApiId | None = None

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from services.contracts.api import Api, Tenant
 from services.contracts.base import Contract
@@ -41,3 +41,24 @@ class SecretTest(Contract):
 
     outcome: SecretOutcome
     message: str
+
+
+JournalChange = Literal["added", "changed", "removed"]
+
+
+class JournalEntry(Contract):
+    """A change of a configured secret, as an executor saw it. It never contains a value."""
+
+    seq: int = Field(ge=1)
+    at: AwareDatetime
+    change: JournalChange
+    secret: str
+    detail: str = Field(description="Hosts, place, kind, tenants, names of its fields, and where it is configured.")
+    account: str = Field(default="", description="Who changed it with `nestor secrets`; empty if that is not told.")
+
+
+class JournalPage(Contract):
+    """Entries of the journal, oldest first, and the number of its newest one (0: it is empty)."""
+
+    entries: tuple[JournalEntry, ...]
+    newest: int = Field(ge=0)

@@ -302,6 +302,12 @@ async def try_lock(connection: AsyncConnection, name: str) -> bool:
     return bool(await connection.scalar(select(func.pg_try_advisory_xact_lock(zlib.crc32(name.encode())))))
 
 
+async def lock(connection: AsyncConnection, name: str) -> None:
+    """Take the named lock until the transaction ends, once no other transaction holds it. On SQLite: as `try_lock`."""
+    if connection.dialect.name != "sqlite":
+        await connection.execute(select(func.pg_advisory_xact_lock(zlib.crc32(name.encode()))))
+
+
 class Probe:
     """Checks for `/readyz` that a database can be read and written.
 

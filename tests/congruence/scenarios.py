@@ -44,7 +44,11 @@ async def the_life_of_an_api(house: House, log: Transcript, upstream: str) -> No
     page = await house.retriever.search(provider="lone")
     log.note([page.total, [(hit.id, hit.method, hit.score) for hit in page.hits]])
     log.note([hit.id for hit in (await house.retriever.search("lone.wolf", provider="lone", limit=1)).hits])
-    log.note([hit.id for hit in (await house.retriever.search(provider="lone", limit=1, offset=1)).hits])
+    first = await house.retriever.search(provider="lone", limit=1)
+    log.note(first.next)
+    log.note([hit.id for hit in (await house.retriever.search(provider="lone", limit=1, cursor=first.next)).hits])
+    log.note(shown(await problem(house.retriever.search("lone.wolf", cursor="lone.wolf"))))
+    log.note(shown(await problem(house.retriever.search(offset=1))))
     changed = await house.retriever.update(api.model_copy(update={"summary": "Howl louder"}))
     log.note(changed)
     assert (await house.retriever.get(api.id)) == changed
@@ -203,7 +207,8 @@ async def demos_are_kept_and_chosen(house: House, log: Transcript, upstream: str
     log.note([added, await house.demos.add(task), await house.demos.get(added.id)])
     log.note(await house.demos.import_demos(ImportDemosRequest(demos=(task, single))))
     log.note(await house.demos.list(api="demo.listHolidays"))
-    log.note(await house.demos.list(limit=1, offset=1))
+    first = await house.demos.list(limit=1)
+    log.note([first.demos, (await house.demos.list(limit=1, cursor=first.next)).demos])
     apis = tuple(ApiDescription(id=f"demo.{name}") for name in ("listHolidays", "findCountry"))
     for asked in (
         SelectDemosRequest(query=task.query, apis=apis),

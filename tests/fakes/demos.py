@@ -28,6 +28,7 @@ class FakeDemos(Fake):
         self.demos = {demo.id: demo for demo in map(_checked, demos)}
         self.private = dict[tuple[str, str], Demo]()
         """Demos that belong to a tenant, by tenant and demo id."""
+        self._positions = {demo: number for number, demo in enumerate(self.demos, 1)}
 
     async def select(self, request: SelectDemosRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> SelectDemosResponse:
         """Task-level demos over the threshold, most similar first, then API-level ones in the order of the APIs."""
@@ -74,13 +75,22 @@ class FakeDemos(Fake):
         return ImportDemosReport(added=added, unchanged=len(request.demos) - added)
 
     async def list(
-        self, *, api: str | None = None, tenant: str | None = None, own: bool = False, limit: int = 20, offset: int = 0
+        self,
+        *,
+        api: str | None = None,
+        tenant: str | None = None,
+        own: bool = False,
+        limit: int = 20,
+        cursor: str | None = None,
     ) -> DemoPage:
         """A page of demos, oldest first."""
         await self._arrive("list")
         seen = self._own(tenant) if own and tenant is not None else self._seen(tenant)
         found = [demo for demo in seen.values() if api is None or api in demo.apis]
-        return DemoPage(demos=tuple(found[offset : offset + limit]), total=len(found))
+        found.sort(key=lambda demo: self._positions[demo.id])
+        later = [demo for demo in found if self._positions[demo.id] > int(cursor or 0)]
+        further = str(self._positions[later[limit - 1].id]) if len(later) > limit else None
+        return DemoPage(demos=tuple(later[:limit]), total=len(found), next=further)
 
     async def get(self, demo_id: str, *, tenant: str | None = None) -> Demo:
         """One demo. Raises NotFound."""
@@ -110,6 +120,7 @@ class FakeDemos(Fake):
     def _keep(self, demos: tuple[Demo, ...], tenant: str | None) -> tuple[Demo, ...]:
         checked = tuple(_checked(demo, number) for number, demo in enumerate(demos))
         for demo in checked:
+            self._positions.setdefault(demo.id, len(self._positions) + 1)
             if tenant is None:
                 self.demos.setdefault(demo.id, demo)
             elif demo.id not in self.demos:

@@ -22,7 +22,7 @@ from services.contracts.outcome import Failed, InDoubt, RequestRecord, Skipped, 
 from services.contracts.plan import LiteralValue, Step, content_hash, dependencies
 from services.contracts.planning import CompiledPlan
 from services.contracts.preview import PreviewRequest, PreviewResponse, RequestPreview
-from services.contracts.secret import Credentials, SecretTest, SecretTestRequest
+from services.contracts.secret import Credentials, JournalEntry, JournalPage, SecretTest, SecretTestRequest
 from services.errors import Conflict, NotFound, ServiceUnavailable
 from tests.fakes.base import Fake
 
@@ -58,6 +58,8 @@ class FakeExecutor(Fake):
         self.found = ""
         self.unreadable: ExecutionFinished | None = None
         self.breakers: tuple[Breaker, ...] = ()
+        self.journal: list[JournalEntry] = []
+        """Changes of secrets."""
         self.requests: list[ExecuteRequest] = []
         self.asked_for: list[str] = []
         """The tenants for which ``credentials`` was called."""
@@ -123,6 +125,13 @@ class FakeExecutor(Fake):
         await self._arrive("credentials", timeout_s)
         self.asked_for.append(tenant)
         return Credentials(secrets=self.secrets)
+
+    async def secret_changes(self, after: int = 0) -> JournalPage:
+        """The entries of ``journal``, two at a time."""
+        await self._arrive("secret_changes", CREDENTIALS_TIMEOUT_S)
+        later = [one for one in self.journal if one.seq > after]
+        newest = self.journal[-1].seq if self.journal else 0
+        return JournalPage(entries=tuple(later[:2]), newest=newest)
 
     async def status(self) -> ExecutorStatus:
         """Report one worker and ``breakers``."""

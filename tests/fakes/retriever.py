@@ -88,6 +88,7 @@ class FakeRetriever(Fake):
         tenant: str | None = None,
         limit: int = 20,
         offset: int = 0,
+        cursor: str | None = None,
     ) -> ApiSearchPage:
         """Search or list the catalogue."""
         await self._arrive("search")
@@ -99,8 +100,14 @@ class FakeRetriever(Fake):
             (api for api in self.apis.values() if _is_seen(api.tenants, tenant) and _passes(asked, api)),
             key=lambda api: (0.0 if query is None else -_rank(query, api), api.id),
         )
-        hits = tuple(_hit(api, query) for api in found[offset : offset + limit])
-        return ApiSearchPage(hits=hits, total=len(found), catalogue_version=self.version)
+        if query is None and offset:
+            raise ValidationFailed("query.offset: without `query`, send the `next` of the page before as `cursor`.")
+        if query is not None and cursor is not None:
+            raise ValidationFailed("query.cursor: the hits of a `query` are paged by `offset`.")
+        later = found[offset:] if query is not None else [api for api in found if api.id > (cursor or "")]
+        further = later[limit - 1].id if query is None and len(later) > limit else None
+        hits = tuple(_hit(api, query) for api in later[:limit])
+        return ApiSearchPage(hits=hits, total=len(found), catalogue_version=self.version, next=further)
 
     async def secrets(self, provider: str, *, tenant: str | None = None) -> NeededSecrets:
         """One entry for each secret that the provider's APIs need."""
@@ -236,13 +243,17 @@ class FakeRetriever(Fake):
         applied = not (request.dry_run or held)
         yield report.model_copy(update={"applied": applied, "catalogue_version": self.version})
 
-    async def documents(self, *, tenant: str | None = None, limit: int = 100, offset: int = 0) -> DocumentPage:
+    async def documents(
+        self, *, tenant: str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> DocumentPage:
         """A page of the imported documents."""
         await self._arrive("documents")
         seen = [self.pins[name] for name in sorted(self.pins) if _is_seen(self.pins[name].tenants, tenant)]
         own = [tuple(name for name in pin.tenants if tenant in (None, name)) for pin in seen]
         pins = [pin.model_copy(update={"tenants": names}) for pin, names in zip(seen, own, strict=True)]
-        return DocumentPage(documents=tuple(pins[offset : offset + limit]), total=len(pins))
+        later = [pin for pin in pins if pin.provider > (cursor or "")]
+        further = later[limit - 1].provider if len(later) > limit else None
+        return DocumentPage(documents=tuple(later[:limit]), total=len(pins), next=further)
 
     async def status(self) -> CatalogueStatus:
         """Size and version of the catalogue."""

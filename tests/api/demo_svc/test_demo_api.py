@@ -143,7 +143,18 @@ async def test_bad_input_is_a_clear_problem(standing: httpx2.AsyncClient, path: 
 
 @pytest.mark.parametrize(
     "path",
-    ["/demos/nonsense", "/demos/%00", "/demos?limit=0", "/demos?offset=-1", "/demos?api=%00", "/demos?offset=1e99"],
+    [
+        "/demos/nonsense",
+        "/demos/%00",
+        "/demos?limit=0",
+        "/demos?api=%00",
+        "/demos?offset=20",
+        "/demos?offset=0&offset=20",
+        "/demos?cursor=-1",
+        "/demos?cursor=1e99",
+        f"/demos?cursor={'9' * 30}",
+        "/demos?cursor=%00",
+    ],
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_bad_addresses_are_clear_problems(standing: httpx2.AsyncClient, path: str) -> None:

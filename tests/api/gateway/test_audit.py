@@ -1,9 +1,10 @@
 """The audit log: all actions with their principals, in order, and append-only."""
 
+import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
+from gateway.audit import entry
+from gateway.principals import Principal
+from gateway.secret_audit import SecretAudit
 from gateway.tables import METADATA, RUNS
 from services.clients import GatewayClient
 from services.contracts.access import Action, AuditEntry
@@ -21,6 +25,7 @@ from services.contracts.feedback import FeedbackRequest, Verdict
 from services.contracts.outcome import InDoubt, Succeeded
 from services.contracts.planning import Decision
 from services.contracts.run import RunStatus
+from services.contracts.secret import JournalChange, JournalEntry
 from services.errors import Forbidden, NotFound, ServiceUnavailable
 from services.storage.engine import create_engine
 from services.storage.migrate import migrate
@@ -32,6 +37,7 @@ from tests.support.gateways import (
     BOOKING,
     FIND,
     HOLIDAYS,
+    Fakes,
     Gateway,
     ask,
     open_gateway,
@@ -122,6 +128,66 @@ async def test_a_long_target_is_told_by_its_beginning_and_its_hash(database: str
             assert (await gateway.http.delete(path, headers=headers)).status_code == 404
         tried = await gateway.http.post("/credentials:test", headers=headers, json={"secret": f"world.{'k' * 400}"})
         assert tried.status_code == 404
+
+
+def change(seq: int, what: JournalChange, secret: str = "crm.key", account: str = "") -> JournalEntry:
+    at = datetime.fromtimestamp(1_700_000_000 + seq, UTC)
+    return JournalEntry(seq=seq, at=at, change=what, secret=secret, detail="hosts: crm.example", account=account)
+
+
+async def test_changes_of_secrets_are_copied_once_and_only_the_operator_reads_them(database: str) -> None:
+    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+        boss, operator = gateway.as_principal("red-boss-token"), gateway.as_principal("operator-token")
+        executor, log = gateway.fakes.executor, gateway.app.state.audit
+        executor.journal = [change(1, "added"), change(2, "changed", account="ann"), change(3, "removed")]
+        copies = [SecretAudit(executor, log, "default") for _ in range(2)]  # two gateways
+        await asyncio.gather(*(one.copy() for one in copies))
+        executor.journal.append(change(4, "added", "k" * 3_000))
+        await asyncio.gather(*(one.copy() for one in copies))
+        wanted = (Action.ADD_CREDENTIAL, Action.CHANGE_CREDENTIAL, Action.REMOVE_CREDENTIAL)
+        found = await told(operator, *wanted, target="crm.key")
+        assert [(one.action, one.principal, one.tenant) for one in found] == [
+            (what, "settings", "default") for what in wanted
+        ]
+        hosts = "hosts: crm.example"
+        assert [one.detail for one in found] == [hosts, f"{hosts}; account: ann", hosts]
+        assert [one.at for one in found] == [it.at for it in executor.journal[:3]]
+        assert len(await told(operator, *wanted)) == 4
+        assert await told(boss, *wanted) == []
+
+
+async def test_an_executor_that_was_away_or_has_another_database_is_read_on(gateway: Gateway) -> None:
+    operator, executor = gateway.as_principal("operator-token"), gateway.fakes.executor
+    copier = SecretAudit(executor, gateway.app.state.audit, "default")
+    executor.journal = [change(1, "added"), change(2, "changed"), change(3, "changed")]
+    executor.down = True
+    with pytest.raises(ServiceUnavailable):
+        await copier.copy()
+    executor.down = False
+    await copier.copy()
+    executor.journal = [change(1, "added", "new.key")]
+    await copier.copy()
+    found = await told(operator, Action.ADD_CREDENTIAL, Action.CHANGE_CREDENTIAL)
+    assert sorted(one.target for one in found) == ["crm.key", "crm.key", "crm.key", "new.key"]
+
+
+async def test_the_gateway_copies_without_being_asked(tmp_path: Path) -> None:
+    fakes = Fakes()
+    fakes.executor.journal = [change(1, "added")]
+    async with open_gateway(tmp_path, fakes, principals=PRINCIPALS) as gateway:
+        operator = gateway.as_principal("operator-token")
+        async with asyncio.timeout(20):
+            while not await told(operator, Action.ADD_CREDENTIAL):  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.01)
+
+
+async def test_an_entry_of_an_older_process_has_no_detail(database: str) -> None:
+    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+        row = entry(Principal("ann", "default"), Action.REVOKE_KEY, "key_1")
+        del row["detail"]
+        await gateway.app.state.audit.add(row)
+        (found,) = await told(gateway.as_principal("operator-token"), Action.REVOKE_KEY)
+        assert (found.target, found.detail) == ("key_1", "")
 
 
 async def test_what_others_are_asked_to_do_is_told_before_and_after(gateway: Gateway) -> None:

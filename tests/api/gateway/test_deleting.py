@@ -116,7 +116,7 @@ async def test_runs_are_kept_as_long_as_the_operator_says(database: str, days: f
 
 async def test_a_stream_of_a_run_that_is_deleted_ends(gateway: Gateway) -> None:
     run = await gateway.client.solve(ask(ASK_HOLIDAYS))
-    events = gateway.app.state.service._events.follow(run.id, 0)
+    events = gateway.app.state.service._streams._events.follow(run.id, 0)
     await anext(events)
     await gateway.client.delete_run(run.id)
     async with asyncio.timeout(20):

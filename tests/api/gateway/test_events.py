@@ -181,7 +181,7 @@ async def test_events_wait_for_a_database_that_is_away(gateway: Gateway, monkeyp
     following = asyncio.create_task(followed(gateway, run.id))
     await until(lambda: "execute" in gateway.fakes.executor.calls)
     with pytest.raises(ServiceUnavailable):
-        await gateway.app.state.service._events.write()  # no event is lost
+        await gateway.app.state.service._streams._events.write()  # no event is lost
     away = False
     gateway.fakes.executor.gate.set()
     assert [event.event.kind for event in await following] == KINDS

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.principals import Principal
 from services.contracts.api import ImportRequest
 from services.contracts.constants import ConstantsRequest
 from services.contracts.outcome import Succeeded
@@ -44,6 +46,16 @@ async def shared(tmp_path: Path) -> AsyncIterator[Gateway]:
         running.fakes.executor.gate = asyncio.Event()
         yield running
         running.fakes.executor.gate.set()
+
+
+@contextmanager
+def gated(gateway: Gateway) -> Iterator[None]:
+    """Runs stay under way until the end of the context."""
+    gateway.fakes.executor.gate = asyncio.Event()
+    try:
+        yield
+    finally:
+        gateway.fakes.executor.gate.set()
 
 
 async def asked(gateway: Gateway, token: str, path: str, **body: Any) -> Any:
@@ -105,6 +117,45 @@ async def test_an_approval_counts_as_a_run(tmp_path: Path) -> None:
         gateway.fakes.executor.gate.set()
         await ended(kiosk, run.id)
         assert (await kiosk.approve(waiting.id, BOOKING.id)).status is RunStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize("settings", [{"limits": {"streams": 2}}, {"max_followers": 2}])
+async def test_streams_that_are_opened_at_once_are_no_more_than_allowed(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """A response begins later than the stream is granted: all that are granted before the first begins count."""
+    async with two_tenants(tmp_path, **settings) as gateway:
+        with gated(gateway):
+            service, kiosk = gateway.app.state.service, Principal("kiosk", "guests")
+            run = await gateway.as_principal("kiosk-token").solve(LATER)
+            found = await asyncio.gather(*(service.follow(run.id, kiosk, 0) for _ in range(9)), return_exceptions=True)
+            assert all(isinstance(one, QuotaExceeded | Overloaded) for one in found if isinstance(one, BaseException))
+            streams = [one for one in found if not isinstance(one, BaseException)]
+            assert len(streams) == 2
+            assert (await anext(streams[0])).event.kind == "planned"
+            for stream in streams:  # the second as if its reader had gone before the response began
+                await stream.aclose()
+            assert not service.quotas._held
+            again = await service.follow(run.id, kiosk, 0)
+            assert (await anext(again)).event.kind == "planned"
+            del again  # nobody closes it: the request was cancelled before its response was made
+            await until(lambda: not service.quotas._held)
+
+
+async def test_a_run_is_begun_for_no_more_streams_than_allowed(tmp_path: Path) -> None:
+    async with two_tenants(tmp_path, limits={"streams": 2}) as gateway:
+        with gated(gateway):
+            service, kiosk = gateway.app.state.service, Principal("kiosk", "guests")
+            asked = (service.solve_events(ask(ASK_HOLIDAYS), kiosk) for _ in range(9))
+            found = await asyncio.gather(*asked, return_exceptions=True)
+            streams = [one for one in found if not isinstance(one, BaseException)]
+            assert len(streams) == 2
+            with pytest.raises(QuotaExceeded):
+                await service.solve_events(ask(ASK_HOLIDAYS), kiosk)
+            assert (await anext(streams[0])).kind == "planned"
+            for stream in streams:
+                await stream.aclose()
+            assert not service.quotas._held
 
 
 async def test_one_tenants_streams_leave_room_for_others(shared: Gateway) -> None:

@@ -91,6 +91,9 @@ async def test_the_road_of_a_document(client: RetrieverClient) -> None:
     assert [(hit.id, hit.score) for hit in page.hits] == [("the-zoo.getAnimal", 1.0)]
     listing = await client.search(provider="the-zoo")
     assert [hit.id for hit in listing.hits] == ["the-zoo.addAnimal", "the-zoo.getAnimal", "the-zoo.listTickets"]
+    first = await client.search(provider="the-zoo", limit=2)
+    assert (first.hits, first.next, listing.next) == (listing.hits[:2], "the-zoo.getAnimal", None)
+    assert (await client.search(provider="the-zoo", limit=2, cursor=first.next)).hits == listing.hits[2:]
     assert (await client.get("the-zoo.getAnimal")).path == "/animals/{id}"
     await client.delete_provider("the-zoo")
     assert (await client.status()).apis == 0
@@ -180,7 +183,12 @@ async def test_limits(http: httpx2.AsyncClient) -> None:
         ("POST", "/imports", {"document": "x", "expected_change": "0" * 63}),
         ("POST", "/imports", {"document": "x", "dry_run": "perhaps"}),
         ("GET", "/documents?limit=0", None),
-        ("GET", "/documents?offset=-1", None),
+        ("GET", "/documents?offset=100", None),
+        ("GET", "/documents?cursor=NOT%20ONE", None),
+        ("GET", "/documents?cursor=%00", None),
+        ("GET", "/apis?offset=20", None),
+        ("GET", "/apis?cursor=%00", None),
+        ("GET", "/apis?query=zoo&cursor=zoo.op", None),
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")

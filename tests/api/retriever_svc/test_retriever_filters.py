@@ -179,7 +179,7 @@ async def test_a_catalogue_of_before_can_be_filtered(url: str, encoder: Encoder)
         assert await service.get(TIGERS.id) == TIGERS
 
         async def listed(filters: Filters) -> list[str]:
-            return [entry.id for entry in (await service.search(None, filters, 10, 0))[2]]  # type: ignore[union-attr]
+            return [entry.id for entry in (await service.listing(filters, 10))[2]]
 
         assert await listed(Filters(tags=("animals",))) == [LIONS.id, TIGERS.id]
         assert await listed(Filters(tags=("\x00ödd",))) == [TIGERS.id]

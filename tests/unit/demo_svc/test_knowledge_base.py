@@ -85,11 +85,25 @@ async def test_list_by_api_and_by_page(engine: AsyncEngine) -> None:
         await service.add([demo(f"q{n}", "p.a", "p.b" if n % 2 else "p.A") for n in range(5)])
         everything = await service.page(10, 0, None)
         assert [d.query for d in everything.demos] == ["q0", "q1", "q2", "q3", "q4"]
-        middle = await service.page(2, 3, None)
-        assert ([d.query for d in middle.demos], middle.total) == (["q3", "q4"], 5)
-        odd = await service.page(1, 1, "p.b")
-        assert ([d.query for d in odd.demos], odd.total) == (["q3"], 2)
+        assert everything.next is None
+        first = await service.page(3, 0, None)
+        last = await service.page(2, first.next or 0, None)
+        assert ([d.query for d in last.demos], last.total, last.next) == (["q3", "q4"], 5, None)
+        odd = await service.page(1, 0, "p.b")
+        assert ([d.query for d in odd.demos], odd.total) == (["q1"], 2)
+        odd = await service.page(1, odd.next or 0, "p.b")
+        assert ([d.query for d in odd.demos], odd.next) == (["q3"], None)
         assert (await service.page(10, 0, "p.B")).total == 0
+
+
+async def test_a_page_after_removed_demos_skips_none(engine: AsyncEngine) -> None:
+    async with opened(engine) as service:
+        await service.add([demo(f"q{n}", "p.a") for n in range(5)])
+        first = await service.page(2, 0, None)
+        for seen in first.demos:
+            await service.delete(seen.id)
+        after = await service.page(2, first.next or 0, None)
+        assert [d.query for d in after.demos] == ["q2", "q3"]
 
 
 async def test_select_add_and_delete(engine: AsyncEngine) -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -16,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from gateway.listing import SEARCHED_CHARS, Filter
 from gateway.live import closing_event
 from gateway.storage import MEMBERS, Fenced, RequestIdentity, RunStore, Ticket, new_run_id
-from gateway.tables import RUNS
+from gateway.tables import RUNS, run_row, run_shape
 from services.contracts.event import RunEvent, RunFinished, RunPlanned
 from services.contracts.feedback import Feedback, Verdict
 from services.contracts.planning import CompiledPlan
@@ -247,7 +248,7 @@ def test_run_ids_are_unique_and_sort_by_time(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_a_run_is_shown_as_it_was_written_and_one_of_another_version_as_this_one_writes(
-    stores: list[RunStore],
+    stores: list[RunStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A document that this version wrote is passed on; another one is read, and gets the fields that it lacks."""
     store, run = stores[0], a_run(RunStatus.SUCCEEDED)
@@ -257,16 +258,32 @@ async def test_a_run_is_shown_as_it_was_written_and_one_of_another_version_as_th
     await store.judge(run.id, said)
     judged = await store.get(run.id, run.tenant)
     assert judged.feedback is not None
-    assert json.loads(await store.json(run.id, run.tenant)) == judged.model_dump(mode="json")
+    with monkeypatch.context() as patch:
+        patch.delattr("gateway.tables.run_of")  # it is not parsed
+        assert json.loads(await store.json(run.id, run.tenant)) == judged.model_dump(mode="json")
     async with write(store._engine) as connection:
         short = {"document": run.model_dump_json(exclude={"feedback", "untold"})}
         await connection.execute(RUNS.update().values(short))
-    assert "untold" not in json.loads(await store.json(run.id, run.tenant))  # proof that it is not parsed
-    async with write(store._engine) as connection:
-        await connection.execute(RUNS.update().values(shape=None))
     assert json.loads(await store.json(run.id, run.tenant)) == judged.model_dump(mode="json")
     with pytest.raises(NotFound):
         await store.json(run.id, "another tenant")
+
+
+async def test_a_run_of_a_process_without_the_column_is_shown_and_taken_further(stores: list[RunStore]) -> None:
+    """While processes are replaced, one of the version before writes runs without `shape`."""
+    store, run = stores[0], a_run(RunStatus.NEEDS_APPROVAL)
+    old = {**run_row(run), "tenant": run.tenant, "owner": "old", "epoch": 0, "takeovers": 0, "cancel_requested": False}
+    del old["shape"]
+    async with write(store._engine) as connection:
+        await connection.execute(RUNS.insert(), old)
+    assert json.loads(await store.json(run.id, run.tenant)) == run.model_dump(mode="json")
+    assert [one.id for one in (await store.listing.page(Filter(run.tenant), limit=5, cursor=None)).runs] == [run.id]
+    stored = await store.stored(run.id, run.tenant)
+    assert stored.run == run
+    assert await store.replace(stored, run.model_copy(update={"status": RunStatus.CANCELLED}))
+    async with read(store._engine) as connection:
+        row = (await connection.execute(sa.select(RUNS.c.document, RUNS.c.shape))).one()
+    assert row.shape == run_shape(row.document)
 
 
 async def asked(store: RunStore, *queries: str, tenant: str = "default") -> list[str]:
@@ -294,6 +311,24 @@ async def test_a_search_looks_at_the_beginning_of_so_many_runs(
     none = await stores[0].listing.page(Filter("default", text="zzz"), limit=1, cursor=None)
     assert (none.runs, none.next) == ((), ids[5])
     assert not (await stores[0].listing.page(Filter("other", text="room"), limit=1, cursor=None)).runs
+
+
+async def test_a_search_skips_no_run_if_one_is_deleted_meanwhile(
+    stores: list[RunStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.listing.SEARCHED_RUNS", 3)
+    ids = await asked(stores[0], "room", "a", "b", "c", "d")
+    scalar = AsyncConnection.scalar
+
+    async def deleted_before(self: AsyncConnection, *args: Any) -> Any:
+        """Another process deletes a run between the two reads of a search."""
+        monkeypatch.setattr(AsyncConnection, "scalar", scalar)
+        assert await stores[1].delete(ids[3], "default")
+        return await scalar(self, *args)
+
+    monkeypatch.setattr(AsyncConnection, "scalar", deleted_before)
+    page = await stores[0].listing.page(Filter("default", text="room"), limit=5, cursor=None)
+    assert (page.runs, page.next) == ((), ids[2])
 
 
 async def test_runs_that_name_an_api_are_read_one_at_a_time_and_charged(

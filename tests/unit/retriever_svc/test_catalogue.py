@@ -194,12 +194,24 @@ async def test_nul_and_other_scripts_survive(url: str, encoder: CountingEncoder)
         assert await service.get(odd.id) == odd
 
 
+async def test_a_page_after_removed_apis_skips_none(url: str, encoder: CountingEncoder) -> None:
+    async with open_service(url, encoder) as service:
+        await imported(service, *(api(f"op{n:02}", f"Thing {n}", method="GET" if n % 2 else "PUT") for n in range(12)))
+        for filters, after in ((NO_FILTERS, "zoo.op03"), (Filters(methods=("PUT",)), "zoo.op10")):
+            *_, seen, further = await service.listing(filters, 3)
+            for entry in seen:
+                await service.delete(entry.id)
+            *_, page, _ = await service.listing(filters, 1, further or "")
+            assert [entry.id for entry in page] == [after]
+
+
 async def test_pages(url: str, encoder: CountingEncoder) -> None:
     async with open_service(url, encoder) as service:
         await imported(service, *(api(f"op{n:02}", f"Thing {n}") for n in range(12)))
-        version, total, page = await service.search(None, NO_FILTERS, 5, 10)
-        assert (version, total) == (1, 12)
-        assert [entry.id for entry in page] == ["zoo.op10", "zoo.op11"]  # type: ignore[union-attr]
+        version, total, page, further = await service.listing(NO_FILTERS, 10)
+        assert (version, total, len(page), further) == (1, 12, 10, "zoo.op09")
+        *_, page, further = await service.listing(NO_FILTERS, 2, "zoo.op09")
+        assert ([entry.id for entry in page], further) == (["zoo.op10", "zoo.op11"], None)
         _, total, hits = await service.search("thing", Filters(("zoo",)), 5, 3)
         assert (total, len(hits)) == (12, 5)
         everything = (await service.search("thing", Filters(("zoo",)), 12, 0))[2]

@@ -137,7 +137,7 @@ def constants(api: Api) -> dict[str, Any]:
 
 
 async def pinned(service: CatalogueService) -> Any:
-    return next(one for one in (await service.documents.documents(10, 0)).documents if one.provider == "tel")
+    return next(one for one in (await service.documents.documents(10)).documents if one.provider == "tel")
 
 
 async def test_what_is_set_stands_in_every_operation_that_takes_it(service: CatalogueService) -> None:

@@ -130,10 +130,10 @@ async def test_another_importer_reads_known_documents_again(
 ) -> None:
     async with open_service(url, encoder) as service:
         await send(service, document(PATHS))
-        assert [one.current for one in (await service.documents.documents(10, 0)).documents] == [True]
+        assert [one.current for one in (await service.documents.documents(10)).documents] == [True]
     monkeypatch.setattr(importing, "importer_version", lambda: "newer")
     async with open_service(url, encoder) as service:
-        assert [one.current for one in (await service.documents.documents(10, 0)).documents] == [False]
+        assert [one.current for one in (await service.documents.documents(10)).documents] == [False]
         assert await parsed(service, document(PATHS))
         assert not await parsed(service, document(PATHS))
         assert encoder.texts == 2
@@ -302,10 +302,12 @@ async def test_versions_of_an_operation(service: CatalogueService) -> None:
 async def test_documents_are_listed_with_their_pins(service: CatalogueService) -> None:
     await send(service, document(PATHS), provider="b")
     await send(service, document(PATHS, info={"title": "A", "version": 1.5}), server="https://a.example")
-    page = await service.documents.documents(1, 0)
-    assert (page.total, [one.provider for one in page.documents]) == (2, ["a"])
+    page = await service.documents.documents(1)
+    assert (page.total, [one.provider for one in page.documents], page.next) == (2, ["a"], "a")
     (one,) = page.documents
     assert (one.version, one.server, one.format, one.current) == ("1.5", "https://a.example", "openapi-3.1", True)
     assert one.imported_at.tzinfo is not None
     await service.delete_provider("a")
-    assert [one.provider for one in (await service.documents.documents(10, 0)).documents] == ["b"]
+    after = await service.documents.documents(1, "a")  # the cursor holds although its provider is gone
+    assert ([one.provider for one in after.documents], after.next) == (["b"], None)
+    assert [one.provider for one in (await service.documents.documents(10)).documents] == ["b"]
