@@ -13,7 +13,18 @@ from pydantic import JsonValue
 
 from executor_svc.graph import Graph
 from executor_svc.models import COMPARISONS, MAX_LOOP_VALUES, Limits
-from executor_svc.references import Incomparable, Item, Several, Unresolved, chosen, holds, parts, resolve, walk
+from executor_svc.references import (
+    Incomparable,
+    Item,
+    Several,
+    Unresolved,
+    chosen,
+    holds,
+    literal_bytes,
+    parts,
+    resolve,
+    walk,
+)
 from executor_svc.steps import Ambiguous
 from services.contracts.evidence import EACH
 from services.contracts.execution import ExecuteRequest
@@ -152,6 +163,7 @@ def _resolved_calls(
         return Failed(reason="refused", message=f"foreach over {len(elements)} items; the limit is {limit}")
     values = 1 + sum(parts(value, literals=True) for value in step.arguments.values())
     budget.count(len(elements) * values, MAX_LOOP_VALUES)
+    budget.repeat(len(elements) * literal_bytes(step.arguments.values()), COMPARISONS * budget.limit)
     calls = tuple(_arguments(step, outputs, Item(element), budget) for element in elements)
     return ResolvedCalls(calls, mapped=True, step=None if when is None else rest.model_copy(update={"foreach": None}))
 

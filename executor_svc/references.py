@@ -111,6 +111,20 @@ def parts(value: Value | JsonValue, *, literals: bool) -> int:
     return count
 
 
+def literal_bytes(values: Iterable[Value]) -> int:
+    """The size of the literals in a plan's values, in bytes of JSON."""
+    size, waiting = 0, list(values)
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, ListValue):
+            waiting += one.items
+        elif isinstance(one, ObjectValue):
+            waiting += one.fields.values()
+        elif isinstance(one, LiteralValue):
+            size += len(to_json(one.value))
+    return size
+
+
 def chosen(output: JsonValue, reference: Reference, use: Use, budget: SizeBudget | None = None) -> JsonPath:
     """The path to the item that the reference's match selects.
 

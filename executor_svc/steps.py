@@ -16,6 +16,7 @@ from executor_svc.references import (
     Unresolved,
     Use,
     holds,
+    literal_bytes,
     parts,
     resolve,
     type_name,
@@ -55,9 +56,9 @@ GRACE_S = 0.5
 class Prepared:
     """A step with its inputs resolved: the arguments of each of its calls.
 
-    ``mapped``: whether a `foreach` makes the calls. ``copied_bytes``: for each call, the size of the argument values
-    that are copied from other answers. ``items``: how many items of a list the plan uses; None if it may use all.
-    ``pages_anywhere``: see :class:`~executor_svc.models.Call`.
+    ``mapped``: whether a `foreach` makes the calls. ``copied_bytes``: for each call, the size of its argument values,
+    those that are copied from other answers and the plan's own. ``items``: how many items of a list the plan uses; None
+    if it may use all. ``pages_anywhere``: see :class:`~executor_svc.models.Call`.
     """
 
     step: Step
@@ -128,6 +129,7 @@ def prepare(
     its values. ``use``: what the step's values are used for.
     """
     filtering = step.foreach is not None and step.when is not None and _of_item(step.when.left, step.when.right)
+    own = literal_bytes(step.arguments.values())
     compared, budgets = compared or SizeBudget(limits.compared_bytes), list[SizeBudget]()
 
     def arguments(item: Item | None) -> dict[str, JsonValue]:
@@ -139,7 +141,7 @@ def prepare(
             return Skipped(because=CONDITION)
         if step.foreach is None:
             single = arguments(None)
-            return Prepared(step, api, (single,), (budgets[0].taken,), mapped=False, items=wanted)
+            return Prepared(step, api, (single,), (budgets[0].taken + own,), mapped=False, items=wanted)
         listed = SizeBudget(limits.compared_bytes, known=compared.known)
         elements = _argument(EACH, step.foreach.items, outputs, None, listed, use)
         if not isinstance(elements, list):
@@ -153,7 +155,7 @@ def prepare(
         values = 1 + sum(parts(value, literals=False) for value in step.arguments.values())
         compared.count(len(elements) * values, MAX_LOOP_VALUES)
         calls = tuple(arguments(Item(element)) for element in elements)
-        return Prepared(step, api, calls, tuple(budget.taken for budget in budgets), mapped=True, items=wanted)
+        return Prepared(step, api, calls, tuple(budget.taken + own for budget in budgets), mapped=True, items=wanted)
     except Ambiguous as error:
         return error.failed(step.id)
     except Unresolved as error:

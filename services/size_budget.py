@@ -30,6 +30,7 @@ class SizeBudget:
         limit: maximum number of bytes.
         taken: bytes so far; a value counts each time it is taken.
         counted: values so far that were counted with :meth:`count`.
+        repeated: bytes so far that were counted with :meth:`repeat`.
         known: cache of results computed from values, by the value's identity and the kind of result. Share it between
             the budgets of one run.
     """
@@ -37,6 +38,7 @@ class SizeBudget:
     limit: int
     taken: int = 0
     counted: int = 0
+    repeated: int = 0
     known: dict[tuple[int, Hashable], tuple[JsonValue, Any]] = field(default_factory=dict)
 
     def uncounted(self) -> SizeBudget:
@@ -61,6 +63,12 @@ class SizeBudget:
         self.counted += values
         if self.counted > most:
             raise SizeExceeded(f"more than {most} values in loops")
+
+    def repeat(self, size: int, most: int) -> None:
+        """Count bytes of a plan that its loops repeat. Raises SizeExceeded if there are more than ``most`` in all."""
+        self.repeated += size
+        if self.repeated > most:
+            raise SizeExceeded(f"more than {most} bytes of the plan itself, repeated in loops")
 
     def cached(self, value: JsonValue, what: Hashable, work: Callable[[], T]) -> T:
         """The result of ``work`` for a value, computed once and then cached. The value must not change."""

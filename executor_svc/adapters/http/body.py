@@ -3,19 +3,28 @@
 import base64
 import binascii
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError, to_json
 
-from executor_svc.adapters.http.serialise import Unserialisable, encode, query_pairs, scalar, without
+from executor_svc.adapters.http.serialise import (
+    Unserialisable,
+    bounded,
+    encode,
+    query_pairs,
+    scalar,
+    without,
+)
 from services.contracts.api import Api, Location, Parameter, Style
 from services.media_types import essence, is_json
 
 FORM: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
+MAX_CHARS: Final = 32 * 1024 * 1024
+"""Longest form or multipart body. Both repeat a field's name for each of its values, and forms encode them."""
 _PLAIN: Final = "text/plain; charset=utf-8"
 BINARY_MEMBERS: Final = frozenset({"media_type", "base64"})
 """The members of an object that represents bytes. Binary answers are decoded to it; uploads are built from it."""
@@ -51,7 +60,7 @@ def build_body(api: Api, arguments: Mapping[str, JsonValue], *, needed: bool = F
     if is_json(media_type):
         return Body(_json(value), media_type, value)
     if media_type == FORM:
-        return Body("&".join(_form_pairs(given, value, api.body.whole)).encode(), FORM, value)
+        return Body("&".join(bounded(_form_pairs(given, value, api.body.whole), MAX_CHARS)).encode(), FORM, value)
     if media_type == MULTIPART:
         typed = {} if api.body.whole else {p.wire_name: p.media_type for p, _ in given if p.media_type}
         return _multipart(_fields(value), typed, value)
@@ -98,6 +107,12 @@ def as_document(parameter: Parameter, value: JsonValue) -> JsonValue:
     return _json(value).decode() if is_json(parameter.media_type) else scalar(value)
 
 
+def check_length(value: JsonValue, most: int) -> None:
+    """Raises Unserialisable if a value's JSON is longer than ``most`` bytes."""
+    if isinstance(value, (str, list, dict)) and len(_json(value)) > most:
+        raise Unserialisable("it would be too long")
+
+
 def _json(value: JsonValue) -> bytes:
     try:
         return to_json(value, inf_nan_mode="constants")
@@ -111,17 +126,16 @@ def _fields(value: JsonValue) -> dict[str, JsonValue]:
     return value
 
 
-def _form_pairs(given: list[tuple[Parameter, JsonValue]], value: JsonValue, whole: bool) -> list[str]:
+def _form_pairs(given: list[tuple[Parameter, JsonValue]], value: JsonValue, whole: bool) -> Iterator[str]:
     styled = {} if whole else {parameter.wire_name: parameter for parameter, _ in given}
-    pairs: list[str] = []
     for name, field in _fields(value).items():
         parameter = styled.get(name)
         if parameter is not None and parameter.style is not Style.SIMPLE:
-            pairs += query_pairs(name, field, parameter.style, parameter.explode)  # wins over a media type: 4.8.15.1
+            # wins over a media type: 4.8.15.1
+            yield from query_pairs(name, field, parameter.style, parameter.explode)
         else:
-            wanted = (parameter.media_type or "") if parameter is not None else ""
-            pairs += [f"{encode(name)}={encode(_text(part, wanted))}" for part in _repeated(field, wanted)]
-    return pairs
+            wanted, key = (parameter.media_type or "") if parameter is not None else "", encode(name)
+            yield from (f"{key}={encode(_text(part, wanted))}" for part in _repeated(field, wanted))
 
 
 def _repeated(value: JsonValue, wanted: str) -> list[JsonValue]:
@@ -143,7 +157,12 @@ def _multipart(fields: dict[str, JsonValue], typed: Mapping[str, str], recorded:
     ``typed``: the media types of the parts for which the document names one. If it is JSON, a list is one part.
     """
     boundary = "nestor-" + secrets.token_hex(16)
-    parts: list[bytes] = []
+    parts = bounded(_multipart_parts(fields, typed, boundary), MAX_CHARS)
+    parts.append(f"--{boundary}--\r\n".encode())
+    return Body(b"".join(parts), f"multipart/form-data; boundary={boundary}", recorded)
+
+
+def _multipart_parts(fields: dict[str, JsonValue], typed: Mapping[str, str], boundary: str) -> Iterator[bytes]:
     for name, field in fields.items():
         wanted = typed.get(name, "")
         for value in _repeated(field, wanted):
@@ -151,10 +170,9 @@ def _multipart(fields: dict[str, JsonValue], typed: Mapping[str, str], recorded:
             media_type, content, is_file = _part(value, wanted)
             if is_file:
                 disposition += f'; filename="{_quoted(name)}"'
-            head = f"--{boundary}\r\n{disposition}\r\nContent-Type: {media_type}\r\n\r\n"
-            parts += [head.encode(), content, b"\r\n"]
-    parts.append(f"--{boundary}--\r\n".encode())
-    return Body(b"".join(parts), f"multipart/form-data; boundary={boundary}", recorded)
+            yield f"--{boundary}\r\n{disposition}\r\nContent-Type: {media_type}\r\n\r\n".encode()
+            yield content
+            yield b"\r\n"
 
 
 def _part(value: JsonValue, wanted: str) -> tuple[str, bytes, bool]:

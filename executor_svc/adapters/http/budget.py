@@ -1,8 +1,8 @@
 """A memory budget for the answers of all calls in flight, in bytes.
 
 The size limit of one answer does not bound the memory of many. So the bytes of an answer beyond its first 64 kB are
-taken from the budget while it is read, parsed, checked and masked. The values that a request copies from other answers
-are taken from it, too, before the request is built.
+taken from the budget while it is read, parsed, checked and masked. The values of a request, from other answers or the
+plan, are taken from it, too, before the request is built.
 
 One upstream gets at most half of the budget, so an upstream that stalls in the middle of its answers blocks only its
 own calls. The oldest share in the queue always gets what it asks for. This prevents a deadlock in which every call

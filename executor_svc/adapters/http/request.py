@@ -12,10 +12,11 @@ from urllib.parse import quote, unquote
 from pydantic import JsonValue
 from yarl import URL
 
-from executor_svc.adapters.http.body import Body, as_document, build_body, with_fields
+from executor_svc.adapters.http.body import Body, as_document, build_body, check_length, with_fields
 from executor_svc.adapters.http.digest import Digest
 from executor_svc.adapters.http.serialise import (
     Unserialisable,
+    bounded,
     cookie_pairs,
     header_text,
     path_text,
@@ -30,6 +31,8 @@ from services.contracts.outcome import RequestRecord
 from services.contracts.plan import content_hash
 
 MAX_URL_CHARS: Final = 64 * 1024
+_MAX_VALUE_BYTES: Final = 4 * MAX_URL_CHARS
+"""JSON of a value in a URL, a header or a cookie. It takes a quarter of that there at least."""
 MAX_RECORDED_BYTES: Final = 64 * 1024
 _EXPRESSION = re.compile(r"\{([^{}]+)\}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -186,11 +189,13 @@ def build_request(api: Api, arguments: Mapping[str, JsonValue], call_key: str) -
         if value is None or parameter.location in (Location.PATH, Location.BODY):
             continue
         with _ArgumentErrors(parameter):
+            check_length(value, _MAX_VALUE_BYTES)
             value = as_document(parameter, value)
             if parameter.location is Location.QUERY:
-                query += query_pairs(parameter.wire_name, value, parameter.style, parameter.explode)
+                pairs = query_pairs(parameter.wire_name, value, parameter.style, parameter.explode)
+                query += bounded(pairs, MAX_URL_CHARS)
             elif parameter.location is Location.COOKIE:
-                cookies += cookie_pairs(parameter.wire_name, value, parameter.explode)
+                cookies += bounded(cookie_pairs(parameter.wire_name, value, parameter.explode), MAX_URL_CHARS)
             else:
                 _add_header(headers, parameter, value)
     if api.idempotency_header:
@@ -202,9 +207,14 @@ def build_request(api: Api, arguments: Mapping[str, JsonValue], call_key: str) -
     except Unserialisable as error:
         raise BadRequest(f"the body cannot be sent: {error}") from None
     request = HttpRequest(api.method, origin, prefix + path, tuple(query), headers, tuple(cookies), body)
-    if len(request.url_text(Credentials())) > MAX_URL_CHARS:
-        raise BadRequest(f"the URL would be longer than {MAX_URL_CHARS} characters")
+    _check_url(request.url_text(Credentials()))
     return request
+
+
+def _check_url(text: str) -> None:
+    """Raises BadRequest if a URL, or a part of one, is too long."""
+    if len(text) > MAX_URL_CHARS:
+        raise BadRequest(f"the URL would be longer than {MAX_URL_CHARS} characters")
 
 
 def origin_of(api: Api) -> str:
@@ -277,7 +287,11 @@ def _path(api: Api, arguments: Mapping[str, JsonValue], keys: Set[str]) -> tuple
     """
     segments, query = _template(api.path)
     parameters = {p.wire_name: p for p in api.parameters if p.location is Location.PATH}
-    return "/".join([_segment(segment, parameters, arguments, keys) for segment in segments]), query
+    path = ""
+    for segment in segments:  # looks at the length each time: a document may name a parameter a thousand times
+        path += "/" + _segment(segment, parameters, arguments, keys)
+        _check_url(path)
+    return path[1:], query
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +319,7 @@ def _segment(
     for name, literal in zip(segment.names, segment.texts[1:], strict=True):
         is_key = name in keys and name not in parameters
         text += (f"{{{name}}}" if is_key else _expanded(name, parameters, arguments)) + literal
+        _check_url(text)
     # Many servers and proxies remove dot segments even if these are encoded: RFC 3986, section 5.2.4, after decoding.
     if ("." in text or "%" in text) and _has_dots(text):
         raise BadRequest("an argument in the path must not hold the segments '.' or '..'")
@@ -329,6 +344,7 @@ def _expanded(name: str, parameters: Mapping[str, Parameter], arguments: Mapping
     if value is None or value == "" or value == [] or value == {}:
         raise BadRequest(f"argument {parameter.name!r} is part of the path and must not be empty")
     with _ArgumentErrors(parameter):
+        check_length(value, _MAX_VALUE_BYTES)
         text = path_text(parameter.wire_name, as_document(parameter, value), parameter.style, parameter.explode)
     if not text:  # a list of empty texts
         raise BadRequest(f"argument {parameter.name!r} is part of the path and must not be empty")

@@ -31,7 +31,7 @@ class PendingCall:
         doubt: why an attempt may have had an unknown effect; empty if none may.
         doubted: the number of that attempt.
         presented: the secrets that an attempt has presented, or is about to present.
-        share: holds the bytes copied from other answers into the request, and those of its own answer.
+        share: holds the bytes of the values in the request, and those of its answer.
     """
 
     call: Call
@@ -89,7 +89,7 @@ class Sender:
         return self._transport.budget.share(host)
 
     async def hold(self, pending: PendingCall) -> None:
-        """Reserve memory for the values that the request copies from other answers, before it is built.
+        """Reserve memory for the values in the request, copied from other answers or the plan, before it is built.
 
         Raises:
             BudgetTimeout: there was not enough in time.

@@ -5,8 +5,8 @@ structure of a URL. `allowReserved` is ignored: an encoded reserved character me
 2.4), and an unencoded one may end the value.
 """
 
-from collections.abc import Container, Iterable
-from typing import Final
+from collections.abc import Container, Iterable, Iterator
+from typing import AnyStr, Final
 from urllib.parse import quote, unquote_plus
 
 import orjson
@@ -16,6 +16,8 @@ from services.contracts.api import Location, Style
 
 Scalar = str | int | float | bool
 
+MAX_PARTS: Final = 100_000
+"""Most pairs, or parts of a body, that a request is built from."""
 _PATH_STYLES: Final = frozenset({Style.SIMPLE, Style.LABEL, Style.MATRIX})
 _QUERY_STYLES: Final = frozenset({Style.FORM, Style.SPACE_DELIMITED, Style.PIPE_DELIMITED, Style.DEEP_OBJECT})
 _DELIMITERS: Final = {Style.SPACE_DELIMITED: " ", Style.PIPE_DELIMITED: "|"}
@@ -82,24 +84,43 @@ def header_text(value: JsonValue, explode: bool) -> str:
     return text
 
 
-def query_pairs(name: str, value: JsonValue, style: Style, explode: bool) -> list[str]:
-    """A query parameter as ``name=value`` pairs, percent-encoded. An empty list or object gives none."""
+def query_pairs(name: str, value: JsonValue, style: Style, explode: bool) -> Iterator[str]:
+    """A query parameter as ``name=value`` pairs, percent-encoded. An empty list or object gives none.
+
+    Made one by one, for :func:`bounded`: the pairs may take far more room than the value.
+    """
     style = effective_style(Location.QUERY, style)
     key = encode(name)
     if style is Style.DEEP_OBJECT and isinstance(value, (dict, list)):
-        return list(_deep(name, value))
-    if not isinstance(value, (dict, list)):
-        return [f"{key}={encode(scalar(value))}"]
-    if not value:
-        return []
-    if isinstance(value, list) and explode:
-        return [f"{key}={encode(scalar(element))}" for element in value]
-    if isinstance(value, dict) and explode:
-        return [f"{encode(member)}={encode(scalar(element))}" for member, element in value.items()]
-    return [f"{key}={_delimited(value, style)}"]
+        _check_count(value)
+        yield from _deep((key,), value)
+    elif not isinstance(value, (dict, list)):
+        yield f"{key}={encode(scalar(value))}"
+    elif isinstance(value, list) and explode:
+        yield from (f"{key}={encode(scalar(element))}" for element in value)
+    elif isinstance(value, dict) and explode:
+        yield from (f"{encode(member)}={encode(scalar(element))}" for member, element in value.items())
+    elif value:
+        yield f"{key}={_delimited(value, style)}"
 
 
-def cookie_pairs(name: str, value: JsonValue, explode: bool) -> list[str]:
+def bounded(parts: Iterable[AnyStr], most: int) -> list[AnyStr]:
+    """These parts of a request. Reads no more of them than fit: a name is repeated for each value inside it.
+
+    Raises:
+        Unserialisable: there are more than :data:`MAX_PARTS`, or they are longer than ``most`` together.
+    """
+    found: list[AnyStr] = []
+    length = 0
+    for part in parts:
+        found.append(part)
+        length += len(part)
+        if length > most or len(found) > MAX_PARTS:
+            raise Unserialisable("it would be too long")
+    return found
+
+
+def cookie_pairs(name: str, value: JsonValue, explode: bool) -> Iterator[str]:
     """A cookie parameter: `form`, each pair a cookie of its own."""
     return query_pairs(name, value, Style.FORM, explode)
 
@@ -139,18 +160,31 @@ def _matrix(name: str, value: JsonValue, explode: bool) -> str:
 
 
 def _flat(value: list[JsonValue] | dict[str, JsonValue]) -> Iterable[str]:
+    _check_count(value)
     if isinstance(value, list):
         return [scalar(element) for element in value]
     return [text for name, element in value.items() for text in (scalar(name), scalar(element))]
 
 
-def _deep(name: str, value: JsonValue) -> Iterable[str]:
+def _deep(keys: tuple[str, ...], value: JsonValue) -> Iterator[str]:
     """``name[member]=value``. The specification defines one level; deeper levels nest brackets, as servers expect."""
     if isinstance(value, dict):
         for member, element in value.items():
-            yield from _deep(f"{name}[{member}]", element)
+            yield from _deep((*keys, encode(f"[{member}]")), element)
     elif isinstance(value, list):
         for index, element in enumerate(value):
-            yield from _deep(f"{name}[{index}]", element)
+            yield from _deep((*keys, encode(f"[{index}]")), element)
     else:
-        yield f"{encode(name)}={encode(scalar(value))}"
+        yield f"{''.join(keys)}={encode(scalar(value))}"
+
+
+def _check_count(value: JsonValue) -> None:
+    """Raises Unserialisable if more than :data:`MAX_PARTS` values are inside the value."""
+    count, waiting = 0, [value]
+    while waiting:
+        one = waiting.pop()
+        inner = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        count += len(inner)
+        if count > MAX_PARTS:
+            raise Unserialisable("it would be too long")
+        waiting += inner

@@ -55,7 +55,7 @@ def test_query_styles(
 
 def test_deep_objects_nest_their_brackets() -> None:
     pairs = query_pairs("f", {"a": {"b": [1, 2]}, "c": True}, Style.DEEP_OBJECT, True)
-    assert pairs == ["f%5Ba%5D%5Bb%5D%5B0%5D=1", "f%5Ba%5D%5Bb%5D%5B1%5D=2", "f%5Bc%5D=true"]
+    assert list(pairs) == ["f%5Ba%5D%5Bb%5D%5B0%5D=1", "f%5Ba%5D%5Bb%5D%5B1%5D=2", "f%5Bc%5D=true"]
 
 
 @pytest.mark.parametrize(("explode", "array", "object_"), [(False, "a,b", "x,1"), (True, "a,b", "x=1")])
@@ -72,16 +72,16 @@ def test_headers_refuse_control_characters(value: object) -> None:
 
 
 def test_cookies_are_form() -> None:
-    assert cookie_pairs("c", ["a;b", "c"], True) == ["c=a%3Bb", "c=c"]
-    assert cookie_pairs("c", ["a;b", "c"], False) == ["c=a%3Bb,c"]
+    assert list(cookie_pairs("c", ["a;b", "c"], True)) == ["c=a%3Bb", "c=c"]
+    assert list(cookie_pairs("c", ["a;b", "c"], False)) == ["c=a%3Bb,c"]
 
 
 def test_delimiters_inside_values_do_not_split_them() -> None:
-    assert query_pairs("q", ["a,b", "c&d=e"], Style.FORM, False) == ["q=a%2Cb,c%26d%3De"]
+    assert list(query_pairs("q", ["a,b", "c&d=e"], Style.FORM, False)) == ["q=a%2Cb,c%26d%3De"]
     with pytest.raises(Unserialisable, match="spaceDelimited"):
-        query_pairs("q", ["New York", "Rome"], Style.SPACE_DELIMITED, False)
+        list(query_pairs("q", ["New York", "Rome"], Style.SPACE_DELIMITED, False))
     with pytest.raises(Unserialisable, match="pipeDelimited"):
-        query_pairs("q", ["a|b", "c"], Style.PIPE_DELIMITED, False)
+        list(query_pairs("q", ["a|b", "c"], Style.PIPE_DELIMITED, False))
 
 
 def test_numbers_and_booleans_are_written_as_in_json() -> None:
@@ -93,13 +93,13 @@ def test_numbers_and_booleans_are_written_as_in_json() -> None:
 @pytest.mark.parametrize("value", [[[1]], [{"a": 1}], {"a": [1]}, [None], ["\ud800"]])
 def test_what_has_no_text_is_refused(value: object) -> None:
     with pytest.raises(Unserialisable):
-        query_pairs("q", value, Style.FORM, True)  # type: ignore[arg-type]
+        list(query_pairs("q", value, Style.FORM, True))  # type: ignore[arg-type]
 
 
 def test_empty_lists_and_objects_give_no_pair() -> None:
-    assert query_pairs("q", [], Style.FORM, True) == query_pairs("q", {}, Style.FORM, False) == []
+    assert [*query_pairs("q", [], Style.FORM, True), *query_pairs("q", {}, Style.FORM, False)] == []
 
 
 def test_a_style_of_another_location_falls_back_to_the_default() -> None:
-    assert query_pairs("q", "a", Style.SIMPLE, False) == ["q=a"]
+    assert list(query_pairs("q", "a", Style.SIMPLE, False)) == ["q=a"]
     assert path_text("p", "a", Style.FORM, False) == "a"
