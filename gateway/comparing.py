@@ -95,7 +95,9 @@ def _divergence(step: str, what: str, found: _Difference | None) -> Divergence |
 
 def _refers_to_any(side: Any, reused: Collection[str]) -> bool:
     """Whether this is a reference to a step that was reused."""
-    return isinstance(side, dict) and side.get("kind") == "reference" and any(side.get("step") == one for one in reused)
+    if not isinstance(side, dict) or side.get("kind") != "reference":
+        return False
+    return isinstance(step := side.get("step"), str) and step in reused  # a literal may look like a reference
 
 
 def _difference(ours: Any, theirs: Any, reused: Collection[str] = ()) -> _Difference | None:

@@ -187,8 +187,11 @@ def _lacks(record: StepRecord, path: JsonPath, *, null: bool = True) -> bool:
         return False
     value = record.outcome.value
     for key in path:
-        inside = value if isinstance(value, dict | list) else ()
-        if key not in (range(len(inside)) if isinstance(inside, list) else inside):
+        if isinstance(value, list):
+            there = isinstance(key, int) and 0 <= key < len(value)  # a name in a range is looked for item by item
+        else:
+            there = isinstance(value, dict) and key in value
+        if not there:
             return True
         value = value[key]  # type: ignore[index]
     return null and (value is None or value in ("", [], {}))

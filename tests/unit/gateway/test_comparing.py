@@ -1,11 +1,12 @@
 """Where two runs part."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from gateway.comparing import compare
+from gateway.comparing import _difference, compare
 from services.contracts.outcome import Failed, RequestRecord, StepOutcome, StepRecord, StoredValue, Succeeded
 from services.contracts.plan import Plan
 from services.contracts.rerun import ReusedStep
@@ -94,3 +95,16 @@ def test_a_literal_of_a_plan_that_looks_like_a_reference_is_none() -> None:
     found = compare(run(plan=plans[0], reused=taken), run(plan=plans[1])).divergence
     assert found is not None
     assert (found.path, found.run, found.other) == (("arguments", "id", "value"), hostile, 1)
+
+
+class _Asked(frozenset[str]):
+    """Steps that may be asked for, and not gone through."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("a plan may have a thousand steps, and a literal of it as many objects like references")
+
+
+def test_a_reference_is_looked_up_among_the_reused_steps() -> None:
+    sides = [{"kind": "reference", "step": name} for name in ("var1", "var2", ["var1"])]
+    assert _difference(sides, [*sides[:1], {"kind": "literal"}, sides[2]], _Asked({"var1", "var2"})) is None
+    assert _difference(sides[2], {"kind": "literal"}, _Asked({"var1"})) is not None

@@ -45,3 +45,10 @@ def test_values_longer_than_the_request_are_not_looked_for() -> None:
     began = time.thread_time()
     assert pattern_of("Book a room " * 400, _plan(call("var1", BOOK, options=body))).slots == {}
     assert time.thread_time() - began < 0.5
+
+
+def test_long_values_that_the_request_nearly_has_are_looked_for_once() -> None:
+    plan = _plan(call("var1", FIND, name=LiteralValue(value=["a " * 2_400 + f"b{number}" for number in range(150)])))
+    began = time.process_time()
+    assert pattern_of("a " * 5_000, plan).slots == {}
+    assert time.process_time() - began < 1  # each value at each word took four seconds

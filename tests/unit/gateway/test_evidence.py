@@ -1,7 +1,11 @@
 """What is learnt from the calls of a run that ended without any."""
 
+import time
+
 from gateway.evidence import attempts_of, questions_of
 from services.contracts.execution import ExecutionFinished
+from services.contracts.outcome import Failed, StepRecord, Succeeded
+from services.contracts.plan import ListValue
 from tests.support.executing import api, compiled, ref, step
 
 
@@ -11,3 +15,18 @@ def test_a_run_that_was_not_continued_has_no_attempts() -> None:
     ended = ExecutionFinished(status="failed", records=(), problem="the run was not continued", duration_ms=0)
     assert attempts_of(plan, ended) == ()
     assert questions_of(plan, ended) == ()
+
+
+def test_names_are_not_looked_for_among_the_indices_of_a_long_list() -> None:
+    found = api("http://127.0.0.1:1", "/a", name="a")
+    names = ListValue(items=(ref("a", "id"),) * 500)
+    plan = compiled([found], step("a", found), step("b", found, {"x": names}))
+    failed = Failed(reason="reference", message="b: the output of a has no id")
+    records = tuple(
+        StepRecord(step=name, api=found.id, outcome=outcome, started_ms=0, duration_ms=1)
+        for name, outcome in (("a", Succeeded(value=[0] * 1_000_000)), ("b", failed))
+    )
+    began = time.process_time()
+    (attempt,) = attempts_of(plan, ExecutionFinished(status="failed", records=records, duration_ms=2))
+    assert time.process_time() - began < 2  # it took twelve seconds
+    assert (attempt.api, attempt.outcome) == (found.id, "empty")
