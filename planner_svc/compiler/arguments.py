@@ -19,6 +19,10 @@ from services.contracts.plan import ItemReference, ListValue, LiteralValue, Obje
 from services.contracts.planning import DiagnosticCode, Fix
 
 MAX_FIXES = 3
+_MAX_PLACE = 400
+"""Longest place that messages name in full, in characters; longer than any that a question is about (`MAX_NAME`)."""
+_MAX_ITEM_TYPES = 100
+"""Most types of a loop's items that are checked; each use of the item is checked against each."""
 _TEMPLATE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]{0,63})[.$\[]")
 
 
@@ -33,9 +37,8 @@ class Place:
 
     def inside(self, part: str | int) -> "Place":
         """The place of an item or a field inside this value."""
-        return Place(
-            self.step, f"{self.argument}[{part}]" if isinstance(part, int) else f"{self.argument}.{part}", self.as_text
-        )
+        inner = f"{self.argument}[{part}]" if isinstance(part, int) else f"{self.argument}.{part}"
+        return Place(self.step, _cut(inner), self.as_text)
 
 
 class ArgumentChecker:
@@ -118,7 +121,7 @@ class ArgumentChecker:
         items: tuple[Node, ...] | None,
     ) -> None:
         if parameters is None:
-            self._check(Place(step.id, name), value, ANYTHING, items)
+            self._check(Place(step.id, _cut(name)), value, ANYTHING, items)
         elif name in parameters:
             parameter, node = parameters[name]
             self._check(Place(step.id, name, parameter.location is not Location.BODY), value, node, items)
@@ -144,9 +147,10 @@ class ArgumentChecker:
             problem = f"its items are {self._schemas.describe(node)}, not a list"
         elif isinstance(value, ListValue):
             self._check(place, value, ANYTHING, None)
-            return tuple(self._type_of(item) for item in value.items)
+            types = {id(found.schema): found for found in map(self._type_of, value.items)}
+            return tuple(types.values())[:_MAX_ITEM_TYPES]
         elif isinstance(value, LiteralValue) and isinstance(value.value, list):
-            return tuple(Node(schema_of(item)) for item in value.value[:100])
+            return tuple(Node(schema_of(item)) for item in value.value[:_MAX_ITEM_TYPES])
         elif isinstance(value, ItemReference):
             problem = "a loop cannot run over its own item"
         else:
@@ -332,6 +336,11 @@ class ArgumentChecker:
 
 def _loop(place: Place) -> list[Fix]:
     return [] if place.step is None else [Fix(message=f"Run {place.step!r} once for each item with `foreach`.")]
+
+
+def _cut(place: str) -> str:
+    """A place as messages name it. A plan may have a thousand mistakes inside one member with a name of a megabyte."""
+    return place if len(place) <= _MAX_PLACE else f"{place[:_MAX_PLACE]}…"
 
 
 def _show(path: JsonPath) -> str:

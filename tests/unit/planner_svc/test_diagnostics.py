@@ -1,9 +1,11 @@
 """Every diagnostic: a plan that gets it, with words and fixes that help, and a near miss that does not."""
 
+import tracemalloc
+
 import pytest
 
 from services.contracts.api import Location
-from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Reference
+from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Reference
 from services.contracts.planning import CompileResponse, Decision, DiagnosticCode, Policy
 from tests.unit.planner_svc.building import WHOLE, api, codes, only, param, plan, prove, record, secret, step
 
@@ -320,3 +322,37 @@ def test_a_literal_object_that_is_wrong_as_a_whole_is_said_so() -> None:
     subject = api("subject", param("x", either, at=Location.BODY))
     found = only(prove(plan(step("a", "subject", x={"id": 1})), subject), DiagnosticCode.INVALID_LITERAL)
     assert found.argument == "x"
+
+
+def test_a_member_with_a_name_of_a_megabyte_is_not_repeated_for_each_mistake_inside_it() -> None:
+    items = {"type": "array", "items": {"type": "object", "required": ["one", "two"]}}
+    fill = api(
+        "fill", param("text", {"type": "object", "additionalProperties": items}, at=Location.BODY), method="POST"
+    )
+    name = "n" * 100_000
+    tracemalloc.start()
+    try:
+        response = prove(plan(step("a", "fill", text={name: [{"other": 1}] * 1_000})), fill)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000  # it took 200 MB
+    finally:
+        tracemalloc.stop()
+    assert DiagnosticCode.MISSING_ARGUMENT in codes(response)
+    assert response.questions == ()
+    assert len(response.model_dump_json()) < 500_000
+    many = {name: ListValue(items=(Reference(step="zz"),) * 100)}
+    unknown = prove(plan(step("a", "fil").model_copy(update={"arguments": many})), fill)
+    assert len(unknown.model_dump_json()) < 500_000
+
+
+def test_items_of_a_loop_are_checked_by_their_types() -> None:
+    """Each use of an item is checked against each type that an item may have."""
+    taken = ListValue(items=(ItemReference(path=("code",)),) * 400)
+    save = api("save", param("text", {"type": "array"}, at=Location.BODY), method="POST")
+    listed = ListValue(items=(Reference(step="a"), *(LiteralValue(value={"code": str(n)}) for n in range(400))))
+    response = prove(
+        plan(step("a", "find", name="Portugal"), step("b", "save", foreach=listed, text=taken)), FIND, save
+    )
+    assert response.compiled is not None
+    assert response.compiled.proof.checks < 60_000
+    other = ListValue(items=(*(LiteralValue(value={"code": "a"}),) * 50, LiteralValue(value={"name": "a"})))
+    assert DiagnosticCode.UNKNOWN_FIELD in codes(prove(plan(step("b", "save", foreach=other, text=taken)), FIND, save))
