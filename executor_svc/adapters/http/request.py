@@ -302,7 +302,7 @@ class _Segment:
     names: tuple[str, ...]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)  # a path of 1,000 characters takes 50 kB
 def _template(path: str) -> tuple[tuple[_Segment, ...], tuple[str, ...]]:
     """Split a document's path into its segments and the pairs of its query."""
     template, _, query = path.partition("#")[0].partition("?")

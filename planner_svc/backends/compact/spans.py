@@ -248,10 +248,15 @@ class SpanContext:
     numbers: tuple[float, ...]
 
 
-@lru_cache(4_096)
 def shown_examples(slot: Slot) -> tuple[str, ...]:
     """The examples of a parameter: those of its schema, and those that its description gives."""
-    return tuple(dict.fromkeys([*slot.examples, *examples_in(slot.parameter.description)]))
+    return _joined(slot.examples, examples_in(slot.parameter.description))
+
+
+@lru_cache(4_096)
+def _joined(examples: tuple[str, ...], described: tuple[str, ...]) -> tuple[str, ...]:
+    """Texts without duplicates. Cached by the texts: a slot would keep its whole API in memory."""
+    return tuple(dict.fromkeys([*examples, *described]))
 
 
 @lru_cache(4_096)
