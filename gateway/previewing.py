@@ -12,6 +12,7 @@ from gateway.peers import Peers
 from gateway.principals import Principal
 from gateway.rerunning import Rerun, rerun_of
 from gateway.storage import RunStore
+from gateway.stored_values import stored_values
 from services.codecs import nestful
 from services.codecs.text import CodecError, has_more_values
 from services.contracts.plan import Plan, step_references
@@ -37,10 +38,14 @@ class Previews:
         store: the store of earlier runs.
         policy: gives the policy.
         max_bytes: maximum size of the JSON of a rerun's plan.
+        on_read: called with the tenant and the size of each large value that is read for it.
     """
 
-    def __init__(self, peers: Peers, store: RunStore, policy: PolicyOf, max_bytes: int) -> None:
+    def __init__(
+        self, peers: Peers, store: RunStore, policy: PolicyOf, max_bytes: int, on_read: Callable[[str, int], None]
+    ) -> None:
         self._peers, self._store, self._policy, self._max_bytes = peers, store, policy, max_bytes
+        self._on_read = on_read
 
     async def rerun(self, run_id: str, request: RerunRequest, principal: Principal) -> tuple[Run, Rerun, CompiledPlan]:
         """The earlier run, the rerun of it, and the rerun's compiled plan.
@@ -54,7 +59,13 @@ class Previews:
         if has_more_values([*request.inputs.values()], _MAX_GIVEN_VALUES):
             raise ValidationFailed(f"The inputs have more than {_MAX_GIVEN_VALUES} values.")
         earlier = await self._store.get(run_id, principal.tenant)
-        again = await rerun_of(earlier, request, self._peers.executor.value, self._max_bytes)
+        sizes = stored_values(earlier)
+
+        async def fetch(value_id: str) -> JsonValue:
+            self._on_read(principal.tenant, sizes.get(value_id, 0))
+            return await self._peers.executor.value(value_id)
+
+        again = await rerun_of(earlier, request, fetch, self._max_bytes)
         policy = self._policy(principal.tenant, request.options.mutations)
         return earlier, again, await prove_again(self._peers, again.plan, policy)
 

@@ -39,6 +39,8 @@ _CONDITION: Final = "when"
 """`Skipped.because` of a step whose own condition did not hold."""
 _TOO_LARGE: Final = "The earlier values are too large for a plan; rerun from the steps that returned them."
 
+_MAX_READ_BYTES: Final = 32 * 1024 * 1024
+"""Most bytes of large values that parts are taken from. Each is parsed in full, on the event loop."""
 _MISSING: Final = object()
 _OutputPath = tuple[str, JsonPath]
 """A step, and a path into its output."""
@@ -196,7 +198,7 @@ async def _values(
 
     Raises:
         Conflict: an item was chosen by words, or a value is no longer stored.
-        SizeExceeded: the values are larger than the budget.
+        SizeExceeded: the values are larger than the budget, or those that they are parts of are too large.
     """
     wanted: dict[str, Counter[JsonPath]] = {}
     for one in (one for step in steps for one in step_references(step) if one.step in taken):
@@ -204,12 +206,16 @@ async def _values(
             raise Conflict(f"An item of {one.step}'s answer was chosen by words: rerun from {one.step}.")
         wanted.setdefault(one.step, Counter())[one.path] += 1
     values: dict[_OutputPath, JsonValue] = {}
+    read = 0
     for name, paths in wanted.items():
         outcome = records[name].outcome
         if not isinstance(outcome, Succeeded):
             continue
         whole = outcome.value
         if outcome.stored is not None:
+            read += outcome.stored.bytes
+            if read > _MAX_READ_BYTES:
+                raise SizeExceeded
             try:
                 whole = await fetch(outcome.stored.id)
             except NotFound:

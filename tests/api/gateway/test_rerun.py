@@ -104,6 +104,26 @@ async def test_a_large_value_is_taken_over_in_full(gateway: Gateway) -> None:
     assert done.plan.steps[0].arguments == {"country": LiteralValue(value="PORTUGAL")}
 
 
+async def test_large_values_that_parts_are_taken_from_are_counted(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is parsed in full, for whatever part of it goes into the plan."""
+    charged: list[tuple[str, int]] = []
+    monkeypatch.setattr(gateway.app.state.service.previews, "_on_read", lambda *read: charged.append(read))
+    kept = StoredValue(id="a" * 64, bytes=20_000_000)
+    gateway.fakes.executor.values[kept.id] = {"code": "PORTUGAL"}
+    gateway.fakes.executor.outcomes[FIND.id] = Succeeded(value={"code": "P..."}, status=200, stored=kept)
+    first = await gateway.client.start(start())
+    await gateway.client.rerun(first.id, again("var2"))
+    assert charged == [(first.tenant, 20_000_000)]
+    gateway.fakes.executor.outcomes[HOLIDAYS.id] = BROKEN
+    found = [call(f"var{number}", FIND, name="Spain") for number in (1, 2)]
+    used = [call(f"var{n + 2}", HOLIDAYS, country=Reference(step=f"var{n}", path=("code",))) for n in (1, 2)]
+    second = await gateway.client.start(start(Plan(steps=(*found, *used), answer=CHAIN.answer[:1])))
+    with pytest.raises(ValidationFailed, match="too large"):
+        await gateway.client.rerun(second.id, again("var3"))
+
+
 async def test_a_value_that_is_too_large_for_a_plan_is_refused(tmp_path: Any) -> None:
     async with open_gateway(tmp_path, max_body_bytes=2_000) as gateway:
         gateway.fakes.executor.outcomes[FIND.id] = Succeeded(value={"code": "P" * 2_000}, status=200)
