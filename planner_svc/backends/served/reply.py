@@ -25,7 +25,6 @@ MAX_CHARS: Final = 400_000
 _MAX_STARTS: Final = 200
 _MAX_CALLS: Final = 200
 _FENCE: Final = re.compile(r"```(?:json)?", re.IGNORECASE)
-_THOUGHT: Final = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _THOUGHT_START: Final = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _LABEL: Final = re.compile(r"^\$?\{?(?P<stem>[A-Za-z]+)_(?P<number>[0-9]{1,4})\}?\$?$")
@@ -99,8 +98,14 @@ def json_values(text: str, *, cut: bool = False) -> list[JsonValue]:
 
 def _apart(text: str) -> tuple[list[str], str]:
     """The reasoning in tags, and the remaining text. Some servers send only the closing tag."""
-    thoughts = [match.group(0) for match in _THOUGHT.finditer(text)]
-    rest = _THOUGHT.sub("", text)
+    thoughts, kept, at = list[str](), list[str](), 0
+    while (start := _THOUGHT_START.search(text, at)) is not None:
+        if (end := _THOUGHT_END.search(text, start.end())) is None:
+            break  # nor has any later one an end
+        kept.append(text[at : start.start()])
+        thoughts.append(text[start.start() : end.end()])
+        at = end.end()
+    rest = "".join([*kept, text[at:]])
     if (end := _THOUGHT_END.search(rest)) is not None:
         thoughts.append(rest[: end.end()])
         rest = rest[end.end() :]

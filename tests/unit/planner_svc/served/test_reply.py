@@ -1,6 +1,7 @@
 """Reading what models write: generous about the form, never about the content."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -205,3 +206,13 @@ def test_of_an_answer_that_was_cut_the_whole_values_are_left() -> None:
     assert json_values(cut, cut=True) == [{"a": 1}, {"a": 2}, [3]]
     assert json_values(cut) == [[{"a": 1}, {"a": 2}, {"a": [3]}]]
     assert json_values("[]" * MAX_CHARS) == []
+
+
+@pytest.mark.parametrize("rest", ["", WHOLE])
+def test_reasoning_that_never_ends_is_looked_for_once(rest: str) -> None:
+    """The expression was tried from each beginning to the end of the text, which held up the process for minutes."""
+    began = time.process_time()
+    with pytest.raises(ReplyError, match="no JSON object"):
+        read("<think>" * 50_000 + rest)
+    assert time.process_time() - began < 2
+    assert read("<think>a</think>b<thinking>c</THINK>" + WHOLE).aside == "<think>a</think>\n<thinking>c</THINK>\nb"
