@@ -16,7 +16,7 @@ from services.contracts.api import Location, Style
 
 Scalar = str | int | float | bool
 
-MAX_PARTS: Final = 100_000
+MAX_PARTS: Final = 20_000
 """Most pairs, or parts of a body, that a request is built from."""
 _PATH_STYLES: Final = frozenset({Style.SIMPLE, Style.LABEL, Style.MATRIX})
 _QUERY_STYLES: Final = frozenset({Style.FORM, Style.SPACE_DELIMITED, Style.PIPE_DELIMITED, Style.DEEP_OBJECT})
