@@ -21,7 +21,7 @@ from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
 from executor_svc.references import Unresolved, Use, chosen, unmatched, walk
 from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare
-from executor_svc.values import AnswerValues, ValueStore
+from executor_svc.values import AnswerTooLarge, AnswerValues, ValueStore
 from services.contracts.answer import AnswerValue
 from services.contracts.evidence import written_said
 from services.contracts.execution import ExecutionEvent, ExecutionFinished, StepFinished, StepStarted
@@ -285,11 +285,10 @@ class Run:
             if reference.match is not None:
                 path = chosen(found, reference, "shown", self._compared)
             try:
-                value = walk(found, path, f"the output of {reference.step}")
-            except Unresolved as error:
+                beginning, stored = shown.of(walk(found, path, f"the output of {reference.step}"))
+            except (Unresolved, AnswerTooLarge) as error:
                 missing.append(f"answer {output.name!r}: {error}")
             else:
-                beginning, stored = shown.of(value)
                 values.append(
                     AnswerValue.model_construct(
                         name=output.name, value=beginning, step=reference.step, path=path, stored=stored

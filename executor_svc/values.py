@@ -18,6 +18,9 @@ _PREVIEW_VALUES: Final = 500
 _LARGE_OUTPUTS: Final = 16
 _LARGE_VALUES: Final = 4
 _SMALL_BYTES: Final = 1_000
+_MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Total size of the large values that an answer stores. It may name thirty parts, each inside the other, of each step's
+output: all are written at once, on the event loop."""
 
 
 class ValueStore:
@@ -61,6 +64,10 @@ class ValueStore:
         return Succeeded.model_construct(value=preview(outcome.value), status=outcome.status, stored=stored)
 
 
+class AnswerTooLarge(Exception):
+    """An answer names too many large values. The message states the limit."""
+
+
 class AnswerValues:
     """The values that an answer shows. An answer may name a large value thousands of times, or thousands of values.
 
@@ -69,25 +76,41 @@ class AnswerValues:
 
     def __init__(self, value_store: ValueStore) -> None:
         self._value_store, self._left = value_store, _LARGE_VALUES * value_store.max_inline
+        self._room = _MAX_KEPT_BYTES
         self._known = dict[int, tuple[JsonValue, JsonValue, StoredValue | None, int]]()
 
     def of(self, value: JsonValue) -> tuple[JsonValue, StoredValue | None]:
-        """The value to show, and a reference to the full value if only a preview is shown."""
+        """The value to show, and a reference to the full value if only a preview is shown.
+
+        Raises:
+            AnswerTooLarge: the values before it take all room for large ones, and this is no short text or number.
+        """
         known = self._known.get(id(value))
         if known is None:
-            stored = self._value_store.put(value)
+            stored = self._put(value)
             known = self._noted(value, value if stored is None else preview(value), stored)
         if known[3] > max(self._left, _SMALL_BYTES):
-            stored = known[2] or self._value_store.put(value, 0)
+            stored = known[2] or self._put(value, 0)
             known = self._noted(value, preview(value, 0), stored)
         self._left -= known[3]
         return known[1], known[2]
+
+    def _put(self, value: JsonValue, max_inline: int | None = None) -> StoredValue | None:
+        if self._room <= 0 and _may_be_large(value):
+            raise AnswerTooLarge(f"the answer names more than {_MAX_KEPT_BYTES} bytes of large values")
+        stored = self._value_store.put(value, max_inline)
+        self._room -= 0 if stored is None else stored.bytes
+        return stored
 
     def _noted(
         self, value: JsonValue, shown: JsonValue, stored: StoredValue | None
     ) -> tuple[JsonValue, JsonValue, StoredValue | None, int]:
         noted = self._known[id(value)] = (value, shown, stored, len(to_json(shown)))
         return noted
+
+
+def _may_be_large(value: JsonValue) -> bool:
+    return isinstance(value, dict | list) or (isinstance(value, str) and len(value) > _SMALL_BYTES)
 
 
 def preview(value: JsonValue, depth: int = _PREVIEW_DEPTH) -> JsonValue:
