@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from planner_svc.compiler.assign import Mismatch, mismatch
 from planner_svc.compiler.findings import Findings
-from planner_svc.compiler.nodes import ANYTHING, Node
+from planner_svc.compiler.nodes import ANYTHING, Node, shown
 from planner_svc.compiler.schemas import Schemas, schema_of
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath
@@ -19,6 +19,8 @@ from services.contracts.plan import ItemReference, ListValue, LiteralValue, Obje
 from services.contracts.planning import DiagnosticCode, Fix
 
 MAX_FIXES = 3
+MAX_NAME = 200
+"""Longest place that a question can be about, and longest field that a fix names, in characters."""
 _MAX_PLACE = 400
 """Longest place that messages name in full, in characters; longer than any that a question is about (`MAX_NAME`)."""
 _MAX_ITEM_TYPES = 100
@@ -259,7 +261,7 @@ class ArgumentChecker:
                 message = f"{place.argument} has no field {name!r}"
                 self._findings.error(DiagnosticCode.UNKNOWN_ARGUMENT, message, place.step, place.inside(name).argument)
         for name in sorted(self._schemas.required(wanted) - value.fields.keys()):
-            message = f"{place.argument} needs a field {name!r}"
+            message = f"{place.argument} needs a field {shown(name)!r}"
             inside = place.inside(name)
             self._findings.error(DiagnosticCode.MISSING_ARGUMENT, message, inside.step, inside.argument)
             inner = self._schemas.child(wanted, name, strict=False)
@@ -290,6 +292,9 @@ class ArgumentChecker:
         return node
 
     def _report_absent(self, place: Place, node: Node, where: str, path: JsonPath, depth: int) -> None:
+        if self._findings.full:  # an answer may have a hundred thousand fields, and a plan as many wrong references
+            self._findings.error(DiagnosticCode.UNKNOWN_FIELD, "", place.step, place.argument)
+            return
         part, kinds = path[depth], self._schemas.kinds(node) - {"null"}
         if isinstance(part, str) and kinds == {"array"}:
             first: list[JsonValue] = [*path[:depth], 0, *path[depth:]]
@@ -306,7 +311,7 @@ class ArgumentChecker:
                 Fix(message=f"Did you mean {name!r}?", value=[*path[:depth], name, *path[depth + 1 :]])
                 for name in self._findings.similar(part, known)
             ]
-            listed = f"; it has {', '.join(list(known)[:10])}" if known else ""
+            listed = f"; it has {', '.join(map(shown, list(known)[:10]))}" if known else ""
             message = f"{where} has no field {part!r}{listed}"
             self._findings.error(DiagnosticCode.UNKNOWN_FIELD, message, place.step, place.argument, fixes)
 
@@ -317,7 +322,7 @@ class ArgumentChecker:
             return
         name = f"{value.step!r}{_show(value.path)}" if isinstance(value, Reference) else f"the item{_show(value.path)}"
         record = self._findings.error if wrong.certain else self._findings.warning
-        fixes = self._fixes(place, wrong, value.path, given, wanted)
+        fixes = [] if self._findings.full else self._fixes(place, wrong, value.path, given, wanted)
         record(wrong.code, f"{name} does not fit: {wrong.message}", place.step, place.argument, fixes)
 
     def _fixes(self, place: Place, wrong: Mismatch, path: JsonPath, given: Node, wanted: Node) -> list[Fix]:
@@ -328,7 +333,7 @@ class ArgumentChecker:
         fitting: Iterable[str] = (
             name
             for name, field in self._schemas.properties(given).items()
-            if mismatch(self._schemas, field, wanted, as_text=place.as_text) is None
+            if len(name) <= MAX_NAME and mismatch(self._schemas, field, wanted, as_text=place.as_text) is None
         )
         named = sorted(fitting, key=lambda name: name.lower() != place.argument.lower())
         return [Fix(message=f"Use its field {name!r}.", value=[*path, name]) for name in named[:MAX_FIXES]]

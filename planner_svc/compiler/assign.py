@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.nodes import Node, shown
 from planner_svc.compiler.schemas import Schemas
 from services.compute import checkpoint
 from services.contracts.planning import DiagnosticCode
@@ -156,9 +156,9 @@ def _objects(comparison: _Comparison, pair: _Pair) -> Mismatch | None:
     for name in sorted(names):
         has, takes = schemas.child(pair.given, name, strict=True), schemas.child(pair.wanted, name, strict=False)
         if not isinstance(has, Node):
-            return Mismatch(DiagnosticCode.TYPE_MISMATCH, f"it has no field {name!r}, which is asked for")
+            return Mismatch(DiagnosticCode.TYPE_MISMATCH, f"it has no field {shown(name)!r}, which is asked for")
         if isinstance(takes, Node):
-            comparison.add(pair, has, takes, False, f"its field {name!r} does")
+            comparison.add(pair, has, takes, False, f"its field {shown(name)!r} does")
     return None
 
 
@@ -169,7 +169,7 @@ def _values(comparison: _Comparison, given: Node, wanted: Node, as_text: bool) -
     if has is not None and takes is not None and comparison.affords(len(has) + len(takes)):
         allowed = {_key(value, as_text) for value in takes}
         fitting = [value for value in has if value is not None and _key(value, as_text) in allowed]
-        choices = ", ".join(map(str, takes[:10]))
+        choices = ", ".join(shown(str(value)) for value in takes[:10])
         if not fitting:
             return Mismatch(DiagnosticCode.TYPE_MISMATCH, f"none of its values is one of {choices}")
         if len(fitting) < len([value for value in has if value is not None]):

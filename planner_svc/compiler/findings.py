@@ -9,6 +9,7 @@ from services.contracts.planning import Diagnostic, DiagnosticCode, Fix
 MAX_DIAGNOSTICS = 200
 MAX_SUGGESTIONS = 20
 """Most diagnostics with a "did you mean": comparing names is the slowest part of the compiler."""
+_MAX_MESSAGE = 2_000
 _MAX_NAME = 64
 """Longest name that is compared, in characters."""
 _MAX_COMPARED = 2_000_000
@@ -25,6 +26,11 @@ class Findings:
         self._suggestions = 0
         self._left = _MAX_COMPARED
 
+    @property
+    def full(self) -> bool:
+        """Whether further errors are only counted."""
+        return len(self._all) >= MAX_DIAGNOSTICS
+
     def error(
         self,
         code: DiagnosticCode,
@@ -35,7 +41,10 @@ class Findings:
     ) -> None:
         """Record a finding that keeps the plan from being proved."""
         self.errors += 1
-        self._add(Diagnostic(code=code, step=step, argument=argument, message=message, fixes=tuple(fixes)))
+        if not self.full:
+            self._all.append(
+                Diagnostic(code=code, step=step, argument=argument, message=_cut(message), fixes=tuple(fixes))
+            )
 
     def warning(
         self,
@@ -46,9 +55,13 @@ class Findings:
         fixes: Iterable[Fix] = (),
     ) -> None:
         """Record a finding that does not keep the plan from being proved."""
-        self._add(
-            Diagnostic(code=code, severity="warning", step=step, argument=argument, message=message, fixes=tuple(fixes))
-        )
+        if len(self._all) < MAX_DIAGNOSTICS // 2:
+            fixed = tuple(fixes)
+            self._all.append(
+                Diagnostic(
+                    code=code, severity="warning", step=step, argument=argument, message=_cut(message), fixes=fixed
+                )
+            )
 
     def similar(self, name: str, known: Iterable[str]) -> list[str]:
         """Up to three known names similar to a wrong one, best first."""
@@ -69,7 +82,6 @@ class Findings:
         """Errors first, otherwise in the order found."""
         return tuple(sorted(self._all, key=lambda diagnostic: diagnostic.severity))
 
-    def _add(self, diagnostic: Diagnostic) -> None:
-        room = MAX_DIAGNOSTICS if diagnostic.severity == "error" else MAX_DIAGNOSTICS // 2
-        if len(self._all) < room:
-            self._all.append(diagnostic)
+
+def _cut(message: str) -> str:
+    return message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"

@@ -13,11 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from pydantic_core import to_json
+
 from planner_svc.compiler.access import decision_of, secrets_for
-from planner_svc.compiler.arguments import ArgumentChecker
+from planner_svc.compiler.arguments import MAX_NAME, ArgumentChecker
 from planner_svc.compiler.assign import mismatch
 from planner_svc.compiler.findings import Findings
-from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.nodes import Node, shown
 from planner_svc.compiler.schemas import Schemas
 from services.compute import checkpoint
 from services.contracts.api import Api, Location, Parameter
@@ -36,8 +38,8 @@ MAX_PRODUCERS = 50
 MAX_FIELDS = 200
 MAX_QUESTIONS = 50
 MAX_FIXES = 3
-MAX_NAME = 200
-"""Longest place that a question can be about, in characters."""
+_MAX_SCHEMA = 64_000
+"""Largest schema, in bytes of JSON, that a question includes. The questions of many steps may be about one argument."""
 _MAX_NESTING = 3
 
 _SPECIFIC = frozenset({"iata", "icao", "lat", "latitude", "lon", "lng", "longitude", "sku", "timezone", "token"})
@@ -325,8 +327,9 @@ def questions_inside(
 def _question(gap: Missing) -> Question:
     label = " ".join(_words(gap.parameter.name)) or gap.parameter.name
     purpose = gap.api.summary or gap.api.name
-    choices = gap.parameter.json_schema.get("enum")
-    listed = ", ".join(map(str, choices[:20])) if isinstance(choices, list) else ""
+    schema = gap.parameter.json_schema
+    choices = schema.get("enum")
+    listed = ", ".join(shown(str(choice)) for choice in choices[:20]) if isinstance(choices, list) else ""
     text = f"What is the {label} for “{purpose.rstrip('.')}”?{_detail(gap.parameter)}"
     if listed:
         text += f" Choose one of: {listed}."
@@ -335,7 +338,7 @@ def _question(gap: Missing) -> Question:
         api=gap.api.id,
         argument=gap.parameter.name,
         text=text,
-        json_schema=gap.parameter.json_schema,
+        json_schema=schema if len(to_json(schema)) <= _MAX_SCHEMA else {},
     )
 
 

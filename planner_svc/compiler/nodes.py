@@ -20,6 +20,12 @@ class Node:
 
 
 ANYTHING: Final = Node({})
+_MAX_SHOWN: Final = 100
+
+
+def shown(name: str) -> str:
+    """A name of a document as messages show it. A document may have names of megabytes, and a plan meet each often."""
+    return name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}…"
 
 
 def followed(node: Node) -> tuple[Node, frozenset[str]]:

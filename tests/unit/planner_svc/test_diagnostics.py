@@ -7,7 +7,7 @@ import pytest
 from services.contracts.api import Location
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Reference
 from services.contracts.planning import CompileResponse, Decision, DiagnosticCode, Policy
-from tests.unit.planner_svc.building import WHOLE, api, codes, only, param, plan, prove, record, secret, step
+from tests.unit.planner_svc.building import TEXT, WHOLE, api, codes, only, param, plan, prove, record, secret, step
 
 COUNTRY = record(code={"type": "string"}, name={"type": "string"}, area={"type": "number"}, tags={"type": "array"})
 FIND = api("find", param("name"), returns=COUNTRY)
@@ -356,3 +356,41 @@ def test_items_of_a_loop_are_checked_by_their_types() -> None:
     assert response.compiled.proof.checks < 60_000
     other = ListValue(items=(*(LiteralValue(value={"code": "a"}),) * 50, LiteralValue(value={"name": "a"})))
     assert DiagnosticCode.UNKNOWN_FIELD in codes(prove(plan(step("b", "save", foreach=other, text=taken)), FIND, save))
+
+
+def test_long_names_of_a_document_are_cut_where_they_are_told() -> None:
+    """A document may have names of megabytes, and a plan meet each of them a thousand times."""
+    named = {"n" * 100_000 + str(number): TEXT for number in range(10)}
+    find = api("find", returns=record(**named))
+    many = ListValue(items=(Reference(step="a", path=("code",)),) * 300)
+    save = api("save", param("text", {"type": "array"}, at=Location.BODY), method="POST")
+    response = prove(plan(step("a", "find"), step("b", "save", text=many)), find, save)
+    assert codes(response) == {DiagnosticCode.UNKNOWN_FIELD}
+    assert "it has nnn" in response.diagnostics[0].message
+    assert len(response.model_dump_json()) < 1_000_000
+
+
+def test_places_of_types_that_are_compared_take_little_room() -> None:
+    inner = record(**{f"r{number}": TEXT for number in range(1_000)})
+    long = "n" * 100_000
+    outer = record(**{long: inner | {"required": list(inner["properties"])}}) | {"required": [long]}
+    find, save = api("find", returns=outer), api("save", param("text", outer, at=Location.BODY), method="POST")
+    tracemalloc.start()
+    try:
+        response = prove(plan(step("a", "find"), step("b", "save", text="$a$")), find, save)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000  # it took 100 MB
+    finally:
+        tracemalloc.stop()
+    assert response.compiled is not None
+
+
+def test_questions_include_no_schema_of_megabytes() -> None:
+    """A plan may lack the same argument in fifty steps."""
+    listed = {"type": "string", "enum": ["x" * 1_000 + str(number) for number in range(200)]}
+    small = api("small", param("text", {"type": "string", "enum": ["a", "b"]}, required=True))
+    large = api("large", param("text", listed, required=True))
+    (asked,) = prove(plan(step("a", "small")), small).questions
+    assert asked.json_schema == {"type": "string", "enum": ["a", "b"]}
+    response = prove(plan(*(step(f"a{number}", "large") for number in range(50))), large)
+    assert [one.json_schema for one in response.questions] == [{}] * 50
+    assert len(response.model_dump_json()) < 500_000
