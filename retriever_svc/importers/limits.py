@@ -10,6 +10,8 @@ MAX_SUMMARY = 300
 MAX_DESCRIPTION = 2_000
 MAX_FIELD_DESCRIPTION = 500
 MAX_NOTES = 500
+MAX_MEMBER = 1_000
+"""Longest name of a member of an object in a schema, in characters: it is part of the path of each value inside."""
 MAX_STEPS = 3_000_000
 
 

@@ -24,7 +24,7 @@ from retriever_svc.importers.keywords import (
     make_nullable,
     plain_keywords,
 )
-from retriever_svc.importers.limits import Limits, Notes
+from retriever_svc.importers.limits import MAX_MEMBER, Limits, Notes
 from retriever_svc.importers.names import Names
 from retriever_svc.importers.patterns import Patterns
 from retriever_svc.importers.refs import (
@@ -339,7 +339,7 @@ class _Reader:
                 out[key] = branches
         for key in (key for key in SUBSCHEMA_MAP if key in schema):
             self._map(key, as_object(schema[key]), out, in_place and key in IN_PLACE)
-        if kept := [name for name in required_names(schema) if name not in hidden]:
+        if kept := [name for name in required_names(schema) if name not in hidden and len(name) <= MAX_MEMBER]:
             out["required"] = list[JsonValue](kept)
         return make_nullable(out) if is_true(schema.get("nullable")) or is_true(schema.get("x-nullable")) else out
 
@@ -365,9 +365,15 @@ class _Reader:
             out[key] = self.read(value, in_place)
 
     def _map(self, key: str, members: JsonObject, out: JsonObject, in_place: bool) -> None:
+        named = {name: member for name, member in members.items() if len(name) <= MAX_MEMBER}
+        if len(named) < len(members):
+            self._schemas.warn(f"members with names of more than {MAX_MEMBER} characters are left out")
+            for closed in ("additionalProperties", "unevaluatedProperties"):
+                if out.get(closed) is False:
+                    del out[closed]
         kept = {
             name: self.read(member, in_place)
-            for name, member in members.items()
+            for name, member in named.items()
             if (key != "properties" or self._schemas.travels(member, self._direction))
             and (key != "patternProperties" or self._schemas.patterns.usable(name))
         }

@@ -259,3 +259,21 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_a_few_tag_directives_are_read() -> None:
     text = "%YAML 1.1\n%TAG !a! tag:yaml.org,2002:\n---\nversion: !a!str 1\n"
     assert read_document(text, Limits()) == {"version": "1"}
+
+
+def test_members_with_names_of_megabytes_are_left_out() -> None:
+    """A name is part of the path of each value inside it: what is made of an API could be a thousand times its size."""
+    long = "n" * 1_001
+    schema = {
+        "type": "object",
+        "properties": {long: {"type": "string"}, "n" * 1_000: {"type": "string"}, "name": {"type": "string"}},
+        "required": [long, "name"],
+        "additionalProperties": False,
+    }
+    result = imported(document({"/things": {"get": operation(responses={"200": json_body(schema)})}}))
+    (api,) = result.apis
+    answer = api.response.json_schema
+    assert answer["properties"] == {"n" * 1_000: {"type": "string"}, "name": {"type": "string"}}
+    assert answer["required"] == ["name"]
+    assert "additionalProperties" not in answer  # the answer may have it
+    assert any("more than 1000 characters" in warning for warning in result.warnings)
