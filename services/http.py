@@ -44,6 +44,12 @@ _BULK: Final = 10
 _MAX_ERRORS: Final = 1_000
 """Errors of a body that are built. pydantic can only build all of them, at about a kilobyte each."""
 
+_MAX_PLACE_CHARS: Final = 32 * 1024 * 1024
+"""Characters of the places of a body's values, beyond the usual ones. An error holds its place, and each value may have
+one: a name of half a megabyte around a hundred thousand values would take 50 GB."""
+_USUAL_PLACE_CHARS: Final = 1_000
+"""Schemas of APIs, which services send each other, have places of some hundred."""
+
 
 def loads_strict(body: bytes, *, max_depth: int, max_values: int = MAX_VALUES) -> Any:
     """Parse JSON strictly as RFC 8259. Integers keep all their digits.
@@ -171,6 +177,7 @@ class StrictRequest(Request):
 
 def _validated(model: TypeAdapter[Any], value: Any) -> Any:
     """The value as the model. Raises RequestValidationError, with one error in place of very many."""
+    _check_places(value)
     try:
         return model.validate_python(value)
     except ValidationError as error:
@@ -182,6 +189,22 @@ def _validated(model: TypeAdapter[Any], value: Any) -> Any:
             listed = error.errors(include_url=False, include_context=False, include_input=False)
             errors = [{**one, "loc": ("body", *one["loc"])} for one in listed]
     raise RequestValidationError(errors)
+
+
+def _check_places(value: Any) -> None:
+    """Raises InvalidRequest if the names of members around the values are too long for their number."""
+    chars, waiting = 0, [(value, 0)]
+    while waiting:
+        one, place = waiting.pop()
+        if isinstance(one, dict):
+            inner = [(member, place + len(name)) for name, member in one.items()]
+            chars += sum(length - _USUAL_PLACE_CHARS for _, length in inner if length > _USUAL_PLACE_CHARS)
+        else:
+            inner = [(item, place) for item in one if isinstance(item, dict | list)] if isinstance(one, list) else []
+            chars += len(one) * max(0, place - _USUAL_PLACE_CHARS) if isinstance(one, list) else 0
+        if chars > _MAX_PLACE_CHARS:
+            raise InvalidRequest("The names of the body's members are too long for the number of values inside them.")
+        waiting += inner
 
 
 def _too_large(limit: int) -> PayloadTooLarge:

@@ -284,6 +284,18 @@ async def test_very_many_errors_are_counted_and_not_built(
     assert answer.json()["errors"] == [{"field": "body", "message": text, "kind": "too_many_errors"}]
 
 
+@pytest.mark.parametrize(
+    ("length", "values", "status"), [(30_000, 1_000, 200), (400_000, 100, 400), (40_000, 1_000, 400)]
+)
+async def test_long_names_around_many_values_are_refused_before_each_may_be_an_error(
+    http: httpx2.AsyncClient, length: int, values: int, status: int
+) -> None:
+    """An error holds its whole place: a demonstration of half a megabyte with ten thousand wrong values took 4 GB."""
+    for inner in ([0] * values, {str(number): 0 for number in range(values)}):
+        answer = await http.post("/things", json={"name": "a", "inner": {"n" * length: inner}})
+        assert answer.status_code == status
+
+
 async def test_an_error_is_described_alike_in_bodies_of_every_size(http: httpx2.AsyncClient) -> None:
     for padding in ("", "." * 100_000):  # the second is validated beside the loop
         answer = await http.post("/things", json={"name": 5, "inner": {"a": padding}, "other": 1})
