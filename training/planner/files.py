@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
+from weakref import WeakValueDictionary
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
@@ -15,6 +17,8 @@ from services.contracts.api import Api
 from training.planner.examples import Example, InvalidExample
 
 _ADAPTER = TypeAdapter(Example)
+_APIS: WeakValueDictionary[bytes, Api] = WeakValueDictionary()
+"""APIs in use, by their line's hash. All files of a catalogue have the same ones, and what is read of each is large."""
 
 
 def write_examples(file: Path, examples: Iterable[Example]) -> int:
@@ -38,7 +42,7 @@ def write_examples(file: Path, examples: Iterable[Example]) -> int:
 
 
 def read_examples(file: Path) -> Iterator[Example]:
-    """The examples of a file, in order. Examples share their APIs.
+    """The examples of a file, in order. Examples share their APIs, also with those of other files.
 
     Raises:
         InvalidExample: a line is not valid; the message names it.
@@ -49,12 +53,20 @@ def read_examples(file: Path) -> Iterator[Example]:
             try:
                 body: Any = orjson.loads(line)
                 if "api" in body:
-                    apis.append(Api.model_validate(body["api"]))
+                    apis.append(_shared(line, body["api"]))
                     continue
                 body["candidates"] = [apis[index] for index in body["candidates"]]
                 yield _ADAPTER.validate_python(body)
             except (orjson.JSONDecodeError, ValidationError, KeyError, IndexError, TypeError) as error:
                 raise InvalidExample(f"{file.name}, line {number}: {error}") from None
+
+
+def _shared(line: bytes, body: Any) -> Api:
+    key = hashlib.sha256(line).digest()
+    api = _APIS.get(key)
+    if api is None:
+        api = _APIS[key] = Api.model_validate(body)
+    return api
 
 
 @contextmanager

@@ -113,6 +113,13 @@ def test_a_file_gives_back_what_was_written_and_holds_each_api_once(tmp_path: Pa
     assert plain.count(b'"id":"shop.getPrice"') == 1
 
 
+def test_files_of_one_catalogue_share_its_apis(tmp_path: Path) -> None:
+    for name in ("recorded", "made"):
+        write_examples(tmp_path / name, [GOOD])
+    (recorded,), (made,) = read_examples(tmp_path / "recorded"), read_examples(tmp_path / "made")
+    assert all(one is other for one, other in zip(recorded.candidates, made.candidates, strict=True))
+
+
 @pytest.mark.parametrize(
     "line",
     [b"{", b"[]", b'{"id": "x"}', b'{"candidates": [7]}', b'{"api": {"id": "no spaces allowed"}}', b"\xff\xfe"],
