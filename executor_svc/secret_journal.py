@@ -30,11 +30,9 @@ from executor_svc.secret_changes import SecretChange, told_changes
 from executor_svc.secret_store import Secret, SecretStore, Token, revealed
 from executor_svc.storage import SECRET_CHANGES
 from services.contracts.secret import JournalChange, JournalEntry, JournalPage
-from services.errors import ServiceError
+from services.periodic import repeating
 from services.storage.engine import lock, read, write
-from services.telemetry import get_logger
 
-_log = get_logger(__name__)
 _MARKS: Final = b"nestor executor: marks of secrets in the journal"
 _LOCK: Final = "executor_svc.secret_journal"
 _POLL_S: Final = 1.0
@@ -75,23 +73,8 @@ class SecretJournal:
         self._store.on_reload = self._observe
         self._observe()
         await self.flush()
-        task = asyncio.create_task(self._poll(), name="journal of secrets")
-        try:
+        async with repeating(self.flush, _POLL_S):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-    async def _poll(self) -> None:
-        while True:
-            await asyncio.sleep(_POLL_S)
-            try:
-                await self.flush()
-            except ServiceError as error:
-                _log.warning("changes of secrets are not recorded yet", why=error.detail)
-            except Exception as error:  # noqa: BLE001 - later changes must be recorded all the same
-                _log.error("bug", what="recording changes of secrets", exc_info=error)
 
     def _observe(self) -> None:
         seen = {_stored(name): self._describe(name, secret) for name, secret in self._store.entries.items()}

@@ -1,7 +1,7 @@
 """Lets several gateways work together: heartbeats, takeover of runs whose process stopped, and cancel requests."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -10,18 +10,16 @@ from gateway.runs import Runs
 from gateway.settings import GatewaySettings
 from gateway.storage import RunStore
 from services.errors import ServiceError
+from services.periodic import PeriodicTask, stop
 from services.storage.heartbeat import Heartbeat
 from services.storage.members import Membership
-from services.telemetry import get_logger
 
-_log = get_logger(__name__)
 _TAKEOVERS_PER_LEASE: Final = 5
 _CANCEL_POLL_S: Final = 0.5
 _WRITE_EVERY_S: Final = 0.2
 _DELETE_EVERY_S: Final = 3_600.0
 _BETWEEN_BATCHES_S: Final = 0.1
 _DAY_S: Final = 86_400.0
-_RETRY_S: Final = 1.0
 
 
 class Recovery:
@@ -41,19 +39,19 @@ class Recovery:
         lease_s = self._membership.lease_s
         heartbeat = Heartbeat(self._membership)
         async with heartbeat.beating():
-            reaper = [_PeriodicTask(self._take_over, lease_s / _TAKEOVERS_PER_LEASE)]
+            reaper = [PeriodicTask(self._take_over, lease_s / _TAKEOVERS_PER_LEASE)]
             periodic = [
-                _PeriodicTask(self._events.write, _WRITE_EVERY_S),
-                _PeriodicTask(self._cancel_requested_runs, _CANCEL_POLL_S),
-                _PeriodicTask(self._delete_old, _DELETE_EVERY_S),
+                PeriodicTask(self._events.write, _WRITE_EVERY_S),
+                PeriodicTask(self._cancel_requested_runs, _CANCEL_POLL_S),
+                PeriodicTask(self._delete_old, _DELETE_EVERY_S),
             ]
             try:
                 yield
             finally:
-                await _stop(reaper, lease_s)
+                await stop(reaper, lease_s)
                 await self._runs.close()
                 self._events.close()
-                await _stop(periodic, lease_s)
+                await stop(periodic, lease_s)
                 await heartbeat.stop()
                 with suppress(ServiceError, TimeoutError):
                     async with asyncio.timeout(lease_s):
@@ -76,37 +74,3 @@ class Recovery:
         if self._keep_runs_s:
             while await self._store.forget_runs(self._keep_runs_s):  # noqa: ASYNC110 - the loop deletes in batches, it waits for no event
                 await asyncio.sleep(_BETWEEN_BATCHES_S)  # requests come first
-
-
-class _PeriodicTask:
-    """Repeats a task periodically. A database outage or a bug must not end it."""
-
-    def __init__(self, work: Callable[[], Awaitable[None]], every_s: float) -> None:
-        self._work, self._every_s = work, every_s
-        self.stopping = asyncio.Event()
-        self.task = asyncio.create_task(self._repeat())
-
-    async def _repeat(self) -> None:
-        while not self.stopping.is_set():
-            pause_s = self._every_s
-            try:
-                await self._work()
-            except ServiceError as error:
-                pause_s = max(pause_s, _RETRY_S)
-                _log.warning("will be tried again", what=self._work.__qualname__, why=error.detail)
-            except Exception as error:  # noqa: BLE001 - if this task ended, orphaned runs would be lost
-                _log.error("bug", what=self._work.__qualname__, exc_info=error)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self.stopping.wait()
-
-
-async def _stop(periodic: Collection[_PeriodicTask], wait_s: float) -> None:
-    """Let them finish their current work. Cancelling them in the middle would lose a database connection."""
-    for one in periodic:
-        one.stopping.set()
-    tasks = [one.task for one in periodic]
-    await asyncio.wait(tasks, timeout=wait_s)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -3,10 +3,9 @@
 An entry's id is made from the journal's entry, so that several gateways, or one after a restart, add it once.
 """
 
-import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from gateway.audit import AuditLog, entry
@@ -14,10 +13,8 @@ from gateway.principals import Principal
 from services.clients import Executor
 from services.contracts.access import Action
 from services.contracts.secret import JournalChange, JournalEntry
-from services.errors import ServiceError
-from services.telemetry import get_logger
+from services.periodic import repeating
 
-_log = get_logger(__name__)
 _POLL_S: Final = 5.0
 _ACTIONS: Final[dict[JournalChange, Action]] = {
     "added": Action.ADD_CREDENTIAL,
@@ -40,26 +37,9 @@ class SecretAudit:
         self._who = Principal("settings", operator_tenant)
         self._after = 0
 
-    @asynccontextmanager
-    async def working(self) -> AsyncIterator[None]:
+    def working(self) -> AbstractAsyncContextManager[None]:
         """Copy new entries until the end of the context."""
-        task = asyncio.create_task(self._poll(), name="audit of secrets")
-        try:
-            yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-    async def _poll(self) -> None:
-        while True:
-            try:
-                await self.copy()
-            except (ServiceError, TimeoutError) as error:
-                _log.info("changes of secrets are not in the audit log yet", reason=str(error))
-            except Exception as error:  # noqa: BLE001 - the next attempt must be made all the same
-                _log.error("bug", what="copying changes of secrets", exc_info=error)
-            await asyncio.sleep(_POLL_S)
+        return repeating(self.copy, _POLL_S)
 
     async def copy(self) -> None:
         """Copy what is new. Raises ServiceError if the executor or the database is away; nothing is skipped then."""

@@ -6,12 +6,13 @@ The planner reads an API that is not cached when it is first a candidate, so a f
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final
 
 from services.clients import Planner, Retriever
 from services.contracts.retrieval import LookupRequest
-from services.errors import DeadlineExceeded, ServiceError
+from services.errors import DeadlineExceeded
+from services.periodic import repeating
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
@@ -40,23 +41,8 @@ class Warmer:
         if not self._most:
             yield
             return
-        task = asyncio.create_task(self._poll(), name="warming the planner")
-        try:
+        async with repeating(self.warm, _POLL_S):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-    async def _poll(self) -> None:
-        while True:
-            try:
-                await self.warm()
-            except (ServiceError, TimeoutError) as error:
-                _log.info("planner_not_warmed", reason=str(error))
-            except Exception as error:  # noqa: BLE001 - an unreadable API must not stop the warming of the others
-                _log.error("bug", what="warming the planner", exc_info=error)
-            await asyncio.sleep(_POLL_S)
 
     async def warm(self) -> None:
         """Send the catalogue to the planner if its version changed since the last time.
