@@ -37,7 +37,7 @@ class Call:
         resent: whether a former process may have sent it. Then any result but a success is in doubt.
         tenant: the tenant that it is made for; None if unknown. Then it may use only secrets without a tenant list.
         pages_anywhere: whether the next page of a list may have another path of the same origin.
-        copied_bytes: size of the values that its arguments copy from other answers and from the plan, in bytes of JSON.
+        value_bytes: size of the values that its arguments copy from other answers and from the plan, in bytes of JSON.
     """
 
     api: Api
@@ -48,7 +48,7 @@ class Call:
     resent: bool = False
     tenant: str | None = None
     pages_anywhere: bool = False
-    copied_bytes: int = 0
+    value_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

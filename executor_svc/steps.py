@@ -56,7 +56,7 @@ GRACE_S = 0.5
 class Prepared:
     """A step with its inputs resolved: the arguments of each of its calls.
 
-    ``mapped``: whether a `foreach` makes the calls. ``copied_bytes``: for each call, the size of its argument values,
+    ``mapped``: whether a `foreach` makes the calls. ``value_bytes``: for each call, the size of its argument values,
     those that are copied from other answers and the plan's own. ``items``: how many items of a list the plan uses; None
     if it may use all. ``pages_anywhere``: see :class:`~executor_svc.models.Call`.
     """
@@ -64,7 +64,7 @@ class Prepared:
     step: Step
     api: Api
     arguments: tuple[dict[str, JsonValue], ...]
-    copied_bytes: tuple[int, ...]
+    value_bytes: tuple[int, ...]
     mapped: bool
     items: int | None
     pages_anywhere: bool = False
@@ -217,7 +217,7 @@ async def _call(prepared: Prepared, adapter: Adapter, key: str, index: int, dead
                     deadline,
                     prepared.items,
                     pages_anywhere=prepared.pages_anywhere,
-                    copied_bytes=prepared.copied_bytes[index],
+                    value_bytes=prepared.value_bytes[index],
                 )
             )
     except NotBegun:

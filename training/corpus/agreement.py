@@ -31,7 +31,8 @@ class Agreement:
 def compare(requests: Iterable[Request], file: Path) -> Agreement:
     """Compare second solutions with the corpus' plans.
 
-    The order of calls and of arguments, capitals, and the index of a referenced list item do not matter.
+    The order of calls and of arguments, capitals, and the index of a referenced list item do not matter. References
+    name calls by their place, though: a call that uses one of two in another order counts as another one.
 
     Args:
         requests: of the corpus.

@@ -95,10 +95,10 @@ class Sender:
             BudgetTimeout: there was not enough in time.
         """
         call, budget = pending.call, self._transport.budget
-        if call.copied_bytes > FREE_BYTES:
+        if call.value_bytes > FREE_BYTES:
             patient_until = asyncio.get_running_loop().time() + budget.patience_s
             until = call.deadline if call.api.mutating else min(patient_until, call.deadline)
-            await pending.share.take(call.copied_bytes - FREE_BYTES, until)
+            await pending.share.take(call.value_bytes - FREE_BYTES, until)
 
     async def present(self, request: HttpRequest, pending: PendingCall) -> None:
         """Get the credentials for the request without sending it. Raises CredentialUnavailable."""

@@ -47,7 +47,7 @@ async def opened() -> AsyncIterator[Opener]:
                 resent: bool = False,
                 tenant: str | None = None,
                 pages_anywhere: bool = False,
-                copied_bytes: int = 0,
+                value_bytes: int = 0,
                 **arguments: Any,
             ) -> CallResult:
                 deadline = asyncio.get_running_loop().time() + within_s
@@ -59,7 +59,7 @@ async def opened() -> AsyncIterator[Opener]:
                     resent=resent,
                     tenant=tenant,
                     pages_anywhere=pages_anywhere,
-                    copied_bytes=copied_bytes,
+                    value_bytes=value_bytes,
                 )
                 return await adapter.call(made)
 

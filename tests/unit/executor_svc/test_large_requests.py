@@ -79,7 +79,7 @@ async def test_calls_of_a_loop_are_counted_each() -> None:
     taken: list[int] = []
 
     async def noting(call: Call) -> Any:
-        taken.append(call.copied_bytes)
+        taken.append(call.value_bytes)
         return await answer(call)
 
     assert outcomes(await finish(plan, noting, LIMITS)) == {"a": "succeeded", "b": "succeeded"}
@@ -354,10 +354,10 @@ async def test_requests_wait_for_room_before_they_are_built(upstream: Upstream, 
     taking = api(upstream.origin, "/take", parameter("text", "body"), method="POST", body=RequestBody())
     taking = taking.model_copy(update={"effect": "read"})
     call = await opened(max_answers_bytes=300_000, answers_wait_s=0.2)
-    first = asyncio.create_task(call(taking, text="x" * 200_000, copied_bytes=200_000))
+    first = asyncio.create_task(call(taking, text="x" * 200_000, value_bytes=200_000))
     await upstream.arrived.wait()
     small = asyncio.create_task(call(taking, text="y"))
-    refused = (await call(taking, text="x" * 200_000, copied_bytes=200_000)).outcome
+    refused = (await call(taking, text="x" * 200_000, value_bytes=200_000)).outcome
     assert isinstance(refused, Failed)
     assert (refused.reason, refused.message) == (
         "overloaded",
@@ -366,5 +366,5 @@ async def test_requests_wait_for_room_before_they_are_built(upstream: Upstream, 
     go_on.set()
     assert isinstance((await first).outcome, Succeeded)
     assert isinstance((await small).outcome, Succeeded)
-    assert isinstance((await call(taking, text="x" * 200_000, copied_bytes=200_000)).outcome, Succeeded)
+    assert isinstance((await call(taking, text="x" * 200_000, value_bytes=200_000)).outcome, Succeeded)
     assert upstream.count("/take") == 3

@@ -73,5 +73,5 @@ def test_literals_of_a_call_are_held_while_it_is_made() -> None:
     single = prepare(step("b", POST, {"x": literal("y" * 98)}), POST, {}, LIMITS)
     assert isinstance(for_each, Prepared)
     assert isinstance(single, Prepared)
-    assert for_each.copied_bytes == (108, 108)  # a number counts for eight
-    assert single.copied_bytes == (100,)
+    assert for_each.value_bytes == (108, 108)  # a number counts for eight
+    assert single.value_bytes == (100,)
