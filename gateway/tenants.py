@@ -6,9 +6,9 @@ audit log stays.
 
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from gateway.audit import AuditFilter, AuditLog
 from gateway.keys import KeyStore
@@ -31,6 +31,17 @@ BATCH_S: Final = 10.0
 _PAGE: Final = 100
 _SHOWN: Final = 5
 _log = get_logger(__name__)
+
+
+class _Page(Protocol):
+    """A part of a list."""
+
+    @property
+    def next(self) -> str | None:
+        """The cursor of the following page, if there is one."""
+
+
+P = TypeVar("P", bound=_Page)
 
 
 class Tenants:
@@ -80,13 +91,9 @@ class Tenants:
             yield ExportLine(kind="end", data=dict(counts))
 
     async def _key_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
-        cursor = None
-        while True:
-            page = await self._keys.page(tenant, limit=_PAGE, cursor=cursor)
+        async for page in _pages(lambda cursor: self._keys.page(tenant, limit=_PAGE, cursor=cursor)):
             for key in page.keys:
                 yield _line("key", key)
-            if (cursor := page.next) is None:
-                return
 
     async def _run_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
         async with aclosing(self._run_ids(tenant)) as ids:
@@ -96,54 +103,41 @@ class Tenants:
 
     async def _run_ids(self, tenant: str) -> AsyncGenerator[str, None]:
         """The ids of a tenant's runs, newest first. Runs may be deleted during the iteration."""
-        cursor = None
-        while True:
-            page = await self._store.listing.page(Filter(tenant), limit=_PAGE, cursor=cursor)
+        async for page in _pages(lambda cursor: self._store.listing.page(Filter(tenant), limit=_PAGE, cursor=cursor)):
             for run in page.runs:
                 yield run.id
-            if (cursor := page.next) is None:
-                return
 
     async def _demo_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
-        cursor = None
-        while True:
-            page = await self._peers.demos.list(tenant=tenant, own=True, limit=_PAGE, cursor=cursor)
+        async for page in _pages(
+            lambda cursor: self._peers.demos.list(tenant=tenant, own=True, limit=_PAGE, cursor=cursor)
+        ):
             for demo in page.demos:
                 yield _line("demo", demo)
-            if (cursor := page.next) is None:
-                return
 
     async def _api_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
-        cursor = None
-        while True:
-            page = await self._peers.retriever.documents(tenant=tenant, limit=_PAGE, cursor=cursor)
+        async for page in _pages(
+            lambda cursor: self._peers.retriever.documents(tenant=tenant, limit=_PAGE, cursor=cursor)
+        ):
             for document in page.documents:
                 if tenant in document.tenants:
                     yield _line("document", document)
                     async with aclosing(self._apis_of(document.provider, tenant)) as apis:
                         async for line in apis:
                             yield line
-            if (cursor := page.next) is None:
-                return
 
     async def _apis_of(self, provider: str, tenant: str) -> AsyncGenerator[ExportLine, None]:
-        cursor, retriever = None, self._peers.retriever
-        while True:
-            page = await retriever.search(provider=provider, tenant=tenant, limit=_PAGE, cursor=cursor)
+        retriever = self._peers.retriever
+        async for page in _pages(
+            lambda cursor: retriever.search(provider=provider, tenant=tenant, limit=_PAGE, cursor=cursor)
+        ):
             for hit in page.hits:
                 with suppress(NotFound):
                     yield _line("api", await retriever.get(hit.id, tenant=tenant))
-            if (cursor := page.next) is None:
-                return
 
     async def _audit_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
-        cursor = None
-        while True:
-            page = await self._audit.page(AuditFilter(tenant), limit=_PAGE, cursor=cursor)
+        async for page in _pages(lambda cursor: self._audit.page(AuditFilter(tenant), limit=_PAGE, cursor=cursor)):
             for entry in page.entries:
                 yield _line("audit", entry)
-            if (cursor := page.next) is None:
-                return
 
     async def delete(self, tenant: str, principal: Principal) -> TenantDeletion:
         """Delete keys, runs, demonstrations and imported providers of a tenant, as many as fit into `BATCH_S`.
@@ -231,9 +225,8 @@ class Tenants:
 
     async def _delete_providers(self, tenant: str, ends: float, gone: Counter[str]) -> bool:
         """Delete the providers that this tenant imported. Providers that the operator imported for it stay."""
-        cursor, retriever = None, self._peers.retriever
-        while True:
-            page = await retriever.documents(tenant=tenant, limit=_PAGE, cursor=cursor)
+        retriever = self._peers.retriever
+        async for page in _pages(lambda cursor: retriever.documents(tenant=tenant, limit=_PAGE, cursor=cursor)):
             for document in page.documents:
                 if self._clock() >= ends:
                     return False
@@ -241,8 +234,17 @@ class Tenants:
                     with suppress(NotFound, Conflict):
                         await retriever.delete_provider(document.provider, tenant=tenant)
                         gone["providers"] += 1
-            if (cursor := page.next) is None:
-                return True
+        return True
+
+
+async def _pages(ask: Callable[[str | None], Awaitable[P]]) -> AsyncGenerator[P, None]:
+    """All pages of a list, from what returns the one at a cursor."""
+    cursor = None
+    while True:
+        page = await ask(cursor)
+        yield page
+        if (cursor := page.next) is None:
+            return
 
 
 def _line(kind: str, of: Contract) -> ExportLine:
