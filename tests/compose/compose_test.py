@@ -66,7 +66,7 @@ for name in sys.argv[1:]:
         print(error.code)"""
 WITHOUT_KEY = "env -u NESTOR_LLM_API_KEY python -m deploy.llm.probe http://127.0.0.1:8000 nestor-planner"
 PROBE = """id -u
-ls -d tests var .env .git 2>/dev/null
+ls -d tests var/* .env .git 2>/dev/null
 command -v gcc cc curl
 python -c 'import torch' 2>&1 | tail -n 1
 python -c 'import training' 2>&1 | tail -n 1"""
@@ -94,7 +94,8 @@ def check_containers(stack: Stack, services: tuple[str, ...], others: tuple[str,
         expect("Read-only file system" in root, f"the root file system of {service} must be read-only", root)
     for service in services:
         seen = stack.compose("exec", "-T", service, "sh", "-c", PROBE, capture=True).strip().splitlines()
-        lean = ["10001", *(f"ModuleNotFoundError: No module named '{name}'" for name in ("torch", "training"))]
+        model = ["var/llm"] if service == "llm" else []
+        lean = ["10001", *model, *(f"ModuleNotFoundError: No module named '{n}'" for n in ("torch", "training"))]
         expect(seen == lean, f"{service} must be uid 10001 and carry nothing it does not need", seen)
 
 
