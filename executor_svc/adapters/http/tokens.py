@@ -195,7 +195,7 @@ class Tokens:
                     "expires_at": None if issued.lifetime_s is None else round(time.time() + issued.lifetime_s),
                 }
             )
-            self._store.keep(name, renewed)
+            self._store.keep(name, client, renewed)
             grant.client = renewed
 
     async def _ask(
