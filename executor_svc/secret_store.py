@@ -380,13 +380,13 @@ def _entry(name: str, entry: JsonValue, where: str) -> Secret:
         raise SecretsUnreadable(f"{where}: {name}: {problems}") from None
 
 
-def _stamp(file: Path | None) -> tuple[int, int, int] | None:
-    """A stamp that changes with the file; None if there is no file."""
+def _stamp(file: Path | None) -> tuple[int, ...] | None:
+    """A stamp that changes with the file; None if there is no file. Only `ctime` cannot be set back."""
     try:
         found = file.stat() if file is not None else None
     except OSError:
         return None
-    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
+    return None if found is None else (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
 
 @lru_cache(maxsize=100)

@@ -48,7 +48,23 @@ def test_a_changed_file_is_told_of_by_names(tmp_path: Path, monkeypatch: pytest.
     assert [(call.method_name, call.args, call.kwargs) for call in log.calls] == [("info", ("secrets changed",), told)]
 
 
-LOGIN = {"client_id": "me", "refresh_token": "refresh-one", "access_token": "access-one", "hosts": HOSTS}
+def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
+    file = tmp_path / "secrets.json"
+    file.write_text(json.dumps({"a.key": {"value": "canary-one", "hosts": HOSTS}}))
+    store, before = SecretStore.load(file, None), file.stat()
+    file.write_text(json.dumps({"a.key": {"value": "canary-two", "hosts": HOSTS}}))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    store.reload()
+    assert store.entries["a.key"].masked() == ("canary-two",)
+
+
+LOGIN: dict[str, JsonValue] = {
+    "client_id": "me",
+    "refresh_token": "refresh-one",
+    "access_token": "access-one",
+    "hosts": [*HOSTS],
+}
+KEY: JsonValue = {"value": "canary-one", "hosts": [*HOSTS]}
 
 
 def renew(store: SecretStore, before: Client) -> None:
@@ -58,7 +74,7 @@ def renew(store: SecretStore, before: Client) -> None:
 
 def test_a_renewal_leaves_what_was_changed_meanwhile(tmp_path: Path) -> None:
     file = tmp_path / "secrets.json"
-    change_file(file, {"a.login": LOGIN, "b.key": {"value": "canary-one", "hosts": HOSTS}})
+    change_file(file, {"a.login": LOGIN, "b.key": KEY})
     store, told = SecretStore.load(file, None), list[list[str]]()
     store.on_reload = lambda: told.append(sorted(store.entries))
     before = store.client("a.login")
@@ -82,7 +98,7 @@ def test_a_renewal_leaves_what_was_changed_meanwhile(tmp_path: Path) -> None:
 )
 def test_a_renewal_writes_nothing_over_another_login_or_a_removed_one(tmp_path: Path, entry: JsonValue) -> None:
     file = tmp_path / "secrets.json"
-    change_file(file, {"a.login": LOGIN, "b.key": {"value": "canary-one", "hosts": HOSTS}})
+    change_file(file, {"a.login": LOGIN, "b.key": KEY})
     store = SecretStore.load(file, None)
     before = store.client("a.login")
     assert before is not None
