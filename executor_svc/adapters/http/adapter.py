@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final, ParamSpec, TypeVar
 
 from pydantic import JsonValue
-from yarl import URL
 
 from executor_svc.adapters.http.budget import BudgetTimeout
 from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of, has_response_schema
@@ -32,6 +31,7 @@ from services.contracts.operations import Breaker
 from services.contracts.outcome import Failed, RequestRecord, Succeeded
 from services.contracts.secret import SecretOutcome, SecretTest
 from services.errors import Overloaded
+from services.urls import url_of
 
 _MAX_PAGINGS: Final = 512
 _CHECKERS_BYTES: Final = 100_000_000
@@ -306,7 +306,7 @@ def _refused(reply: Reply, masker: Masker) -> Failed:
 def _target(reply: Reply, masker: Masker) -> str:
     """The host that a redirect points to. Leaves out the path, since the upstream can write any text there."""
     try:  # mask first: parsing changes the case of the host
-        host = URL(masker.text(reply.headers.get("Location", ""))).raw_host
+        host = url_of(masker.text(reply.headers.get("Location", ""))).raw_host
     except ValueError:
         return ""
     return f" to {host}" if host else ""

@@ -23,6 +23,7 @@ from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
 from executor_svc.masking import MIN_SECRET_CHARS, Masker, masker_of
 from executor_svc.secret_store import Client, SecretStore
 from services.contracts.api import SecurityRequirement
+from services.urls import url_of
 
 WELL_KNOWN: Final = "/.well-known/openid-configuration"
 _TOKEN: Final = re.compile(rf"[!-~]{{{MIN_SECRET_CHARS},32768}}")
@@ -224,7 +225,7 @@ class Tokens:
         if declared is None and openid is not None:
             kept = self._endpoints.get(openid, list)
             if not kept:
-                found = await discover(self._transport, origin.join(URL(openid)), deadline)
+                found = await discover(self._transport, url_of(openid, origin), deadline)
                 kept.append(str(found.get("token_endpoint", "")))
             declared = kept[0]
         url = endpoint(declared, origin)
@@ -259,7 +260,9 @@ async def discover(transport: Transport, url: URL, deadline: float) -> Mapping[s
         url = url.with_path(url.path.rstrip("/") + WELL_KNOWN)
     reply = await transport.send("GET", url, {"Accept": "application/json"}, None, deadline=deadline)
     if reply.status != 200:
-        raise CredentialUnavailable(f"the OpenID discovery document was not found: {url.host} answered {reply.status}")
+        raise CredentialUnavailable(
+            f"the OpenID discovery document was not found: {url.raw_host} answered {reply.status}"
+        )
     try:
         answer = parse_json(reply.body)
     except BadResponse as error:
@@ -303,7 +306,7 @@ def error_of(reply: Reply, masker: Masker) -> str:
 def endpoint(declared: str | None, origin: URL) -> URL | None:
     """An endpoint's URL; it may be relative to the API's. None if it is not an HTTP URL."""
     try:
-        url = origin.join(URL(declared or ""))
+        url = url_of(declared or "", origin)
     except ValueError:
         return None
     usable = declared and url.scheme in ("http", "https") and url.raw_host and url.user is None

@@ -149,6 +149,15 @@ async def test_redirects_are_failures_that_say_so(upstream: Upstream, opened: Op
     assert upstream.count("/stolen") == 0
 
 
+@pytest.mark.parametrize(
+    "location", ["http://[::1]@/x", "http://[::1]@#", "http://[:99999]", "http://[", "http://h:x/"]
+)
+async def test_a_redirect_to_no_url_names_no_host(upstream: Upstream, opened: Opener, location: str) -> None:
+    upstream.replies("/r", web.Response(status=302, headers={"Location": location}))
+    error = failed(await (await opened())(api(upstream.origin, "/r")), "upstream_error")
+    assert error.message == "the upstream answered 302, a redirect; redirects are not followed"
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 async def test_compressed_answers(upstream: Upstream, opened: Opener, encoding: str) -> None:
     packed = (gzip if encoding == "gzip" else zlib).compress(b'{"a": 1}')
