@@ -59,6 +59,7 @@ class Failed(Contract):
         "ledger",
         "changed",
         "overloaded",
+        "internal_error",
     ]
     message: str
     status: int | None = None
