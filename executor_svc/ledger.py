@@ -294,5 +294,9 @@ async def _with_full_output(call: RecordedCall, store: LedgerStore) -> RecordedC
     text = await store.value(outcome.stored.id)
     if text is None:
         return not_intact(call.digest)
-    full = Succeeded.model_construct(value=from_json(text), status=outcome.status)
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError:  # an earlier version stored a number that is none
+        return not_intact(call.digest)
+    full = Succeeded.model_construct(value=value, status=outcome.status)
     return replace(call, result=replace(call.result, outcome=full))

@@ -6,6 +6,7 @@ followed, the size is bounded, and there is a deadline.
 
 import asyncio
 import json
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -321,9 +322,10 @@ def _masker(client: Client) -> Masker:
 def _lifetime(expires_in: JsonValue) -> float | None:
     if isinstance(expires_in, (int, float, str)) and not isinstance(expires_in, bool):
         try:
-            return min(max(float(expires_in), 0.0), 10 * 365 * 86_400.0)
+            lifetime_s = float(expires_in)
         except (ValueError, OverflowError):
-            pass
+            return None
+        return None if math.isnan(lifetime_s) else min(max(lifetime_s, 0.0), 10 * 365 * 86_400.0)
     return None
 
 

@@ -9,12 +9,13 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from executor_svc.adapters.http.request import idempotency_key
+from executor_svc.ledger import with_full_outputs
 from executor_svc.main import open_executor
-from executor_svc.models import CallResult, CallState, Outcome
+from executor_svc.models import CallResult, CallState, Outcome, RecordedCall
 from executor_svc.settings import ExecutorSettings
 from executor_svc.values import ValueStore
 from services.contracts.doubt import ResolveRequest, doubts_of
-from services.contracts.outcome import Failed, InDoubt, Skipped, Succeeded
+from services.contracts.outcome import Failed, InDoubt, Skipped, StoredValue, Succeeded
 from services.errors import Conflict, NotFound, ServiceUnavailable
 from services.storage.engine import create_engine
 from tests.support.durable import DEAD, House, asked, booking, done, finish, held_bookings, sending, two_bookings
@@ -228,3 +229,13 @@ async def test_a_large_output_is_whole_again_after_a_crash(house: House, upstrea
     assert (await finish(second, plan)).status == "succeeded"
     assert upstream.count("/rows") == 1
     assert upstream.seen[-1].body == b'{"room":999}'
+
+
+async def test_a_stored_value_with_an_infinite_number_is_not_used() -> None:
+    class Store:
+        async def value(self, _: str) -> str:
+            return '{"n": Infinity}'
+
+    large = Succeeded(value="{...}", stored=StoredValue(id="0" * 64, bytes=15))
+    known = {"a": RecordedCall(CallState.DONE, "", CallResult(large, None, 1))}
+    assert not (await with_full_outputs(known, Store()))["a"].intact  # type: ignore[arg-type]
