@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final
 
 from pydantic import JsonValue
@@ -31,6 +32,7 @@ from gateway.storage import NOT_OVER, UNDER_WAY, RequestIdentity, RunStore, Stor
 from gateway.stored_values import stored_values
 from gateway.streams import Streams
 from gateway.tenants import Tenants
+from gateway.usage import secrets_of_reads
 from services.contracts.access import Action
 from services.contracts.approval import Approval, ApproveRequest
 from services.contracts.comparison import Comparison
@@ -257,7 +259,13 @@ class GatewayService:
     async def _refresh_preview(self, stored: StoredRun, compiled: CompiledPlan) -> None:
         """Store with a waiting run what its plan would send now. Raises Conflict if that cannot be determined."""
         clock = Clock(RESUMED_DEADLINE_MS)
-        again = await preview(self.peers, stored.run, compiled, clock)
+        used = secrets_of_reads(compiled)  # until it is known with which the reads were made
+        try:
+            again = await preview(self.peers, stored.run, compiled, clock)
+            used = set(again.read_with if isinstance(again, Run) else chain(*(one.secrets for one in again.records)))
+        finally:
+            await self._audit.add_once(self._runs.uses.entries(stored.run, used))
+            self._runs.uses.mark_logged(stored.run, used)
         if not isinstance(again, Run):
             failed = next((r for r in again.records if isinstance(r.outcome, Failed)), None)
             why = f"{failed.step}: {failed.outcome.message}" if failed and isinstance(failed.outcome, Failed) else ""
