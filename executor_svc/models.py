@@ -62,7 +62,7 @@ class CallResult:
         request: the request as sent, masked; None if none could be built.
         attempts: how often it was sent or tried.
         pages: how many pages of a list were fetched.
-        more: whether the list continues after these pages.
+        more: whether the list continues after these pages, or an answer was only a part.
         violations: where the answer breaks the API's response schema.
         recovered: whether the result was read from the ledger after a crash.
         secrets: the names of the secrets that it presented, or was about to present.

@@ -319,3 +319,14 @@ async def test_a_large_body_is_sent_whole(upstream: Upstream, opened: Opener) ->
     operation = api(upstream.origin, "/x", parameter("b", "body"), method="POST", body=RequestBody())
     value(await (await opened())(operation, b="x" * 3_000_000))
     assert len(upstream.seen[0].body) == 3_000_008
+
+
+@pytest.mark.parametrize(("ranged", "status", "more"), [(False, 206, True), (True, 206, False), (False, 200, False)])
+async def test_a_part_that_nobody_asked_for_is_told(
+    upstream: Upstream, opened: Opener, ranged: bool, status: int, more: bool
+) -> None:
+    upstream.replies("/l", web.json_response([1, 2], status=status))
+    arguments = {"Range": "items=0-1"} if ranged else {}
+    result = await (await opened())(api(upstream.origin, "/l", parameter("Range", "header")), **arguments)
+    assert isinstance(result.outcome, Succeeded)
+    assert (result.outcome.value, result.more) == ([1, 2], more)
