@@ -145,7 +145,7 @@ class Runs:
         return live
 
     def _resumed(self, stored: StoredRun, run: Run, epoch: int, compiled: CompiledPlan | None) -> Live:
-        request = stored.request or SolveRequest(query=run.query)
+        request = request_to_resume(stored)
         clock = Clock(max(RESUMED_DEADLINE_MS, request.options.deadline_ms))
         return Live(Ticket(run.id, self.owner, epoch), run, request, clock, compiled, stored.traceparent)
 
@@ -380,6 +380,19 @@ class Runs:
             for task in unfinished:
                 task.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
+
+
+def request_to_resume(stored: StoredRun) -> SolveRequest:
+    """The request of a run that goes on.
+
+    A dry run that waits may be approved. What it allowed in advance is only planned, and is in no audit log, so changes
+    are asked about then.
+    """
+    request = stored.request or SolveRequest(query=stored.run.query)
+    if not request.options.dry_run or stored.run.status is RunStatus.PLANNING:
+        return request
+    asking = request.options.model_copy(update={"mutations": Decision.ASK})
+    return request.model_copy(update={"options": asking})
 
 
 def _with_questions(ended: Run, questions: tuple[Question, ...]) -> Run:

@@ -25,7 +25,7 @@ from gateway.previewing import Previews, plan_of
 from gateway.principals import Principal
 from gateway.quotas import Quotas
 from gateway.roles import Role
-from gateway.runs import RESUMED_DEADLINE_MS, Runs
+from gateway.runs import RESUMED_DEADLINE_MS, Runs, request_to_resume
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
 from gateway.storage import NOT_OVER, UNDER_WAY, RequestIdentity, RunStore, StoredRun, new_run_id
@@ -237,7 +237,7 @@ class GatewayService:
             raise Conflict("The approval is for another plan than this run's.")
         if request.digest != run.digest and (request.digest is not None or run.moved):
             raise Conflict("The approval is for other requests. Review the run again.")
-        mutating = stored.request.options.mutations if stored.request is not None else Decision.ASK
+        mutating = request_to_resume(stored).options.mutations
         compiled = await prove_again(self.peers, run.plan, self._runs.policy(run.tenant, mutating))
         if not is_still_valid(run, compiled):
             await self._refresh_preview(stored, compiled)
@@ -397,7 +397,8 @@ class GatewayService:
             tenant=principal.tenant,
             asked_by=principal.name,
         ).model_copy(update=given)
-        made = entry(principal, Action.APPROVE_IN_ADVANCE, run.id) if in_advance else None
+        counts = in_advance and not request.options.dry_run  # see `request_to_resume`
+        made = entry(principal, Action.APPROVE_IN_ADVANCE, run.id) if counts else None
         accepted = await self._runs.begin(run, request, identity, made)
         if isinstance(accepted, str) and identity is not None:
             there = await self._store.stored(accepted, principal.tenant)
