@@ -38,6 +38,7 @@ from services.contracts.plan import (
     Reference,
     Step,
     Value,
+    When,
     content_hash,
     dependencies,
     step_references,
@@ -136,7 +137,7 @@ def _resolved_calls(
 ) -> ResolvedCalls | Failed:
     when = step.when
     if when is not None:
-        left, right = (filled(side, outputs, None, budget) for side in (when.left, when.right))
+        left, right = (_side(side, when, outputs, budget) for side in (when.left, when.right))
         when = when.model_copy(update={"left": left, "right": right})
     rest = step.model_copy(update={"when": when})
     condition = when is not None and _is_literal(when.left) and _is_literal(when.right)
@@ -200,6 +201,16 @@ def filled(value: Value, outputs: Mapping[str, JsonValue], item: Item | None, bu
             return ObjectValue(fields=fields)
         case LiteralValue():
             return value
+
+
+def _side(side: Value, when: When, outputs: Mapping[str, JsonValue], budget: SizeBudget) -> Value:
+    """One side of a condition, as :func:`filled`. For `exists`, which copies nothing, a missing value is null."""
+    if when.op != "exists":
+        return filled(side, outputs, None, budget)
+    try:
+        return filled(side, outputs, None, budget.uncounted())
+    except Unresolved:
+        return LiteralValue(value=None)
 
 
 def _is_literal(value: Value) -> bool:

@@ -13,10 +13,10 @@ from typing import Any
 from executor_svc.admission import admit, graph_of
 from executor_svc.binding import hold_of
 from executor_svc.graph import Graph
-from executor_svc.ledger import Fenced, Ledger, LedgerAdapter, in_doubt_result, with_full_outputs
+from executor_svc.ledger import Ledger, LedgerAdapter, in_doubt_result, with_full_outputs
 from executor_svc.live import Gate, LiveRun
 from executor_svc.metrics import ExecutorMetrics
-from executor_svc.models import Call, Caller, CallResult, Execution, ForTenant, Lease, Limits, RecordedCall
+from executor_svc.models import Call, Caller, CallResult, Execution, Fenced, ForTenant, Lease, Limits, RecordedCall
 from executor_svc.runner import Run
 from executor_svc.settings import ExecutorSettings
 from executor_svc.settling import call_key, open_doubts, settled

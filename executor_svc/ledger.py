@@ -21,6 +21,7 @@ from executor_svc.models import (
     CallState,
     Conclusion,
     ExecutionStates,
+    Fenced,
     LargeValue,
     Lease,
     NotBegun,
@@ -30,6 +31,7 @@ from executor_svc.models import (
     RecordedCall,
     SendIntent,
     Unpreviewable,
+    crashed,
     not_intact,
 )
 from executor_svc.storage import LedgerStore
@@ -45,10 +47,6 @@ _log = get_logger(__name__)
 _MAX_BATCH = 500
 _LINGER_S = 0.005
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
-
-
-class Fenced(Exception):
-    """Another process has taken the execution over. This process must do nothing more for it."""
 
 
 @dataclass(slots=True)
@@ -219,24 +217,42 @@ class LedgerAdapter:
             return replace(known.result, recovered=True)
         if not call.api.mutating:
             return self._written(key, await self._adapter.call(call), sent=False)
+        try:
+            refused = await self._begin(key, call, known)
+        except (Fenced, NotBegun):
+            raise
+        except Exception as error:  # noqa: BLE001 - a run that a bug ends is taken over, and would begin this call again
+            _log.error("bug", call=call.key, exc_info=error)
+            refused = crashed(call, may_be_sent=known is not None)
+        if refused is not None:
+            return self._written(key, refused, sent=True)
+        try:
+            result = await self._adapter.call(call if known is None else replace(call, resent=True))
+            return self._written(key, result, sent=True)
+        except Exception as error:  # noqa: BLE001 - the same; it was sent, also if only its answer cannot be written
+            _log.error("bug", call=call.key, exc_info=error)
+            result = crashed(call, may_be_sent=True)
+            with suppress(Exception):
+                result = replace(result, request=self._adapter.preview(call))
+            return self._written(key, result, sent=True)
+
+    async def _begin(self, key: str, call: Call, known: RecordedCall | None) -> CallResult | None:
+        """Record that a mutating call is about to be sent; or return its result if it must not be. Raises as `call`."""
         digest = content_hash(dict(call.arguments))
         if known is not None and (doubt := _doubt(call, known, digest)):
             result = in_doubt_result(self._adapter, call, doubt)
             if known.digest != digest:  # another request was sent, and it is unknown which
                 result = replace(result, request=None)
-            return self._written(key, result, sent=True)
+            return result
         try:
             async with asyncio.timeout_at(call.deadline):
                 await self._ledger.record_intent(SendIntent(self._lease, key, digest, again=known is not None))
         except TimeoutError:
             message = "nothing was sent: the ledger could not be written before the deadline"
-            result = CallResult(Failed(reason="ledger", message=message), None, 0)
             if known is not None:
-                result = in_doubt_result(self._adapter, call, f"an earlier process may have sent it; now {message}")
-            return self._written(key, result, sent=True)
-        if known is not None:
-            call = replace(call, resent=True)
-        return self._written(key, await self._adapter.call(call), sent=True)
+                return in_doubt_result(self._adapter, call, f"an earlier process may have sent it; now {message}")
+            return CallResult(Failed(reason="ledger", message=message), None, 0)
+        return None
 
     def _written(self, key: str, result: CallResult, *, sent: bool) -> CallResult:
         state = CallState.IN_DOUBT if isinstance(result.outcome, InDoubt) else CallState.DONE
@@ -278,5 +294,9 @@ async def _with_full_output(call: RecordedCall, store: LedgerStore) -> RecordedC
     text = await store.value(outcome.stored.id)
     if text is None:
         return not_intact(call.digest)
-    full = Succeeded.model_construct(value=from_json(text), status=outcome.status)
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError:  # an earlier version stored a number that is none
+        return not_intact(call.digest)
+    full = Succeeded.model_construct(value=value, status=outcome.status)
     return replace(call, result=replace(call.result, outcome=full))

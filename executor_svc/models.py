@@ -21,6 +21,8 @@ No other run makes progress while a loop's conditions are checked and its calls 
 COMPARISONS = 4
 """Conditions may compare this multiple of `copied_bytes`, since comparing is cheaper than sending."""
 
+_BUG = "a bug of the executor ended the call; the details are in its log"
+
 CallOutcome = Succeeded | Failed | InDoubt
 
 
@@ -60,7 +62,7 @@ class CallResult:
         request: the request as sent, masked; None if none could be built.
         attempts: how often it was sent or tried.
         pages: how many pages of a list were fetched.
-        more: whether the list continues after these pages.
+        more: whether the list continues after these pages, or an answer was only a part.
         violations: where the answer breaks the API's response schema.
         recovered: whether the result was read from the ledger after a crash.
         secrets: the names of the secrets that it presented, or was about to present.
@@ -82,6 +84,17 @@ class Unpreviewable(ValueError):
 
 class NotBegun(Exception):
     """The run was cancelled before this call was recorded. It was not sent and will not be."""
+
+
+class Fenced(Exception):
+    """Another process has taken the execution over. This process must do nothing more for it."""
+
+
+def crashed(call: Call, *, may_be_sent: bool) -> CallResult:
+    """The result of a call that a bug ended. A change that may have been sent is in doubt: it must not be resent."""
+    if call.api.mutating and may_be_sent:
+        return CallResult(InDoubt(message=f"{_BUG}; the request may have been sent"), None, 1)
+    return CallResult(Failed(reason="internal_error", message=_BUG), None, 0)
 
 
 class Adapter(Protocol):

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -39,9 +39,19 @@ def load_file(file: Path) -> Entries:
 
 
 def change_file(file: Path, changes: Mapping[str, JsonValue]) -> None:
-    """Set entries by name; None removes an entry. Other entries are kept.
+    """Set entries by name; None removes an entry. Other entries are kept. Creates the file if there is none.
 
-    A new file is readable by its owner only. An existing file keeps its mode.
+    Raises:
+        SecretsUnreadable, OSError: as :func:`edit_file`.
+    """
+    edit_file(file, lambda _: changes)
+
+
+def edit_file(file: Path, changes_of: Callable[[Entries], Mapping[str, JsonValue]]) -> None:
+    """Change entries with what ``changes_of`` returns for those in the file: entries to set; None removes one.
+
+    No other process changes the file in the meantime. A new file is readable by its owner only. An existing file keeps
+    its mode; it is not written if nothing is to be changed.
 
     Raises:
         SecretsUnreadable: the existing file cannot be read, so it is not overwritten.
@@ -51,8 +61,11 @@ def change_file(file: Path, changes: Mapping[str, JsonValue]) -> None:
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with FileLock(_beside(file, "lock"), timeout=_EDIT_S):
         there = file.exists()
-        entries = (load_file(file) if there else {}) | dict(changes)
-        kept = {name: entry for name, entry in entries.items() if entry is not None}
+        entries = load_file(file) if there else {}
+        changes = changes_of(entries)
+        if there and not changes:
+            return
+        kept = {name: entry for name, entry in (entries | dict(changes)).items() if entry is not None}
         _replace(file, json.dumps(kept, indent=2) + "\n", file.stat().st_mode & 0o777 if there else 0o600)
 
 

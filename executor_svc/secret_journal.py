@@ -27,7 +27,7 @@ from pydantic import SecretStr
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from executor_svc.secret_changes import SecretChange, told_changes
-from executor_svc.secret_store import Secret, SecretStore, Token, revealed
+from executor_svc.secret_store import RENEWED_FIELDS, Secret, SecretStore, Token, revealed
 from executor_svc.storage import SECRET_CHANGES
 from services.contracts.secret import JournalChange, JournalEntry, JournalPage
 from services.periodic import repeating
@@ -36,8 +36,6 @@ from services.storage.engine import lock, read, write
 _MARKS: Final = b"nestor executor: marks of secrets in the journal"
 _LOCK: Final = "executor_svc.secret_journal"
 _POLL_S: Final = 1.0
-_RENEWED: Final = frozenset({"access_token", "refresh_token", "expires_at"})
-"""Fields that the executor replaces itself, each time a token is renewed. Logins are in `nestor secrets history`."""
 _MAX_DETAIL_CHARS: Final = 2_000
 _MAX_WAITING: Final = 100
 """States kept while the database is away. Beyond that, the oldest are merged into the next ones."""
@@ -84,7 +82,8 @@ class SecretJournal:
     def _describe(self, name: str, secret: Secret) -> _Seen:
         entry = revealed(secret)
         assert isinstance(entry, dict)
-        entry = {field: value for field, value in entry.items() if field not in _RENEWED}
+        # What a renewal replaces is not told: it happens all the time. Logins are in `nestor secrets history`.
+        entry = {field: value for field, value in entry.items() if field not in RENEWED_FIELDS}
         place = secret.place if isinstance(secret, Token) else None
         told = {
             "hosts": ", ".join(secret.hosts),

@@ -36,7 +36,7 @@ from pydantic import (
 )
 
 from executor_svc.masking import MIN_SECRET_CHARS
-from executor_svc.secret_file import Entries, SecretsUnreadable, change_file, load_file, read_entries, renewal_lock
+from executor_svc.secret_file import Entries, SecretsUnreadable, edit_file, load_file, read_entries, renewal_lock
 from services.contracts.api import Location, SecretKind, Tenant
 from services.telemetry import get_logger
 
@@ -211,6 +211,8 @@ _CLASSES_BY_KIND: Final[dict[SecretKind, tuple[type[Secret], ...]]] = {
     SecretKind.AWS_SIGV4: (AwsKey,),
     SecretKind.OTHER: (Token, Login, Client, Certificate, AwsKey),
 }
+RENEWED_FIELDS: Final = frozenset({"access_token", "refresh_token", "expires_at"})
+"""Fields of a :class:`Client` that a renewal replaces."""
 _CLASS_FIELDS: Final[tuple[tuple[str, type[Secret]], ...]] = (
     ("client_id", Client),
     ("password", Login),
@@ -313,16 +315,23 @@ class SecretStore:
         finally:
             await lock.release()
 
-    def keep(self, name: str, client: Client) -> None:
-        """Replace a client by its renewed version; in the file, too, if it comes from there."""
-        self._secrets = self._secrets | {name: client}
-        self.version += 1
+    def keep(self, name: str, before: Client, renewed: Client) -> None:
+        """Put the tokens of a renewed client in the place of those it was renewed with; in the file, too.
+
+        Nothing else of the entry is written, and nothing at all if the entry is another login by now or was removed:
+        a person may have changed it during the renewal.
+        """
+        if (current := self.client(name)) is not None and _login(current) == _login(before):
+            kept = current.model_copy(update={field: getattr(renewed, field) for field in RENEWED_FIELDS})
+            self._secrets = self._secrets | {name: kept}
+            self.version += 1
+            if name in self._given:
+                self._given = self._given | {name: kept}
         if self.file is None or name in self._given:
-            self._given = self._given | {name: client}
             return
         try:
-            change_file(self.file, {name: revealed(client)})
-            self._stamp = _stamp(self.file)
+            # The stamp stays as it was, so that the next reload sees this change and any other one.
+            edit_file(self.file, lambda entries: _with_tokens(entries, name, before, renewed))
         except (OSError, SecretsUnreadable) as error:
             _log.warning("a renewed token cannot be stored", secret=name, why=type(error).__name__)
 
@@ -343,6 +352,23 @@ def revealed(secret: Secret) -> JsonValue:
     return {name: list(v) if isinstance(v, tuple) else v for name, v in shown.items() if v not in (None, ())}
 
 
+def _with_tokens(entries: Entries, name: str, before: Client, renewed: Client) -> Entries:
+    """The entry with its new tokens; nothing if it is not the one that was renewed."""
+    entry = entries.get(name)
+    if not isinstance(entry, dict) or (entry.get("client_id"), entry.get("refresh_token")) != _login(before):
+        return {}
+    shown = revealed(renewed)
+    assert isinstance(shown, dict)
+    rest = {field: value for field, value in entry.items() if field not in RENEWED_FIELDS}
+    return {name: rest | {field: value for field, value in shown.items() if field in RENEWED_FIELDS}}
+
+
+def _login(client: Client) -> tuple[str, str | None]:
+    """What tells a login from a later one."""
+    token = client.refresh_token
+    return client.client_id, None if token is None else token.get_secret_value()
+
+
 def _entry(name: str, entry: JsonValue, where: str) -> Secret:
     if not isinstance(entry, dict):
         raise SecretsUnreadable(f'{where}: {name} must be an object such as {{"value": "...", "hosts": ["host:port"]}}')
@@ -354,13 +380,13 @@ def _entry(name: str, entry: JsonValue, where: str) -> Secret:
         raise SecretsUnreadable(f"{where}: {name}: {problems}") from None
 
 
-def _stamp(file: Path | None) -> tuple[int, int, int] | None:
-    """A stamp that changes with the file; None if there is no file."""
+def _stamp(file: Path | None) -> tuple[int, ...] | None:
+    """A stamp that changes with the file; None if there is no file. Only `ctime` cannot be set back."""
     try:
         found = file.stat() if file is not None else None
     except OSError:
         return None
-    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
+    return None if found is None else (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
 
 @lru_cache(maxsize=100)

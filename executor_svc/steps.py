@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from executor_svc.models import MAX_LOOP_VALUES, Adapter, Call, CallResult, Limits, NotBegun
+from executor_svc.models import MAX_LOOP_VALUES, Adapter, Call, CallResult, Fenced, Limits, NotBegun, crashed
 from executor_svc.references import (
     Incomparable,
     Item,
@@ -35,6 +35,9 @@ from services.contracts.outcome import (
 )
 from services.contracts.plan import ItemReference, ListValue, ObjectValue, Step, Value
 from services.size_budget import SizeBudget, SizeExceeded
+from services.telemetry import get_logger
+
+_log = get_logger(__name__)
 
 CONDITION = "when"
 """The reason of a step that is skipped by its own condition."""
@@ -205,28 +208,33 @@ async def _work(
 async def _call(prepared: Prepared, adapter: Adapter, key: str, index: int, deadline: float) -> CallResult | None:
     """Make one of the calls; None if its run was cancelled before.
 
-    The adapter enforces the deadline itself, since only it knows whether the request was sent.
+    The adapter enforces the deadline itself, since only it knows whether the request was sent. A bug in it ends the
+    call and not the run, which would be taken over and would make its calls again. Raises Fenced.
     """
+    call = Call(
+        prepared.api,
+        prepared.arguments[index],
+        key,
+        deadline,
+        prepared.items,
+        pages_anywhere=prepared.pages_anywhere,
+        value_bytes=prepared.value_bytes[index],
+    )
     try:
         async with asyncio.timeout_at(deadline + GRACE_S):
-            return await adapter.call(
-                Call(
-                    prepared.api,
-                    prepared.arguments[index],
-                    key,
-                    deadline,
-                    prepared.items,
-                    pages_anywhere=prepared.pages_anywhere,
-                    value_bytes=prepared.value_bytes[index],
-                )
-            )
+            return await adapter.call(call)
     except NotBegun:
         return None
+    except Fenced:
+        raise
     except TimeoutError:
         message = "the call did not end within its deadline"
         if prepared.api.mutating:
             return CallResult(InDoubt(message=message), None, 1)
         return CallResult(Failed(reason="timeout", message=message), None, 1)
+    except Exception as error:  # noqa: BLE001 - see above
+        _log.error("bug", call=key, exc_info=error)
+        return crashed(call, may_be_sent=True)
 
 
 def _single(result: CallResult) -> StepResult:

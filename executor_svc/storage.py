@@ -113,7 +113,11 @@ class LedgerStore:
         self._engine, self._transactions, self._sealer = engine, Transactions(engine), sealer
         self._calls, self._now = CallRows(sealer), clock(engine)
         self._admit = insert(engine, EXECUTIONS).values(created_at=self._now).on_conflict_do_nothing()
-        self._keep = insert(engine, VALUES).values(created_at=self._now).on_conflict_do_nothing()
+        keeping = insert(engine, VALUES).values(created_at=self._now)
+        # An equal value of an older run belongs to this run, too: it must not be deleted with that one's.
+        self._keep = keeping.on_conflict_do_update(
+            index_elements=["id"], set_={"created_at": keeping.excluded.created_at}
+        )
         sending = insert(engine, CALLS).values(sent_at=self._now)
         # An existing row belongs to a call that is resent after a takeover.
         self._send = sending.on_conflict_do_update(
@@ -156,7 +160,7 @@ class LedgerStore:
             # The outcome of a call that was sent is valid whoever owns the run now.
             (self._finish_sent, [self._calls.outcome(o) for o in batch.outcomes if o.sent]),
             (self._finish_read, [self._calls.read(o) for o in batch.outcomes if not o.sent and o.lease in running]),
-            (self._keep, [{"id": o.id, "content": o.content} for o in batch.values]),
+            (self._keep, [{"id": key, "content": batch.values[key]} for key in sorted(batch.values)]),
             (self._conclude, [_result_row(o) for o in batch.conclusions if o.lease in owned]),
         ):
             if rows:
@@ -312,7 +316,8 @@ class LedgerStore:
             old = list(await connection.scalars(sa.select(c.id).where(ended).limit(limit)))
             values = list(await connection.scalars(sa.select(VALUES.c.id).where(unused).limit(limit)))
             await connection.execute(CALLS.delete().where(CALLS.c.run_id.in_(old)))
-            await connection.execute(VALUES.delete().where(VALUES.c.id.in_(values)))
+            # Asks for the age again: a value may have been stored once more in the meantime.
+            await connection.execute(VALUES.delete().where(VALUES.c.id.in_(values), unused))
             await connection.execute(EXECUTIONS.delete().where(c.id.in_(old)))
         return len(old) + len(values)
 
@@ -353,12 +358,13 @@ class LedgerStore:
 
 @dataclass(slots=True)
 class _Batch:
-    """Operations by kind, each list in its original order."""
+    """Operations by kind, in their original order."""
 
     admissions: list[Admission] = field(default_factory=list)
     intents: list[SendIntent] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
-    values: list[LargeValue] = field(default_factory=list)
+    values: dict[str, str] = field(default_factory=dict)
+    """The content of each value, by id. Written in the order of ids, so that two processes do not lock each other."""
     conclusions: list[Conclusion] = field(default_factory=list)
     runs: set[str] = field(default_factory=set)
 
@@ -370,13 +376,14 @@ class _Batch:
             Admission: batch.admissions,
             SendIntent: batch.intents,
             Outcome: batch.outcomes,
-            LargeValue: batch.values,
             Conclusion: batch.conclusions,
         }
         for operation in operations:
+            if isinstance(operation, LargeValue):
+                batch.values[operation.id] = operation.content
+                continue
             places[type(operation)].append(operation)
-            if not isinstance(operation, LargeValue):
-                batch.runs.add(operation.lease.run_id)
+            batch.runs.add(operation.lease.run_id)
         return batch
 
 

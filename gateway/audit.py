@@ -93,6 +93,8 @@ class AuditLog:
 
     async def add_once(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Add the entries whose ids are not in the log yet."""
+        if not rows:
+            return
         async with write(self._engine) as connection:
             await connection.execute(insert(self._engine, AUDIT).on_conflict_do_nothing(), rows)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from gateway.solve import Clock
 from gateway.storage import Ticket
 from services.contracts.event import RunEvent, RunFinished, RunPlanned, SolveEvent
-from services.contracts.execution import StepFinished
+from services.contracts.execution import StepFinished, StepStarted
 from services.contracts.outcome import StepRecord
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import Run
@@ -38,6 +38,7 @@ class Live:
         durable: whether the executor stores the run itself; then it is cancelled there.
         writes_sentences: whether the planner writes sentences. True if unknown: the run was not planned here.
         cancelled: whether cancellation was requested.
+        reads_secrets: names of secrets that reads for an approval may have presented, although their result is unknown.
         stored_count: how many of the events are stored.
         work: the task that plans and executes; cancelling it ends the run.
         cancel_signal: set when the run is cancelled.
@@ -54,6 +55,7 @@ class Live:
     durable: bool = False
     writes_sentences: bool = True
     cancelled: bool = False
+    reads_secrets: frozenset[str] = frozenset()
     stored_count: int = 0
     work: "asyncio.Task[Run] | None" = None
     cancel_signal: asyncio.Event = field(default_factory=asyncio.Event)
@@ -82,6 +84,16 @@ class Live:
             elif isinstance(one.event, StepFinished):
                 found[one.event.record.step] = one.event.record
         return tuple(found.values())
+
+    @property
+    def planned(self) -> bool:
+        """Whether this process has begun to execute a plan: calls may have been made."""
+        return any(isinstance(one.event, RunPlanned) for one in self._events)
+
+    @property
+    def started(self) -> frozenset[str]:
+        """The steps that have started, of any plan."""
+        return frozenset(one.event.step for one in self._events if isinstance(one.event, StepStarted))
 
     def next_event(self, event: SolveEvent) -> RunEvent:
         """The event with its number. It is not published yet."""

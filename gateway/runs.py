@@ -18,7 +18,7 @@ from gateway.sentences import request_sentence
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock, answer, plan
 from gateway.storage import Fenced, RequestIdentity, RunStore, StoredRun, Ticket
-from gateway.usage import SecretUses
+from gateway.usage import SecretUses, secrets_of, secrets_of_reads, unrecorded_secrets
 from services.contracts.answer import Answer
 from services.contracts.event import RunFinished, RunPlanned
 from services.contracts.evidence import Attempt
@@ -39,6 +39,7 @@ class Runs:
 
     Attributes:
         lives: the runs that this process is working on, by id.
+        uses: which secrets runs presented.
         owner: the id of this process, as stored with its runs.
     """
 
@@ -56,7 +57,7 @@ class Runs:
         self.owner = owner
         self.lives: dict[str, Live] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._uses = SecretUses()
+        self.uses = SecretUses()
         self._closing = False
 
     @property
@@ -144,7 +145,7 @@ class Runs:
         return live
 
     def _resumed(self, stored: StoredRun, run: Run, epoch: int, compiled: CompiledPlan | None) -> Live:
-        request = stored.request or SolveRequest(query=run.query)
+        request = request_to_resume(stored)
         clock = Clock(max(RESUMED_DEADLINE_MS, request.options.deadline_ms))
         return Live(Ticket(run.id, self.owner, epoch), run, request, clock, compiled, stored.traceparent)
 
@@ -251,7 +252,11 @@ class Runs:
         """Show what a plan would send. If the reads needed for that failed, treat them as the result of the plan."""
         live.durable = False  # nothing is under way at the executor
         reads = not live.request.options.dry_run or bool(live.run.lapsed)
-        waiting = await preview(self._peers, live.run, compiled, live.clock, reads=reads)
+        try:
+            waiting = await preview(self._peers, live.run, compiled, live.clock, reads=reads)
+        except BaseException:  # also where the run is cancelled: the reads may have been made
+            live.reads_secrets |= secrets_of_reads(compiled) if reads else set()
+            raise
         if isinstance(waiting, Run):
             return waiting
         return await self._replan_on_evidence(live, compiled, answer(live.run, waiting, None, live.clock), waiting)
@@ -334,6 +339,7 @@ class Runs:
 
     async def _execute_and_answer(self, live: Live, compiled: CompiledPlan) -> tuple[Run, ExecutionFinished]:
         mark = live.clock.elapsed_ms()
+        live.compiled = compiled
         live.publish(RunPlanned(run=live.run))
         requested = request_sentence(self._peers.planner, live, compiled, self._settings.sentence_wait_s, self._metrics)
         async with requested as pending:
@@ -346,11 +352,12 @@ class Runs:
 
     async def _conclude(self, live: Live, run: Run, problem: ServiceError | None) -> None:
         """Store the end of a run, retry until the database answers, then notify subscribers and callers."""
-        finished = live.next_event(RunFinished(run=run))
+        finished, used = live.next_event(RunFinished(run=run)), secrets_of(run) | unrecorded_secrets(live, run)
         for pause in pauses():
             try:
-                await self._store.conclude(live.ticket, run, [*live.unwritten(), finished], self._uses.entries(run))
-                self._uses.mark_logged(run)
+                entries = self.uses.entries(run, used)
+                await self._store.conclude(live.ticket, run, [*live.unwritten(), finished], entries)
+                self.uses.mark_logged(run, used)
                 break
             except Fenced:
                 _log.warning("another process has taken over this run", run_id=run.id)
@@ -373,6 +380,19 @@ class Runs:
             for task in unfinished:
                 task.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
+
+
+def request_to_resume(stored: StoredRun) -> SolveRequest:
+    """The request of a run that goes on.
+
+    A dry run that waits may be approved. What it allowed in advance is only planned, and is in no audit log, so changes
+    are asked about then.
+    """
+    request = stored.request or SolveRequest(query=stored.run.query)
+    if not request.options.dry_run or stored.run.status is RunStatus.PLANNING:
+        return request
+    asking = request.options.model_copy(update={"mutations": Decision.ASK})
+    return request.model_copy(update={"options": asking})
 
 
 def _with_questions(ended: Run, questions: tuple[Question, ...]) -> Run:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final
 
 from pydantic import JsonValue
@@ -24,13 +25,14 @@ from gateway.previewing import Previews, plan_of
 from gateway.principals import Principal
 from gateway.quotas import Quotas
 from gateway.roles import Role
-from gateway.runs import RESUMED_DEADLINE_MS, Runs
+from gateway.runs import RESUMED_DEADLINE_MS, Runs, request_to_resume
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
 from gateway.storage import NOT_OVER, UNDER_WAY, RequestIdentity, RunStore, StoredRun, new_run_id
 from gateway.stored_values import stored_values
 from gateway.streams import Streams
 from gateway.tenants import Tenants
+from gateway.usage import secrets_of_reads
 from services.contracts.access import Action
 from services.contracts.approval import Approval, ApproveRequest
 from services.contracts.comparison import Comparison
@@ -235,7 +237,7 @@ class GatewayService:
             raise Conflict("The approval is for another plan than this run's.")
         if request.digest != run.digest and (request.digest is not None or run.moved):
             raise Conflict("The approval is for other requests. Review the run again.")
-        mutating = stored.request.options.mutations if stored.request is not None else Decision.ASK
+        mutating = request_to_resume(stored).options.mutations
         compiled = await prove_again(self.peers, run.plan, self._runs.policy(run.tenant, mutating))
         if not is_still_valid(run, compiled):
             await self._refresh_preview(stored, compiled)
@@ -257,7 +259,13 @@ class GatewayService:
     async def _refresh_preview(self, stored: StoredRun, compiled: CompiledPlan) -> None:
         """Store with a waiting run what its plan would send now. Raises Conflict if that cannot be determined."""
         clock = Clock(RESUMED_DEADLINE_MS)
-        again = await preview(self.peers, stored.run, compiled, clock)
+        used = secrets_of_reads(compiled)  # until it is known with which the reads were made
+        try:
+            again = await preview(self.peers, stored.run, compiled, clock)
+            used = set(again.read_with if isinstance(again, Run) else chain(*(one.secrets for one in again.records)))
+        finally:
+            await self._audit.add_once(self._runs.uses.entries(stored.run, used))
+            self._runs.uses.mark_logged(stored.run, used)
         if not isinstance(again, Run):
             failed = next((r for r in again.records if isinstance(r.outcome, Failed)), None)
             why = f"{failed.step}: {failed.outcome.message}" if failed and isinstance(failed.outcome, Failed) else ""
@@ -389,7 +397,8 @@ class GatewayService:
             tenant=principal.tenant,
             asked_by=principal.name,
         ).model_copy(update=given)
-        made = entry(principal, Action.APPROVE_IN_ADVANCE, run.id) if in_advance else None
+        counts = in_advance and not request.options.dry_run  # see `request_to_resume`
+        made = entry(principal, Action.APPROVE_IN_ADVANCE, run.id) if counts else None
         accepted = await self._runs.begin(run, request, identity, made)
         if isinstance(accepted, str) and identity is not None:
             there = await self._store.stored(accepted, principal.tenant)

@@ -48,6 +48,7 @@ from executor_svc.secret_store import AwsKey, Certificate, Client, Login, Secret
 from services.clients import GatewayClient
 from services.contracts.api import LOGINS, Location, NeededSecret, SecretKind
 from services.errors import ServiceError
+from services.urls import url_of
 
 secrets = typer.Typer(no_args_is_help=True, help="Manage the credentials that calls send. Values are never shown.")
 secrets.command("bind")(bind_secret)
@@ -315,8 +316,8 @@ def _known_url(before: Secret | None) -> str | None:
 def _url(text: str | None) -> URL | None:
     """The text as an http or https URL; None if it is not one."""
     try:
-        url = URL(text or "")
-        return url if url.scheme in ("http", "https") and url.host else None
+        url = url_of(text or "")
+        return url if url.scheme in ("http", "https") and url.raw_host else None
     except ValueError:
         return None
 

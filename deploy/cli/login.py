@@ -106,7 +106,7 @@ class _Dialogue:
         """Show the hosts and ask whether they are right. Exits if not."""
         where = endpoints.device if self.with_code or endpoints.authorization is None else endpoints.authorization
         typer.echo(
-            visible(f"You log in at {where.host if where else '?'}; tokens come from {host_of(endpoints.token)}.")
+            visible(f"You log in at {where.raw_host if where else '?'}; tokens come from {host_of(endpoints.token)}.")
         )
         typer.echo(visible(f"The tokens are sent only to {', '.join(self.hosts)}."))
         unknown = self.secret and host_of(endpoints.token) not in self.hosts  # only the document names it

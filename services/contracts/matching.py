@@ -16,6 +16,8 @@ from urllib.parse import unquote, urlsplit
 
 from yarl import URL
 
+from services.urls import url_of
+
 _MAX_CHARS: Final = 4_000
 _DECODINGS: Final = 5
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -107,7 +109,7 @@ def _server(server: str) -> tuple[str | None, int, bool, str]:
     try:
         parts = urlsplit(server)
         port, default = parts.port, _DEFAULT_PORTS.get(parts.scheme, 0)
-        path = URL(server).raw_path  # normalised as in requests: without dot segments
+        path = url_of(server).raw_path  # normalised as in requests: without dot segments
     except ValueError:
         return None, 0, False, ""
     host = _host(parts.hostname or "") if "\\" not in server and "@" not in parts.netloc else None

@@ -59,6 +59,7 @@ class Failed(Contract):
         "ledger",
         "changed",
         "overloaded",
+        "internal_error",
     ]
     message: str
     status: int | None = None
@@ -120,7 +121,10 @@ class StepRecord(Contract):
         default=(), description="With `foreach`: each item's outcome. Values of items that succeeded are in `outcome`."
     )
     pages: int = Field(default=1, ge=0, description="How many pages of a list were fetched.")
-    more: bool = Field(default=False, description="Whether the list has more pages than were fetched.")
+    more: bool = Field(
+        default=False,
+        description="Whether the list has more pages than were fetched, or an answer was only a part (206).",
+    )
     violations: tuple[str, ...] = Field(
         default=(), description="Where the answer does not match the API's schema: paths and rules, without values."
     )

@@ -147,6 +147,8 @@ class FakeExecutor(Fake):
     async def preview(self, request: PreviewRequest) -> PreviewResponse:
         """A request for every mutating or unapproved step, with its literal arguments as body."""
         await self._arrive("preview", CREDENTIALS_TIMEOUT_S)
+        if self.breaks and request.reads:
+            raise ServiceUnavailable(f"{self.service} does not answer.", service=self.service)
         compiled = request.compiled
         if self.unreadable is not None and request.reads:
             return PreviewResponse(failed=self.unreadable)

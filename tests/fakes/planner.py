@@ -148,18 +148,15 @@ def prove(
         return CompileResponse(diagnostics=tuple(found))
     used = {step.api: known[step.api] for step in plan.steps}
     mutating = tuple(step.id for step in plan.steps if used[step.api].mutating)
+    needs = [need.secret for api in used.values() for need in (api.security or ((),))[0]]
     proof = Proof(
         checks=sum(1 + len(step.arguments) for step in plan.steps),
         stages=_stages(plan),
         api_hashes={api.id: api.content_hash for api in used.values()},
         mutating=mutating,
         approvals=tuple(step.id for step in plan.steps if policy.decide(used[step.api]) is Decision.ASK),
-        missing=tuple(
-            need.secret
-            for api in used.values()
-            for need in (api.security or ((),))[0]
-            if credentials is not None and need.secret not in credentials
-        ),
+        credentials=tuple(name for name in needs if credentials is None or name in credentials),
+        missing=tuple(name for name in needs if credentials is not None and name not in credentials),
     )
     return CompileResponse(compiled=CompiledPlan(plan=plan, apis=used, proof=proof))
 

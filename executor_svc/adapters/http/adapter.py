@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final, ParamSpec, TypeVar
 
 from pydantic import JsonValue
-from yarl import URL
 
 from executor_svc.adapters.http.budget import BudgetTimeout
 from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of, has_response_schema
@@ -32,6 +31,7 @@ from services.contracts.operations import Breaker
 from services.contracts.outcome import Failed, RequestRecord, Succeeded
 from services.contracts.secret import SecretOutcome, SecretTest
 from services.errors import Overloaded
+from services.urls import url_of
 
 _MAX_PAGINGS: Final = 512
 _CHECKERS_BYTES: Final = 100_000_000
@@ -43,6 +43,7 @@ _MAX_MESSAGE: Final = 1_000
 _LARGE: Final = 64 * 1024
 """Size of answers, in bytes, above which they are parsed, checked and masked in a worker thread."""
 _READERS: Final = 2
+_PART: Final = 206
 _MAX_READ_AT_ONCE: Final = 1_000
 _NOT_TRIED: Final = (
     "The credential can be sent, but nothing was called: there is no operation for a test that only reads and needs "
@@ -74,6 +75,7 @@ class _Reading:
     pending: PendingCall
     paging: Paging | None
     requests: int = 0
+    part: bool = False
     bytes: int = 0
     pages: int = 1
     more: bool = False
@@ -134,7 +136,7 @@ class HttpAdapter:
             record,
             attempts,
             reading.pages,
-            reading.more,
+            reading.more or reading.part,
             reading.violations,
             secrets=pending.credentials.names,
         )
@@ -221,6 +223,8 @@ class HttpAdapter:
             if not 200 <= reply.status < 300:
                 return _refused(reply, pending.masker)
             reading.bytes += len(reply.body)
+            # RFC 9110, section 15.3.7: for a request that names a range. Without one, the rest is missing.
+            reading.part |= reply.status == _PART and not any(name.lower() == "range" for name in request.headers)
             checker = await self._checker(pending.call, reply.status)
             value, violations = await self._in_worker(reading, self._parse, reply, pending, checker)
         except _ReadFailed as error:
@@ -306,7 +310,7 @@ def _refused(reply: Reply, masker: Masker) -> Failed:
 def _target(reply: Reply, masker: Masker) -> str:
     """The host that a redirect points to. Leaves out the path, since the upstream can write any text there."""
     try:  # mask first: parsing changes the case of the host
-        host = URL(masker.text(reply.headers.get("Location", ""))).raw_host
+        host = url_of(masker.text(reply.headers.get("Location", ""))).raw_host
     except ValueError:
         return ""
     return f" to {host}" if host else ""

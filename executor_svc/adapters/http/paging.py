@@ -19,12 +19,12 @@ from itertools import islice
 from typing import Final
 
 from pydantic import JsonValue
-from yarl import URL
 
 from executor_svc.adapters.http.request import MAX_URL_CHARS, Credentials, HttpRequest
 from executor_svc.adapters.http.serialise import encode, without
 from executor_svc.adapters.http.transport import Reply
 from services.contracts.api import Api, Location, Parameter
+from services.urls import url_of
 
 _TOKEN_PARAMETERS: Final = frozenset(
     {
@@ -249,7 +249,7 @@ def _at(
         NextPageUnavailable: the URL has another origin, or a path that must not be followed.
     """
     try:
-        url = URL(request.url_text(Credentials()), encoded=True).join(URL(target[:MAX_URL_CHARS]))
+        url = url_of(target[:MAX_URL_CHARS], request.url(Credentials()))
         same = url.origin() == request.origin and url.user is None and url.password is None
     except ValueError:
         raise NextPageUnavailable from None

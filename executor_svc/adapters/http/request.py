@@ -29,6 +29,7 @@ from executor_svc.secret_store import AwsKey
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.outcome import RequestRecord
 from services.contracts.plan import content_hash
+from services.urls import url_of
 
 MAX_URL_CHARS: Final = 64 * 1024
 _MAX_VALUE_BYTES: Final = 4 * MAX_URL_CHARS
@@ -267,10 +268,10 @@ def _check_names(api: Api, arguments: Mapping[str, JsonValue]) -> None:
 @lru_cache(maxsize=1024)
 def _server(server: str) -> tuple[URL, str]:
     try:
-        url = URL(server)
+        url = url_of(server)
         usable = url.scheme in ("http", "https") and url.raw_host and url.port
         # Requests are built from the origin's text, so the text must parse to the origin that was checked.
-        usable = usable and URL(str(url.origin())) == url.origin()
+        usable = usable and url_of(str(url.origin())) == url.origin()
     except ValueError:
         raise BadRequest("the API's server is not a URL") from None
     if not usable:

@@ -18,7 +18,8 @@ CUT: Final = " [...]"
 """Ends a truncated text."""
 MAX_DEPTH: Final = 100
 """Deepest nesting of an answer. Answers are sent on inside events, which have a limit too."""
-_HUGE_DIGITS: Final = 300
+_HUGE_DIGITS: Final = 200
+"""No double is beyond 1e309. With an exponent of at most two digits, a number beyond it has 210 digits in a row."""
 _HUGE_NUMBER = re.compile(rb"[eE]\+?\d{3}|\d{%d}" % _HUGE_DIGITS)
 _PIECE: Final = 65_536
 _CHARSETS: Final = frozenset(

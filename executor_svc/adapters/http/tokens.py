@@ -6,6 +6,7 @@ followed, the size is bounded, and there is a deadline.
 
 import asyncio
 import json
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
 from executor_svc.masking import MIN_SECRET_CHARS, Masker, masker_of
 from executor_svc.secret_store import Client, SecretStore
 from services.contracts.api import SecurityRequirement
+from services.urls import url_of
 
 WELL_KNOWN: Final = "/.well-known/openid-configuration"
 _TOKEN: Final = re.compile(rf"[!-~]{{{MIN_SECRET_CHARS},32768}}")
@@ -195,7 +197,7 @@ class Tokens:
                     "expires_at": None if issued.lifetime_s is None else round(time.time() + issued.lifetime_s),
                 }
             )
-            self._store.keep(name, renewed)
+            self._store.keep(name, client, renewed)
             grant.client = renewed
 
     async def _ask(
@@ -224,7 +226,7 @@ class Tokens:
         if declared is None and openid is not None:
             kept = self._endpoints.get(openid, list)
             if not kept:
-                found = await discover(self._transport, origin.join(URL(openid)), deadline)
+                found = await discover(self._transport, url_of(openid, origin), deadline)
                 kept.append(str(found.get("token_endpoint", "")))
             declared = kept[0]
         url = endpoint(declared, origin)
@@ -259,7 +261,9 @@ async def discover(transport: Transport, url: URL, deadline: float) -> Mapping[s
         url = url.with_path(url.path.rstrip("/") + WELL_KNOWN)
     reply = await transport.send("GET", url, {"Accept": "application/json"}, None, deadline=deadline)
     if reply.status != 200:
-        raise CredentialUnavailable(f"the OpenID discovery document was not found: {url.host} answered {reply.status}")
+        raise CredentialUnavailable(
+            f"the OpenID discovery document was not found: {url.raw_host} answered {reply.status}"
+        )
     try:
         answer = parse_json(reply.body)
     except BadResponse as error:
@@ -303,7 +307,7 @@ def error_of(reply: Reply, masker: Masker) -> str:
 def endpoint(declared: str | None, origin: URL) -> URL | None:
     """An endpoint's URL; it may be relative to the API's. None if it is not an HTTP URL."""
     try:
-        url = origin.join(URL(declared or ""))
+        url = url_of(declared or "", origin)
     except ValueError:
         return None
     usable = declared and url.scheme in ("http", "https") and url.raw_host and url.user is None
@@ -318,9 +322,10 @@ def _masker(client: Client) -> Masker:
 def _lifetime(expires_in: JsonValue) -> float | None:
     if isinstance(expires_in, (int, float, str)) and not isinstance(expires_in, bool):
         try:
-            return min(max(float(expires_in), 0.0), 10 * 365 * 86_400.0)
+            lifetime_s = float(expires_in)
         except (ValueError, OverflowError):
-            pass
+            return None
+        return None if math.isnan(lifetime_s) else min(max(lifetime_s, 0.0), 10 * 365 * 86_400.0)
     return None
 
 

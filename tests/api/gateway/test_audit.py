@@ -14,21 +14,25 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from gateway.audit import entry
+from gateway.live import Live
 from gateway.principals import Principal
 from gateway.secret_audit import SecretAudit
 from gateway.tables import METADATA, RUNS
 from services.clients import GatewayClient
 from services.contracts.access import Action, AuditEntry
-from services.contracts.api import ImportReport, ImportRequest
+from services.contracts.api import ImportReport, ImportRequest, SecretKind, SecurityRequirement
 from services.contracts.doubt import ResolveRequest
+from services.contracts.execution import ExecutionFinished
 from services.contracts.feedback import FeedbackRequest, Verdict
-from services.contracts.outcome import InDoubt, Succeeded
+from services.contracts.outcome import Failed, InDoubt, StepRecord, Succeeded
+from services.contracts.plan import AnswerOutput, Plan, Reference
 from services.contracts.planning import Decision
 from services.contracts.run import RunStatus
 from services.contracts.secret import JournalChange, JournalEntry
-from services.errors import Forbidden, NotFound, ServiceUnavailable
+from services.errors import Conflict, Forbidden, NotFound, ServiceUnavailable
 from services.storage.engine import create_engine
 from services.storage.migrate import migrate
+from tests.fakes.retriever import FakeRetriever
 from tests.support.gateways import (
     ASK_HOLIDAYS,
     ASK_ROOM,
@@ -40,7 +44,9 @@ from tests.support.gateways import (
     Fakes,
     Gateway,
     ask,
+    call,
     open_gateway,
+    until,
 )
 from tests.support.migrations import migrate_to
 
@@ -107,9 +113,91 @@ async def test_which_secrets_runs_present_is_told_once_a_day(database: str) -> N
             "world.read",
         ]
         assert len(await told(operator, Action.PRESENT, target="world.key")) == 2
-        gateway.app.state.service._runs._uses._day = date.min  # the next day
+        gateway.app.state.service._runs.uses._day = date.min  # the next day
         await boss.solve(ask(ASK_HOLIDAYS))
         assert len(await told(boss, Action.PRESENT, target="world.key")) == 2
+
+
+def secured(*names: str) -> Fakes:
+    """Fakes whose APIs need the secret `world.NAME` each, and a plan that reads before it books."""
+    apis = []
+    for api, name in zip((FIND, HOLIDAYS, BOOK), names, strict=True):
+        need = SecurityRequirement(scheme="key", kind=SecretKind.BEARER, secret=f"world.{name}")
+        apis.append(api.model_copy(update={"security": ((need,),)}))
+    fakes = Fakes(retriever=FakeRetriever(*apis))
+    fakes.executor.secrets = tuple(f"world.{name}" for name in names)
+    fakes.planner.plans[READ_AND_BOOK] = Plan(
+        steps=(call("var1", FIND, name="Portugal"), call("var2", BOOK, room=Reference(step="var1", path=("code",)))),
+        answer=(AnswerOutput(name="booking", value=Reference(step="var2", path=("id",))),),
+    )
+    return fakes
+
+
+READ_AND_BOOK = "Find Portugal and book the room of its code"
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+async def test_a_secret_of_a_call_that_was_cut_off_is_told(
+    tmp_path: Path, arrived: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the run is cancelled before it was seen that the call has begun."""
+    fakes = secured("one", "two", "three")
+    async with open_gateway(tmp_path, fakes, principals=PRINCIPALS) as gateway:
+        boss, runs = gateway.as_principal("red-boss-token"), gateway.app.state.service._runs
+        fakes.executor.gate = asyncio.Event()
+        run = await boss.solve(ask(ASK_HOLIDAYS).model_copy(update={"wait": False}))
+        await until(lambda: bool(runs.lives[run.id].started))
+        if not arrived:
+            monkeypatch.setattr(Live, "started", frozenset())
+        assert (await boss.cancel(run.id)).steps == ()
+        found = await told(boss, Action.PRESENT)
+        assert [(one.principal, one.target) for one in found] == [("boss", "world.one")]
+
+
+async def test_a_secret_of_a_call_in_doubt_is_told_although_its_record_names_none(tmp_path: Path) -> None:
+    fakes = secured("one", "two", "three")
+    fakes.executor.outcomes[BOOK.id] = InDoubt(message="it was sent, but no answer came")
+    async with open_gateway(tmp_path, fakes, principals=PRINCIPALS) as gateway:
+        boss = gateway.as_principal("red-boss-token")
+        run = await boss.solve(ask(ASK_ROOM, mutations=Decision.ALLOW))
+        assert run.status is RunStatus.IN_DOUBT
+        assert [one.target for one in await told(boss, Action.PRESENT)] == ["world.three"]
+
+
+@pytest.mark.parametrize("ends", ["differ", "fail", "break"])
+async def test_secrets_of_reads_that_an_approval_makes_again_are_told(tmp_path: Path, ends: str) -> None:
+    fakes = secured("one", "two", "three")
+    async with open_gateway(tmp_path, fakes, principals=PRINCIPALS) as gateway:
+        boss, executor = gateway.as_principal("red-boss-token"), fakes.executor
+        waiting = await boss.solve(ask(READ_AND_BOOK))
+        assert waiting.plan is not None
+        assert await told(boss, Action.PRESENT) == []
+        fakes.retriever.apis |= FakeRetriever(fakes.retriever.apis[FIND.id].model_copy(update={"path": "/else"})).apis
+        if ends == "differ":
+            executor.read_with = ("world.one",)
+        elif ends == "fail":
+            outcome = Failed(reason="timeout", message="late")
+            record = StepRecord(
+                step="var1", api=FIND.id, outcome=outcome, started_ms=0, duration_ms=0, secrets=("world.one",)
+            )
+            executor.unreadable = ExecutionFinished(status="failed", records=(record,), duration_ms=0)
+        else:
+            executor.breaks = True
+        with pytest.raises((Conflict, ServiceUnavailable)):
+            await boss.approve(waiting.id, waiting.plan.id, digest=waiting.digest)
+        assert [one.target for one in await told(boss, Action.PRESENT)] == ["world.one"]
+        await boss.cancel(waiting.id)
+        assert [one.target for one in await told(boss, Action.PRESENT)] == ["world.one"]
+
+
+async def test_secrets_of_reads_before_an_approval_are_told_if_they_are_cut_off(tmp_path: Path) -> None:
+    fakes = secured("one", "two", "three")
+    fakes.executor.breaks = True
+    async with open_gateway(tmp_path, fakes, principals=PRINCIPALS) as gateway:
+        boss = gateway.as_principal("red-boss-token")
+        with pytest.raises(ServiceUnavailable):
+            await boss.solve(ask(READ_AND_BOOK))
+        assert [one.target for one in await told(boss, Action.PRESENT)] == ["world.one"]
 
 
 async def test_a_long_target_is_told_by_its_beginning_and_its_hash(database: str) -> None:

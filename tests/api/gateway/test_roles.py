@@ -13,6 +13,7 @@ from gateway.roles import ROLES_KEY, Role
 from gateway.routing import ProtectedRoute
 from gateway.settings import GatewaySettings
 from services.app import service_router
+from services.contracts.access import Action
 from services.contracts.api import Api
 from services.contracts.doubt import ResolveRequest
 from services.contracts.outcome import Failed, InDoubt, Succeeded
@@ -20,7 +21,7 @@ from services.contracts.plan import AnswerOutput, Plan, Reference
 from services.contracts.planning import Decision
 from services.contracts.run import RunStatus
 from services.contracts.solve import SolveOptions, SolveRequest
-from services.errors import Forbidden
+from services.errors import Conflict, Forbidden
 from tests.support.gateways import ASK_ROOM, BOOK, BOOKING, FIND, Fakes, Gateway, ask, call, open_gateway, world_api
 
 OPEN = {"/healthz", "/readyz", "/docs", "/metrics", "/openapi.json"}
@@ -148,10 +149,14 @@ async def test_who_may_not_approve_does_not_approve_in_advance(gateway: Gateway)
     assert (await asker.runs()).runs == ()
     assert (await asker.plan(ask(ASK_ROOM, mutations=Decision.ALLOW))).status is RunStatus.NEEDS_APPROVAL
     assert (await everything.plan(ask(ASK_ROOM, mutations=Decision.ALLOW))).status is RunStatus.PLANNED
+    assert Action.APPROVE_IN_ADVANCE not in {one.action for one in (await everything.audit()).entries}
     assert (await everything.solve(ask(ASK_ROOM, mutations=Decision.ALLOW))).status is RunStatus.SUCCEEDED
 
 
-async def test_a_dry_run_does_not_approve_in_advance_what_is_planned_after_its_approval(tmp_path: Path) -> None:
+@pytest.mark.parametrize("token", ["ask-token", "all-token"])
+async def test_a_dry_run_does_not_approve_in_advance_what_is_planned_after_its_approval(
+    tmp_path: Path, token: str
+) -> None:
     fakes, region = Fakes(), world_api("findRegion", "Find a region by name", "name")
     fakes.retriever.apis |= {region.id: region}
     fakes.executor.outcomes |= {
@@ -163,13 +168,20 @@ async def test_a_dry_run_does_not_approve_in_advance_what_is_planned_after_its_a
     fakes.planner.again[query] = [_booking(region, "owner")]
     rules = [{"decision": "ask", "api": FIND.id}]
     async with open_gateway(tmp_path, fakes, principals=PRINCIPALS, policy_rules=rules) as gateway:
-        asker, approver = gateway.as_principal("ask-token"), gateway.as_principal("approve-token")
+        asker, approver = gateway.as_principal(token), gateway.as_principal("approve-token")
         options = SolveOptions(mutations=Decision.ALLOW, dry_run=True)
         run = await asker.solve(SolveRequest(query=query, options=options))
-        assert run.plan is not None
-        run = await approver.approve(run.id, run.plan.id, digest=run.digest)
+        plan = run.plan
+        assert plan is not None
+        if token == "all-token":  # it was shown as if its changes had been approved in advance
+            with pytest.raises(Conflict, match="Review the run again"):
+                await approver.approve(run.id, plan.id, digest=run.digest)
+            run = await asker.run(run.id)
+        run = await approver.approve(run.id, plan.id, digest=run.digest)
         assert (run.status, run.evidence[-1].outcome) == (RunStatus.NEEDS_APPROVAL, "replanned")
         assert not fakes.executor.sent
+        told = (await gateway.as_principal("administer-token").audit()).entries
+        assert Action.APPROVE_IN_ADVANCE not in {one.action for one in told}
 
 
 def _booking(found: Api, field: str) -> Plan:

@@ -86,6 +86,20 @@ async def test_the_requests_hold_what_the_reads_gave_and_say_where_it_is_from(
     assert (finished.status, posted(upstream)) == ("succeeded", ["/cancel"])
 
 
+@pytest.mark.parametrize(("path", "there"), [(("coupon",), False), (("orders", 7), False), (("orders", 0), True)])
+async def test_a_condition_on_a_value_that_is_not_there_does_not_hold(
+    executor: ExecutorService, upstream: Upstream, path: tuple[str | int, ...], there: bool
+) -> None:
+    upstream.replies("/orders", ORDERS)
+    condition = When(left=ref("var1", *path), op="exists")
+    plan = plan_of(upstream, {"order": literal("ord_1")}, when=condition)
+    answer = await shown(executor, plan)
+    assert answer.failed is None
+    assert [request.calls for request in answer.requests] == [int(there)]
+    finished = await run(executor, plan, answer)
+    assert (finished.status, len(posted(upstream))) == ("succeeded", int(there))
+
+
 async def test_without_being_told_to_it_reads_nothing(executor: ExecutorService, upstream: Upstream) -> None:
     answer = await executor.preview(PreviewRequest(compiled=plan_of(upstream, {"order": ref("var1", "id")})))
     assert [request.request.body for request in answer.requests] == [{"order": "{var1.id}"}]

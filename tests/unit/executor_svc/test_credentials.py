@@ -245,7 +245,9 @@ async def test_a_client_may_prove_itself_in_the_body(upstream: Upstream, opened:
     assert "Authorization" not in upstream.seen[0].headers
 
 
-@pytest.mark.parametrize(("expires_in", "fetches"), [(3600, 1), ("3600", 1), (None, 1), (0, 3), ("soon", 1)])
+@pytest.mark.parametrize(
+    ("expires_in", "fetches"), [(3600, 1), ("3600", 1), (None, 1), (0, 3), ("soon", 1), ("nan", 1)]
+)
 async def test_a_token_is_kept_until_shortly_before_it_expires(
     upstream: Upstream, opened: Opener, expires_in: Any, fetches: int
 ) -> None:

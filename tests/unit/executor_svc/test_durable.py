@@ -9,11 +9,13 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from executor_svc.adapters.http.request import idempotency_key
+from executor_svc.ledger import with_full_outputs
 from executor_svc.main import open_executor
-from executor_svc.models import CallResult, CallState, Outcome
+from executor_svc.models import CallResult, CallState, Outcome, RecordedCall
 from executor_svc.settings import ExecutorSettings
+from executor_svc.values import ValueStore
 from services.contracts.doubt import ResolveRequest, doubts_of
-from services.contracts.outcome import InDoubt, Skipped, Succeeded
+from services.contracts.outcome import Failed, InDoubt, Skipped, StoredValue, Succeeded
 from services.errors import Conflict, NotFound, ServiceUnavailable
 from services.storage.engine import create_engine
 from tests.support.durable import DEAD, House, asked, booking, done, finish, held_bookings, sending, two_bookings
@@ -92,6 +94,46 @@ async def test_a_call_in_flight_is_in_doubt_and_listed_and_never_sent_again(hous
     assert (doubt.step, doubt.item) == ("a", None)
     assert doubt.request is not None
     assert (doubt.request.url, doubt.request.body) == (f"{upstream.origin}/book", {"room": "blue"})
+    assert upstream.seen == []
+
+
+@pytest.mark.parametrize("where", ["call", "answer"])
+async def test_a_bug_after_a_change_was_sent_leaves_it_in_doubt_and_never_sends_it_again(
+    house: House, upstream: Upstream, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although a `PUT` may be sent again after a crash: the same bug would end it each time."""
+    put = booking(upstream).model_copy(update={"method": "PUT"})
+    plan = compiled([put], step("a", put, {"room": literal("blue")}), mutating=("a",))
+    executor = await house.executor()
+    if where == "call":
+        monkeypatch.setattr("executor_svc.adapters.http.adapter.decode", lambda *_: [][0])
+    else:
+        keep = ValueStore.for_ledger
+        monkeypatch.setattr(
+            ValueStore, "for_ledger", lambda store, r: [][0] if isinstance(r.outcome, Succeeded) else keep(store, r)
+        )
+    finished = await finish(executor, plan)
+    assert finished.status == "in_doubt"
+    (doubt,) = doubts_of(finished.records)
+    assert doubt.request is not None
+    assert doubt.request.body == {"room": "blue"}
+    assert upstream.count("/book") == 1
+    monkeypatch.undo()
+    assert (await finish(executor, plan)).status == "in_doubt"
+    await executor.resolve("run-1", "a", ResolveRequest(outcome="succeeded", value={}))
+    assert (await finish(executor, plan)).status == "succeeded"
+    assert upstream.count("/book") == 1
+
+
+async def test_a_bug_before_a_change_is_sent_fails_it(
+    house: House, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = two_bookings(booking(upstream))
+    monkeypatch.setattr("executor_svc.ledger.content_hash", lambda _: [][0])
+    finished = await finish(await house.executor(), plan)
+    assert finished.status == "failed"
+    assert isinstance(finished.records[0].outcome, Failed)
+    assert finished.records[0].outcome.reason == "internal_error"
     assert upstream.seen == []
 
 
@@ -187,3 +229,13 @@ async def test_a_large_output_is_whole_again_after_a_crash(house: House, upstrea
     assert (await finish(second, plan)).status == "succeeded"
     assert upstream.count("/rows") == 1
     assert upstream.seen[-1].body == b'{"room":999}'
+
+
+async def test_a_stored_value_with_an_infinite_number_is_not_used() -> None:
+    class Store:
+        async def value(self, _: str) -> str:
+            return '{"n": Infinity}'
+
+    large = Succeeded(value="{...}", stored=StoredValue(id="0" * 64, bytes=15))
+    known = {"a": RecordedCall(CallState.DONE, "", CallResult(large, None, 1))}
+    assert not (await with_full_outputs(known, Store()))["a"].intact  # type: ignore[arg-type]

@@ -4,8 +4,8 @@ import pytest
 import sqlalchemy as sa
 
 from executor_svc.admission import Sealer
-from executor_svc.models import Admission, Lease
-from executor_svc.storage import CALLS, EXECUTIONS, LedgerStore
+from executor_svc.models import Admission, LargeValue, Lease, value_id_of
+from executor_svc.storage import CALLS, EXECUTIONS, VALUES, LedgerStore
 from services.errors import Conflict, NotFound
 from services.storage.engine import write
 from services.storage.migrate import migrate
@@ -52,4 +52,17 @@ async def test_what_ended_long_ago_goes_in_batches(house: House, upstream: Upstr
     assert [await store.forget(60.0, limit=3) for _ in range(3)] == [3, 1, 0]
     async with house.engine.connect() as connection:
         assert list(await connection.scalars(sa.select(EXECUTIONS.c.id))) == ["old-4"]
+    store.close()
+
+
+async def test_a_value_that_is_stored_again_is_as_old_as_the_last_run_that_has_it(house: House) -> None:
+    await migrate(house.engine, "executor_svc")
+    store = LedgerStore(house.engine, Sealer(None))
+    again, old = (LargeValue(value_id_of(text), text) for text in ('"again"', '"old"'))
+    await store.write([old, again, again])
+    async with write(house.engine) as connection:
+        await connection.execute(VALUES.update().values(created_at=1_000.0))
+    await store.write([again])
+    assert await store.forget(60.0) == 1
+    assert [await store.value(one.id) for one in (again, old)] == ['"again"', None]
     store.close()

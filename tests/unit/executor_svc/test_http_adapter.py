@@ -149,6 +149,15 @@ async def test_redirects_are_failures_that_say_so(upstream: Upstream, opened: Op
     assert upstream.count("/stolen") == 0
 
 
+@pytest.mark.parametrize(
+    "location", ["http://[::1]@/x", "http://[::1]@#", "http://[:99999]", "http://[", "http://h:x/"]
+)
+async def test_a_redirect_to_no_url_names_no_host(upstream: Upstream, opened: Opener, location: str) -> None:
+    upstream.replies("/r", web.Response(status=302, headers={"Location": location}))
+    error = failed(await (await opened())(api(upstream.origin, "/r")), "upstream_error")
+    assert error.message == "the upstream answered 302, a redirect; redirects are not followed"
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 async def test_compressed_answers(upstream: Upstream, opened: Opener, encoding: str) -> None:
     packed = (gzip if encoding == "gzip" else zlib).compress(b'{"a": 1}')
@@ -310,3 +319,14 @@ async def test_a_large_body_is_sent_whole(upstream: Upstream, opened: Opener) ->
     operation = api(upstream.origin, "/x", parameter("b", "body"), method="POST", body=RequestBody())
     value(await (await opened())(operation, b="x" * 3_000_000))
     assert len(upstream.seen[0].body) == 3_000_008
+
+
+@pytest.mark.parametrize(("ranged", "status", "more"), [(False, 206, True), (True, 206, False), (False, 200, False)])
+async def test_a_part_that_nobody_asked_for_is_told(
+    upstream: Upstream, opened: Opener, ranged: bool, status: int, more: bool
+) -> None:
+    upstream.replies("/l", web.json_response([1, 2], status=status))
+    arguments = {"Range": "items=0-1"} if ranged else {}
+    result = await (await opened())(api(upstream.origin, "/l", parameter("Range", "header")), **arguments)
+    assert isinstance(result.outcome, Succeeded)
+    assert (result.outcome.value, result.more) == ([1, 2], more)

@@ -57,7 +57,7 @@ class TestLinks:
     @pytest.mark.parametrize(
         "target",
         ["http://{other}/list", "//{other}/list", "https://{host}/list", "http://user@{host}/list", "file:///etc/passwd",
-         "javascript:1", "http://[", "http://{host}:1/x"],
+         "javascript:1", "http://[", "http://[::1]@/x", "http://{host}:1/x"],
     )  # fmt: skip
     async def test_one_that_leads_elsewhere_ends_the_list_and_it_is_said(
         self, upstream: Upstream, opened: Opener, target: str

@@ -1,10 +1,11 @@
 """Answers: typed values, or the reason why not."""
 
 import json
+import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from executor_svc.adapters.http.response import MAX_DEPTH, BadResponse, decode, decode_error, parse_json
@@ -118,6 +119,27 @@ def test_any_bytes_are_read_as_another_parser_does_or_refused(body: bytes) -> No
     except BadResponse:
         return
     assert json.loads(body.decode("utf-8-sig")) == value
+
+
+@given(
+    st.booleans(),
+    st.integers(1, 330) | st.integers(195, 215),
+    st.sampled_from(["", ".0", ".5"]),
+    st.sampled_from(["", "e", "E+", "e0", "E-"]),
+    st.sampled_from([1, 9, 90, 99, 100, 120, 298, 308, 309, 400]),
+)
+@example(False, 251, "", "e", 99)
+@example(True, 300, "", "E+", 9)
+@example(False, 210, ".0", "e", 99)
+def test_no_number_becomes_infinite(negative: bool, digits: int, rest: str, sign: str, exponent: int) -> None:
+    number = f"{'-' * negative}{'9' * digits}{rest}{sign}{exponent if sign else ''}"
+    try:
+        value: Any = parse_json(b'{"n": [' + number.encode() + b"]}")
+    except BadResponse:
+        assert math.isinf(float(number))
+        return
+    (found,) = value["n"]
+    assert not isinstance(found, float) or math.isfinite(found)
 
 
 def test_depth_is_counted_not_guessed() -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import structlog
-from pydantic import SecretStr
+from pydantic import JsonValue, SecretStr
 
-from executor_svc.secret_store import SecretStore, SecretsUnreadable, Token
+from executor_svc.secret_file import change_file, load_file
+from executor_svc.secret_store import Client, SecretStore, SecretsUnreadable, Token
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Location, SecretKind
 
@@ -45,6 +46,71 @@ def test_a_changed_file_is_told_of_by_names(tmp_path: Path, monkeypatch: pytest.
     store.reload()
     told = {"added": ["d.key"], "changed": ["b.key"], "removed": ["c.key"]}
     assert [(call.method_name, call.args, call.kwargs) for call in log.calls] == [("info", ("secrets changed",), told)]
+
+
+def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
+    file = tmp_path / "secrets.json"
+    file.write_text(json.dumps({"a.key": {"value": "canary-one", "hosts": HOSTS}}))
+    store, before = SecretStore.load(file, None), file.stat()
+    file.write_text(json.dumps({"a.key": {"value": "canary-two", "hosts": HOSTS}}))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    store.reload()
+    assert store.entries["a.key"].masked() == ("canary-two",)
+
+
+LOGIN: dict[str, JsonValue] = {
+    "client_id": "me",
+    "refresh_token": "refresh-one",
+    "access_token": "access-one",
+    "hosts": [*HOSTS],
+}
+KEY: JsonValue = {"value": "canary-one", "hosts": [*HOSTS]}
+
+
+def renew(store: SecretStore, before: Client) -> None:
+    tokens = {"access_token": SecretStr("access-two"), "refresh_token": SecretStr("refresh-two"), "expires_at": 99.0}
+    store.keep("a.login", before, before.model_copy(update=tokens))
+
+
+def test_a_renewal_leaves_what_was_changed_meanwhile(tmp_path: Path) -> None:
+    file = tmp_path / "secrets.json"
+    change_file(file, {"a.login": LOGIN, "b.key": KEY})
+    store, told = SecretStore.load(file, None), list[list[str]]()
+    store.on_reload = lambda: told.append(sorted(store.entries))
+    before = store.client("a.login")
+    assert before is not None
+    change_file(file, {"a.login": LOGIN | {"tenants": ["red"], "hosts": ["other"]}, "b.key": None})
+    renew(store, before)
+    store.reload()
+    kept = load_file(file)["a.login"]
+    assert isinstance(kept, dict)
+    assert (kept["tenants"], kept["hosts"]) == (["red"], ["other"])
+    assert (kept["access_token"], kept["refresh_token"], kept["expires_at"]) == ("access-two", "refresh-two", 99.0)
+    assert told == [["a.login"]]
+    current = store.client("a.login")
+    assert current is not None
+    assert not current.usable_by("blue")
+    assert "access-two" in current.masked()
+
+
+@pytest.mark.parametrize(
+    "entry", [None, LOGIN | {"refresh_token": "refresh-of-another-login"}, LOGIN | {"client_id": "another"}]
+)
+def test_a_renewal_writes_nothing_over_another_login_or_a_removed_one(tmp_path: Path, entry: JsonValue) -> None:
+    file = tmp_path / "secrets.json"
+    change_file(file, {"a.login": LOGIN, "b.key": KEY})
+    store = SecretStore.load(file, None)
+    before = store.client("a.login")
+    assert before is not None
+    change_file(file, {"a.login": entry})
+    for seen in (False, True):  # whether this process has read the change when the renewal ends
+        if seen:
+            store.reload()
+        renew(store, before)
+        assert load_file(file).get("a.login") == entry
+    store.reload()
+    client = store.client("a.login")
+    assert "access-two" not in (() if client is None else client.masked())
 
 
 def test_a_tenant_sees_what_it_may_use() -> None:

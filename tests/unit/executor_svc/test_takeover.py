@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from executor_svc.adapters.http.adapter import HttpAdapter
 from executor_svc.admission import Sealer
-from executor_svc.models import Call, CallResult, CallState, Conclusion, Lease, Outcome
+from executor_svc.models import CallResult, CallState, Conclusion, Lease, Outcome
+from executor_svc.runner import Run
 from executor_svc.storage import EXECUTIONS, MEMBERS, LedgerStore
 from services.contracts.doubt import ResolveRequest, doubts_of
 from services.contracts.execution import ExecutionFinished
-from services.contracts.outcome import InDoubt, Skipped, StepRecord
+from services.contracts.outcome import InDoubt, Skipped, StepOutcome, StepRecord
 from services.contracts.planning import CompiledPlan
 from services.storage.engine import write
 from tests.support.durable import DEAD, House, booking, finish, held_bookings, sending, two_bookings
@@ -132,27 +132,26 @@ async def test_a_call_in_flight_of_a_run_that_is_given_up_is_in_doubt(house: Hou
     assert upstream.seen == []
 
 
-async def test_a_run_that_a_bug_has_ended_is_not_begun_anew(house: House, upstream: Upstream) -> None:
+async def test_a_run_that_a_bug_has_ended_is_not_begun_anew(
+    house: House, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever asks for it before this process takes it up again must not make it send again what it has sent."""
 
-    class Falls:
-        preview = HttpAdapter.preview
+    def falls(run: Run, finished: str, outcome: StepOutcome) -> list[str]:
+        monkeypatch.undo()
+        raise RuntimeError("a bug")
 
-        async def call(self, call: Call) -> CallResult:
-            await real.call(call)
-            raise RuntimeError("a bug")
-
+    upstream.replies("/book", {"id": "b1"}, {"id": "b2"})
     plan = two_bookings(booking(upstream))
     executor = await house.executor(lease_s=5)
-    lane, real = executor._lane, executor._lane._adapter
-    lane._adapter = Falls()
+    lane = executor._lane
+    monkeypatch.setattr(Run, "_release", falls)
     first = asyncio.create_task(finish(executor, plan))
     async with asyncio.timeout(20):
         while not lane._failed:  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.005)
-    lane._adapter = real
-    assert [ended.status for ended in (await finish(executor, plan), await first)] == ["in_doubt"] * 2
-    assert upstream.count("/book") == 1
+    assert [ended.status for ended in (await finish(executor, plan), await first)] == ["succeeded"] * 2
+    assert upstream.count("/book") == 2
 
 
 async def test_a_clock_that_was_set_back_keeps_no_run_of_the_dead(house: House, upstream: Upstream) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from executor_svc.adapters.http import open_http_adapter
+from executor_svc.adapters.http.tokens import endpoint
 from executor_svc.models import Call, CallResult
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
@@ -185,6 +187,11 @@ async def test_a_discovery_document_that_lies(server: AuthorizationServer, opene
         assert "not bound to its token endpoint" in told(await call(asked))
         assert evil.seen == []
     assert server.upstream.count("/token") == server.upstream.count("/api") == 0
+
+
+@pytest.mark.parametrize("declared", ["http://[::1]@/token", "http://[:99999]", "http://[", "", None])
+def test_what_is_no_url_is_no_endpoint(declared: str | None) -> None:
+    assert endpoint(declared, URL("https://bank.example")) is None
 
 
 async def test_a_refresh_token_goes_to_no_foreign_endpoint(server: AuthorizationServer, opened: Opener) -> None:
