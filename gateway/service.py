@@ -334,9 +334,12 @@ class GatewayService:
         if stored.compiled.plan.step(step) is None:  # before it is written into the audit log
             raise NotFound(f"The plan of run {run_id} has no such step.")
         item = "" if request.item is None else f"[{request.item}]"
-        async with self._audit.around(principal, Action.RESOLVE, f"{run_id}/{step}{item}: {request.outcome}"):
+        async with self._audit.around(principal, Action.RESOLVE, f"{run_id}/{step}{item}: {request.outcome}") as told:
             state = await self._resolve_doubt(stored, step, request)
-        _log.info("settled", run_id=run_id, step=step, item=request.item, outcome=request.outcome, by=principal.name)
+            if state is None or not state.settled:  # an earlier settlement counts, and the run goes on with that
+                told.outcome = "refused"
+        what = "settled" if told.outcome == "done" else "was settled before"
+        _log.info(what, run_id=run_id, step=step, item=request.item, outcome=request.outcome, by=principal.name)
         if state is not None and state.status == "in_doubt":
             await self._store.replace(stored, stored.run.model_copy(update={"doubts": state.doubts}))
             return await self._store.get(run_id, principal.tenant)
