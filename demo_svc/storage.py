@@ -193,7 +193,7 @@ class DemoStorage:
         query = select(DEMOS.c.position, DEMOS.c.document).where(seen, DEMOS.c.position > after)
         count = select(func.count()).select_from(DEMOS).where(seen)
         if api is not None:
-            uses = exists().where(DEMO_APIS.c.demo == DEMOS.c.id, DEMO_APIS.c.api == api)
+            uses = DEMOS.c.id.in_(select(DEMO_APIS.c.demo).where(DEMO_APIS.c.api == api))
             query, count = query.where(uses), count.where(uses)
         query = query.order_by(DEMOS.c.position).limit(limit + 1)
         async with read(self._engine) as connection:
