@@ -31,6 +31,7 @@ from gateway.storage import NOT_OVER, UNDER_WAY, RequestIdentity, RunStore, Stor
 from gateway.stored_values import stored_values
 from gateway.streams import Streams
 from gateway.tenants import Tenants
+from gateway.told_events import ToldEvent, told_event
 from services.contracts.access import Action
 from services.contracts.approval import Approval, ApproveRequest
 from services.contracts.comparison import Comparison
@@ -149,7 +150,7 @@ class GatewayService:
             accepted = await self._accept(request, principal, key)
             if isinstance(accepted, Live):
                 return accepted.run.id
-            await self._store.get(accepted, principal.tenant, _EVENTS_WEIGHT)  # charged as in `follow`
+            await self._store.charge(accepted, principal.tenant, _EVENTS_WEIGHT)  # as in `follow`
             return accepted
 
         return await self._streams.begin(principal.tenant, begin)
@@ -173,11 +174,17 @@ class GatewayService:
 
     async def stored_events(self, run_id: str, principal: Principal) -> list[RunEvent]:
         """The events of a run that are stored so far, in order. Raises NotFound."""
-        await self._store.get(run_id, principal.tenant, _EVENTS_WEIGHT)
+        await self._store.charge(run_id, principal.tenant, _EVENTS_WEIGHT)
         found: list[RunEvent] = []
         while page := await self._store.events(run_id, found[-1].id if found else 0):
             found += page
         return found
+
+    async def newest_events(self, run_id: str, principal: Principal, limit: int) -> tuple[list[ToldEvent], int]:
+        """The newest of a run's stored events, in order and without their values, and how many there are."""
+        await self._store.charge(run_id, principal.tenant, _EVENTS_WEIGHT)
+        rows, total = await self._store.newest_events(run_id, limit)
+        return [told_event(*row) for row in rows], total
 
     async def original_request(self, run_id: str, principal: Principal) -> SolveRequest:
         """The request of a run. Raises NotFound."""
@@ -207,8 +214,8 @@ class GatewayService:
             QuotaExceeded: too many streams of the tenant are open.
             Overloaded: too many streams are open.
         """
-        run = await self._store.get(run_id, principal.tenant, _EVENTS_WEIGHT)
-        if run.status not in UNDER_WAY and not await self._store.events(run_id, after, limit=1):
+        status = await self._store.charge(run_id, principal.tenant, _EVENTS_WEIGHT)
+        if status not in UNDER_WAY and not await self._store.events(run_id, after, limit=1):
             return None
         return await self._streams.follow(run_id, principal.tenant, after)
 
