@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from demo_svc.models import Listing, Match, Page, Snapshot, key_of, text_hash
+from demo_svc.models import Entry, Listing, Match, Page, Snapshot, key_of, text_hash
 from demo_svc.selector import nearest, select, similarly_worded
 from demo_svc.storage import DemoStorage
 from services.compute import ComputePool, checkpoint
@@ -46,7 +47,7 @@ class DemoService:
     @property
     def size(self) -> int:
         """Demos in the snapshot."""
-        return len(self._snapshot.entries) if self._snapshot else 0
+        return self._snapshot.size if self._snapshot else 0
 
     async def check_snapshot(self) -> None:
         """Raise NotReady if no snapshot has been loaded yet."""
@@ -140,13 +141,13 @@ class DemoService:
         await self.refresh()
 
     async def refresh(self) -> Snapshot:
-        """The snapshot of the current version in SQL; it is loaded again if the version has changed."""
+        """The snapshot of the current version in SQL; it takes over what has changed."""
         version = await self._storage.version()
         if self._snapshot is not None and self._snapshot.version >= version:
             return self._snapshot
         async with self._refreshing:
             if self._snapshot is None or self._snapshot.version < version:
-                self._snapshot = await self._load()
+                self._snapshot = await self._continued(self._snapshot) or await self._load()
             return self._snapshot
 
     def _choose(
@@ -178,17 +179,33 @@ class DemoService:
 
     async def _load(self) -> Snapshot:
         listing = await self._storage.listing()
-        hashes = [entry.text_hash for entry in listing.entries]
+        entries, vectors = await self._with_vectors(listing.entries)
+        return Snapshot.build(Listing(listing.version, entries), vectors)
+
+    async def _continued(self, snapshot: Snapshot | None) -> Snapshot | None:
+        """The snapshot with what has changed since, at the cost of the changes. None: all must be loaded."""
+        if snapshot is None or snapshot.is_sparse:
+            return None
+        changes = await self._storage.changes(snapshot.version)
+        if changes is None:
+            return None
+        entries, vectors = await self._with_vectors(changes.entries)
+        return snapshot.after(replace(changes, entries=entries), vectors)
+
+    async def _with_vectors(self, entries: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], Vectors]:
+        """The entries that still exist, and their vectors, (n, d) float32."""
+        hashes = [entry.text_hash for entry in entries]
         vectors = await self._storage.vectors(self._encoder.name, hashes)
-        missing = [entry.id for entry in listing.entries if entry.text_hash not in vectors]
+        missing = [entry.id for entry in entries if entry.text_hash not in vectors]
         if missing:  # they were added with another encoder
             await self._encode_demos(missing)
             vectors = await self._storage.vectors(self._encoder.name, hashes)
-            known = tuple(entry for entry in listing.entries if entry.text_hash in vectors)
-            listing = Listing(listing.version, known)  # the others were deleted since: a newer version follows
-        rows = [vectors[entry.text_hash] for entry in listing.entries]
+            entries = tuple(
+                entry for entry in entries if entry.text_hash in vectors
+            )  # a newer version lacks the others
+        rows = [vectors[entry.text_hash] for entry in entries]
         matrix = np.stack(rows) if rows else np.empty((0, self._encoder.dimension), np.float32)
-        return Snapshot.build(listing, matrix.astype(np.float32, copy=False))
+        return entries, matrix.astype(np.float32, copy=False)
 
     async def _encode_demos(self, ids: Sequence[str]) -> None:
         for chunk in _chunks(ids):

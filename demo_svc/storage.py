@@ -5,6 +5,7 @@ Demos are stored as JSON in ASCII, so that both databases can hold any text of a
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 from sqlalchemy import (
     Column,
@@ -12,6 +13,7 @@ from sqlalchemy import (
     ForeignKey,
     Integer,
     MetaData,
+    Row,
     String,
     Table,
     Text,
@@ -26,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from demo_svc.models import Entry, Listing, Page, key_of, text_hash
+from demo_svc.models import Changes, Entry, Listing, Page, key_of, text_hash
 from services.contracts.demo import Demo
 from services.encoder import Vectors
 from services.storage.embeddings import chunks, embeddings_table, keep_vectors, known_vectors, read_vectors
@@ -58,6 +60,14 @@ KNOWLEDGE = Table(
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("version", Integer, nullable=False),
 )
+CHANGES = Table(
+    "demo_changes",
+    METADATA,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("demo", String(64), primary_key=True),
+)
+"""The keys of the demos that each of the newest versions added or removed."""
+_KEPT_VERSIONS = 1_000
 _ENTRY = (DEMOS.c.id, DEMOS.c.level, DEMOS.c.text_hash, DEMOS.c.tenant)
 
 
@@ -92,12 +102,27 @@ class DemoStorage:
         )
         async with read(self._engine) as connection:
             rows = (await connection.execute(query)).all()
-        entries = tuple(
-            Entry(*key[:3], apis=frozenset(row.api for row in group), tenant=key[3])
-            for key, group in groupby(rows, key=lambda row: (row.id, row.level, row.text_hash, row.tenant))
-            if key[0] is not None
-        )
-        return Listing(version=rows[0].version, entries=entries)
+        return Listing(version=rows[0].version, entries=_entries(rows))
+
+    async def changes(self, since: int) -> Changes | None:
+        """What has changed since a version. None if this is not known: it is long ago, or an older process wrote."""
+
+        def find(connection: Connection) -> Changes | None:
+            version = int(connection.scalar(select(KNOWLEDGE.c.version)) or 0)
+            if version - since > _KEPT_VERSIONS:
+                return None
+            newer = (CHANGES.c.version > since) & (CHANGES.c.version <= version)
+            changed = connection.execute(select(CHANGES.c.version, CHANGES.c.demo).where(newer)).all()
+            if {row.version for row in changed} != set(range(since + 1, version + 1)):
+                return None
+            keys = frozenset(row.demo for row in changed)
+            query = select(DEMOS.c.position, *_ENTRY, DEMO_APIS.c.api)
+            query = query.select_from(DEMOS.outerjoin(DEMO_APIS, DEMO_APIS.c.demo == DEMOS.c.id))
+            parts = (connection.execute(query.where(DEMOS.c.id.in_(part))) for part in chunks(sorted(keys)))
+            rows = sorted((row for part in parts for row in part), key=lambda row: row.position)
+            return Changes(version, keys, _entries(rows))
+
+        return await self._reads.run(find)
 
     async def vectors(self, encoder: str, hashes: Sequence[str]) -> dict[str, Vectors]:
         """The stored vectors of these texts, each (d,) float32, by hash."""
@@ -112,7 +137,7 @@ class DemoStorage:
     async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors]) -> None:
         """Store vectors by the hash of their text. Existing ones are not changed."""
         async with write(self._engine) as connection:
-            await _lock_version(connection, grow=0)
+            await _lock(connection)
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
 
     async def add(self, demos: Iterable[Demo], tenant: str | None = None) -> set[str]:
@@ -125,7 +150,7 @@ class DemoStorage:
         """
         wanted = {demo.id: demo for demo in demos}
         async with write(self._engine) as connection:
-            await _lock_version(connection, grow=0)
+            await _lock(connection)
             there: set[str] = set()
             for chunk in chunks(list(wanted)):
                 for keys in (chunk, [key_of(one, tenant) for one in chunk]):
@@ -135,7 +160,7 @@ class DemoStorage:
                 await connection.execute(insert(DEMOS), [_row(demo, tenant) for demo in new])
                 links = [{"demo": key_of(demo.id, tenant), "api": api} for demo in new for api in demo.apis]
                 await connection.execute(insert(DEMO_APIS), links)
-                await _lock_version(connection, grow=1)
+                await _grow(connection, [key_of(demo.id, tenant) for demo in new])
         return {demo.id for demo in new}
 
     async def get(self, keys: Sequence[str]) -> dict[str, Demo]:
@@ -168,7 +193,7 @@ class DemoStorage:
         query = select(DEMOS.c.position, DEMOS.c.document).where(seen, DEMOS.c.position > after)
         count = select(func.count()).select_from(DEMOS).where(seen)
         if api is not None:
-            uses = exists().where(DEMO_APIS.c.demo == DEMOS.c.id, DEMO_APIS.c.api == api)
+            uses = DEMOS.c.id.in_(select(DEMO_APIS.c.demo).where(DEMO_APIS.c.api == api))
             query, count = query.where(uses), count.where(uses)
         query = query.order_by(DEMOS.c.position).limit(limit + 1)
         async with read(self._engine) as connection:
@@ -180,7 +205,7 @@ class DemoStorage:
     async def delete(self, key: str) -> bool:
         """Remove the demo with this key, and its vectors if no other demo has its request. False if there is none."""
         async with write(self._engine) as connection:
-            await _lock_version(connection, grow=0)
+            await _lock(connection)
             hashed = await connection.scalar(select(DEMOS.c.text_hash).where(DEMOS.c.id == key))
             if hashed is None:
                 return False
@@ -188,13 +213,30 @@ class DemoStorage:
             await connection.execute(delete(DEMOS).where(DEMOS.c.id == key))
             still_used = exists().where(DEMOS.c.text_hash == hashed)
             await connection.execute(delete(EMBEDDINGS).where(EMBEDDINGS.c.text_hash == hashed, ~still_used))
-            await _lock_version(connection, grow=1)
+            await _grow(connection, [key])
             return True
 
 
-async def _lock_version(connection: AsyncConnection, grow: int) -> None:
+async def _lock(connection: AsyncConnection, grow: int = 0) -> None:
     """Increase the version. Other writers wait here until the transaction ends (SQLite has only one writer anyway)."""
     await connection.execute(update(KNOWLEDGE).values(version=KNOWLEDGE.c.version + grow))
+
+
+async def _grow(connection: AsyncConnection, keys: Iterable[str]) -> None:
+    """Make a new version, in which the demos with these keys were added or removed."""
+    await _lock(connection, grow=1)
+    version = (await connection.scalars(select(KNOWLEDGE.c.version))).one()
+    await connection.execute(insert(CHANGES), [{"version": version, "demo": key} for key in keys])
+    await connection.execute(delete(CHANGES).where(CHANGES.c.version <= version - _KEPT_VERSIONS))
+
+
+def _entries(rows: Iterable[Row[*tuple[Any, ...]]]) -> tuple[Entry, ...]:
+    """The entries of rows that are in the order of their demos, with a row for each API."""
+    return tuple(
+        Entry(*key[:3], apis=frozenset(row.api for row in group), tenant=key[3])
+        for key, group in groupby(rows, key=lambda row: (row.id, row.level, row.text_hash, row.tenant))
+        if key[0] is not None
+    )
 
 
 def _row(demo: Demo, tenant: str | None) -> dict[str, str | None]:

@@ -5,8 +5,9 @@ approval themselves or depend on a held step. When the approved plan runs, these
 waits for them. If a held step would then send anything other than what was approved, no held step sends anything.
 """
 
+import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 from pydantic import JsonValue
@@ -39,7 +40,7 @@ from services.contracts.plan import (
     Step,
     Value,
     When,
-    content_hash,
+    content_hash_in_parts,
     dependencies,
     step_references,
 )
@@ -105,10 +106,10 @@ class ResolvedCalls:
 
     @property
     def digest(self) -> str:
-        """A hash of all attributes: equal if the same calls would be made."""
+        """A hash of all attributes: equal if the same calls would be made. Get it in a thread: they may be large."""
         calls: list[JsonValue] = [{n: v.model_dump(mode="json") for n, v in call.items()} for call in self.calls]
         rest = None if self.step is None else self.step.model_dump(mode="json", include={"foreach", "when"})
-        return content_hash({"calls": calls, "mapped": self.mapped, "rest": rest})
+        return content_hash_in_parts({"calls": calls, "mapped": self.mapped, "rest": rest})
 
 
 def resolved_calls(
@@ -243,7 +244,7 @@ class Hold(Protocol):
         """The held steps and the reads that they wait for."""
         ...
 
-    def refusal(self, step: Step, outputs: Mapping[str, JsonValue]) -> Failed | Skipped | None:
+    async def refusal(self, step: Step, outputs: Mapping[str, JsonValue]) -> Failed | Skipped | None:
         """Why a step that is ready must not make its call; None if it may."""
         ...
 
@@ -254,7 +255,7 @@ class PreviewHold:
 
     scope: Scope
 
-    def refusal(self, step: Step, outputs: Mapping[str, JsonValue]) -> Skipped | None:
+    async def refusal(self, step: Step, outputs: Mapping[str, JsonValue]) -> Skipped | None:
         """Why a step makes no call; None if it is one of these reads."""
         return None if step.id in self.scope.reads else Skipped(because=APPROVAL)
 
@@ -272,20 +273,25 @@ class ApprovalHold:
     limit: int
     most_bytes: int
     _changed: list[str] | None = None
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def refusal(self, step: Step, outputs: Mapping[str, JsonValue]) -> Failed | None:
+    async def refusal(self, step: Step, outputs: Mapping[str, JsonValue]) -> Failed | None:
         """Why a held step must not make its call: with the new reads, some held step differs from what was approved."""
         if step.id not in self.scope.held:
             return None
-        if self._changed is None:
-            read, budget = self.scope.of_reads(outputs), SizeBudget(self.most_bytes)
-            self._changed = [one.id for one in self.plan.steps if self._is_changed(one, read, budget)]
+        async with self._lock:
+            if self._changed is None:
+                self._changed = await asyncio.to_thread(self._find_changed, self.scope.of_reads(outputs))
         if not self._changed:
             return None
         listed = ", ".join(self._changed[:5])
         return Failed(
             reason="changed", message=f"nothing was sent: the requests of {listed} differ from the approved ones"
         )
+
+    def _find_changed(self, read: Mapping[str, JsonValue]) -> list[str]:
+        budget = SizeBudget(self.most_bytes)
+        return [one.id for one in self.plan.steps if self._is_changed(one, read, budget)]
 
     def _is_changed(self, step: Step, read: Mapping[str, JsonValue], budget: SizeBudget) -> bool:
         if step.id not in self.digests:

@@ -138,7 +138,7 @@ class DurableLane:
         return ExecutionState.model_validate({"run_id": run_id, "status": execution.status})
 
     async def resolve(self, run_id: str, step_id: str, request: ResolveRequest) -> ExecutionState:
-        """Settle a call in doubt. After the last one, the run continues.
+        """Settle a call in doubt. After the last one, the run continues. A call that was settled before stays as it is.
 
         Raises:
             NotFound: there is no such run or step.
@@ -152,7 +152,8 @@ class DurableLane:
         if execution.status != "in_doubt":
             raise Conflict(f"Run {run_id} is {execution.status}; only a run that is in_doubt has calls to settle.")
         key = call_key(step, request.item)
-        if not await self._store.settle(execution, key, settled(request)):
+        took_effect = await self._store.settle(execution, key, settled(request))
+        if not took_effect:
             if (now := await self._stored(run_id)).epoch != execution.epoch:
                 raise Conflict(f"Run {run_id} has changed and is now {now.status}; check its calls in doubt again.")
             calls = await self._store.calls(run_id)
@@ -160,8 +161,9 @@ class DurableLane:
             # No doubt is left: the last one was settled, but that process died before it continued the run.
             if unknown and open_doubts(execution, calls):
                 raise Conflict(f"The call {key} of run {run_id} is not in doubt.")
-        _log.info("settled", run=run_id, call=key, outcome=request.outcome)
-        return await self._go_on(execution)
+        else:
+            _log.info("settled", run=run_id, call=key, outcome=request.outcome)
+        return (await self._go_on(execution)).model_copy(update={"settled": took_effect})
 
     async def _go_on(self, execution: Execution) -> ExecutionState:
         """Continue a run if its last doubt is settled; otherwise return the doubts that are left."""

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Final
 
 from pydantic_core import from_json
 
@@ -38,11 +39,13 @@ from executor_svc.storage import LedgerStore
 from executor_svc.values import ValueStore
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Failed, InDoubt, Succeeded
-from services.contracts.plan import content_hash
+from services.contracts.plan import content_hash, content_hash_in_parts
 from services.errors import ServiceError
 from services.telemetry import get_logger
 from services.tracing import traceparent
 
+_LARGE_BYTES: Final = 64 * 1024
+"""Arguments up to this size are hashed on the event loop."""
 _log = get_logger(__name__)
 _MAX_BATCH = 500
 _LINGER_S = 0.005
@@ -238,7 +241,7 @@ class LedgerAdapter:
 
     async def _begin(self, key: str, call: Call, known: RecordedCall | None) -> CallResult | None:
         """Record that a mutating call is about to be sent; or return its result if it must not be. Raises as `call`."""
-        digest = content_hash(dict(call.arguments))
+        digest = await _digest(call)
         if known is not None and (doubt := _doubt(call, known, digest)):
             result = in_doubt_result(self._adapter, call, doubt)
             if known.digest != digest:  # another request was sent, and it is unknown which
@@ -258,6 +261,14 @@ class LedgerAdapter:
         state = CallState.IN_DOUBT if isinstance(result.outcome, InDoubt) else CallState.DONE
         self._ledger.outcome(self._lease, key, state, self._value_store.for_ledger(result), sent=sent)
         return result
+
+
+async def _digest(call: Call) -> str:
+    """The hash of a call's arguments; that of large ones is worked out beside the event loop."""
+    arguments = dict(call.arguments)
+    if call.value_bytes <= _LARGE_BYTES:
+        return content_hash(arguments)
+    return await asyncio.to_thread(content_hash_in_parts, arguments)
 
 
 def in_doubt_result(adapter: Previewer, call: Call, doubt: str) -> CallResult:

@@ -5,6 +5,7 @@ The reads that feed these requests can be made for the preview. Values that only
 characters, which no encoding changes. In the finished record the placeholders are replaced.
 """
 
+import asyncio
 import json
 import re
 import secrets
@@ -62,7 +63,7 @@ def previews(
     """The requests of the held steps, as far as the plan alone determines them. Sends nothing.
 
     Held steps are those that may change state or wait for an approval. If their requests are too large to be shown,
-    the answer is not settled, so it cannot be approved.
+    the answer is not settled, so it cannot be approved. Call it in a thread: the plan's own values may be large.
 
     Args:
         compiled: the plan and its APIs.
@@ -105,7 +106,19 @@ async def read_and_preview(
     async for event in run.events():
         finished = event
     assert isinstance(finished, ExecutionFinished), "a run's last event"
-    outputs, budget = scope.of_reads(run.outputs), SizeBudget(limits.copied_bytes)
+    return await asyncio.to_thread(_after_reads, compiled, scope, run.outputs, finished, adapter, limits)
+
+
+def _after_reads(
+    compiled: CompiledPlan,
+    scope: Scope,
+    outputs: Mapping[str, JsonValue],
+    finished: ExecutionFinished,
+    adapter: Previewer,
+    limits: Limits,
+) -> PreviewResponse:
+    """The requests of the held steps. With large values this takes seconds, so it runs beside the event loop."""
+    outputs, budget = scope.of_reads(outputs), SizeBudget(limits.copied_bytes)
     made: list[Iterator[RequestPreview]] = []
     unfit: dict[str, Failed] = {}
     for step in (step for step in compiled.plan.steps if step.id in scope.held):

@@ -132,7 +132,7 @@ class Run:
         with span("execution", attributes):
             async with asyncio.TaskGroup() as group:
                 ready = [step for step, count in self._waiting.items() if count == 0]
-                self._launch(self._start(ready), group)
+                self._launch(await self._start(ready), group)
                 self._changed.set()
 
     def _launch(self, started: list[Prepared], group: asyncio.TaskGroup) -> None:
@@ -145,7 +145,7 @@ class Run:
     async def _launch_later(self, started: list[Prepared], group: asyncio.TaskGroup) -> None:
         self._launch(started, group)
 
-    def _start(self, ready: list[str]) -> list[Prepared]:
+    async def _start(self, ready: list[str]) -> list[Prepared]:
         """Start these steps and return those that make calls. A step without a call ends at once and may free more."""
         started, stack = [], ready[::-1]
         while stack:
@@ -153,7 +153,7 @@ class Run:
             if self._hold is not None and self._reads_left and step.id in self._hold.scope.held:
                 self._held_steps.append(step.id)
                 continue
-            prepared = self._prepare(step)
+            prepared = await self._prepare(step)
             if isinstance(prepared, Prepared):
                 self._events.append(StepStarted(step=step.id, api=step.api, at_ms=self._now_ms()))
                 started.append(prepared)
@@ -161,12 +161,12 @@ class Run:
                 stack.extend(reversed(self._finish(step, StepResult(prepared), self._now_ms())))
         return started
 
-    def _prepare(self, step: Step) -> Prepared | Failed | Skipped:
+    async def _prepare(self, step: Step) -> Prepared | Failed | Skipped:
         if step.id in self._blocked:
             return Skipped(because=self._blocked[step.id])
         if self._stop.holds(step):
             return Skipped(because=CANCELLED)
-        if self._hold is not None and (refused := self._hold.refusal(step, self.outputs)) is not None:
+        if self._hold is not None and (refused := await self._hold.refusal(step, self.outputs)) is not None:
             return refused
         api, wanted = self._compiled.apis[step.api], self._graph.items.get(step.id)
         use: Use = "change" if step.id in self._feeding else "read"
@@ -191,7 +191,7 @@ class Run:
             with span("step", {"nestor.step": step.id, "nestor.api": step.api}) as current:
                 result = await perform(left[0], self._adapter, self._run_id, deadline, self._stop)
                 _record_result(current, result)
-            left = self._start(self._finish(step, result, started_ms))
+            left = await self._start(self._finish(step, result, started_ms))
             self._launch(left[1:], group)
             self._changed.set()
 

@@ -94,7 +94,8 @@ class ExecutorService:
         check_apis(compiled)
         graph_of(compiled)
         if not request.reads:
-            return previews(compiled, self._adapter, self._settings.max_items, self._settings.max_taken_bytes)
+            most = self._settings.max_items, self._settings.max_taken_bytes
+            return await asyncio.to_thread(previews, compiled, self._adapter, *most)
         refused = self._unsigned(compiled, request.tenant)
         if refused is not None:
             raise refused

@@ -82,6 +82,10 @@ class Stop:
 
     requested: bool = False
     begun: frozenset[str] = frozenset()
+    _begun_steps: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._begun_steps = frozenset(key.partition("/")[0] for key in self.begun)
 
     def holds(self, step: Step) -> bool:
         """Whether a step must not start."""
@@ -89,7 +93,7 @@ class Stop:
 
     def has_begun(self, step: Step) -> bool:
         """Whether a former process had started a call of the step."""
-        return any(key.partition("/")[0] == step.id for key in self.begun)
+        return step.id in self._begun_steps
 
 
 @dataclass(slots=True)

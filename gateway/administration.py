@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 
-from gateway.affected import MOST_CHANGES, affected_by
+from gateway.affected import MOST_CHANGES, Touched, affected_by
 from gateway.audit import AuditLog
 from gateway.peers import Peers
 from gateway.principals import Principal
@@ -40,18 +40,18 @@ class Administration:
         with self._quotas.holding("imports", principal.tenant):
             asked = self._peers.retriever.import_document(request, tenant=principal.owner)
             events = asked if request.dry_run else self._audited(request, principal, asked)
-            changes: list[ImportChange] = []
+            touched = dict[str, Touched]()
             async with aclosing(events):
                 async for event in events:
-                    if isinstance(event, ImportChange) and len(changes) < MOST_CHANGES:
-                        changes.append(event)
+                    if isinstance(event, ImportChange) and event.action != "added" and len(touched) < MOST_CHANGES:
+                        touched[event.id] = Touched.by(event)
                     if isinstance(event, ImportReport) and not event.applied:
-                        event = await self._with_affected(event, changes, principal)
+                        event = await self._with_affected(event, touched, principal)
                     yield event
 
-    async def _with_affected(self, report: ImportReport, changes: list[ImportChange], who: Principal) -> ImportReport:
+    async def _with_affected(self, report: ImportReport, touched: dict[str, Touched], who: Principal) -> ImportReport:
         """The report with the demonstrations and runs that the import would affect."""
-        affected, total = await affected_by(changes, who, self._peers, self._store)
+        affected, total = await affected_by(touched, who, self._peers, self._store)
         return report.model_copy(update={"affected": affected, "affected_total": total})
 
     async def _audited(

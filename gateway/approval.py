@@ -10,7 +10,7 @@ from gateway.peers import Peers
 from gateway.solve import Clock
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import Failed
-from services.contracts.plan import Plan, content_hash
+from services.contracts.plan import Plan, content_hash_in_parts
 from services.contracts.planning import CompiledPlan, CompileRequest, CompileResponse, Policy, Proof
 from services.contracts.preview import PreviewRequest, PreviewResponse
 from services.contracts.retrieval import LookupRequest
@@ -107,12 +107,13 @@ async def preview(
         raise DeadlineExceeded(f"executor_svc did not answer within {left_s:g} s.", service="executor_svc") from None
     if answer.failed is not None:
         return answer.failed
+    digest = await asyncio.to_thread(_digest, compiled, answer) if answer.settled else ""
     waiting = {
         "status": RunStatus.NEEDS_APPROVAL,
         "previews": answer.requests,
         "reads": answer.reads,
         "read_with": tuple(sorted({*run.read_with, *answer.secrets})),
-        "digest": _digest(compiled, answer) if answer.settled else "",
+        "digest": digest,
         "proof": compiled.proof,
         "approval": None,
         "timings": clock.timings(),
@@ -123,7 +124,7 @@ async def preview(
 def _digest(compiled: CompiledPlan, answer: PreviewResponse) -> str:
     """The digest of all that an approval covers: the plan, its APIs, the held steps, the requests and the reads."""
     proof = compiled.proof
-    return content_hash(
+    return content_hash_in_parts(
         {
             "plan": compiled.plan.id,
             "apis": dict(proof.api_hashes),

@@ -1,7 +1,7 @@
 """Lists, searches and counts stored runs."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -92,11 +92,23 @@ class RunListing:
         c = RUNS.c
         among = sa.select(c.id, c.document).where(c.tenant == tenant).order_by(c.id.desc()).limit(newest).subquery()
         named = among.c.document.contains(f'"api":{to_json(api).decode()}', autoescape=True)
+        ids = sa.select(among.c.id).where(named).order_by(among.c.id.desc())
+        async with aclosing(self._documents(ids, tenant, most_bytes)) as documents:
+            async for document in documents:
+                yield document
+
+    async def waiting(self, tenant: str, newest: int, most_bytes: int) -> AsyncGenerator[str, None]:
+        """The documents of the ``newest`` of a tenant's runs that wait for an approval, as ``naming`` gives them."""
+        c, waits = RUNS.c, Filter(tenant, (RunStatus.NEEDS_APPROVAL,))
+        ids = sa.select(c.id).where(*_conditions(waits)).order_by(c.id.desc()).limit(newest)
+        async with aclosing(self._documents(ids, tenant, most_bytes)) as documents:
+            async for document in documents:
+                yield document
+
+    async def _documents(self, ids: sa.Select[tuple[str]], tenant: str, most_bytes: int) -> AsyncGenerator[str, None]:
         async with self._searching(tenant) as connection:
-            for run_id in list(
-                await connection.scalars(sa.select(among.c.id).where(named).order_by(among.c.id.desc()))
-            ):
-                document = await connection.scalar(sa.select(c.document).where(c.id == run_id))
+            for run_id in list(await connection.scalars(ids)):
+                document = await connection.scalar(sa.select(RUNS.c.document).where(RUNS.c.id == run_id))
                 if document is None:  # deleted in the meantime
                     continue
                 self._on_read(tenant, len(document))

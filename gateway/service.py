@@ -32,6 +32,7 @@ from gateway.storage import NOT_OVER, UNDER_WAY, RequestIdentity, RunStore, Stor
 from gateway.stored_values import stored_values
 from gateway.streams import Streams
 from gateway.tenants import Tenants
+from gateway.told_events import ToldEvent, told_event
 from gateway.usage import secrets_of_reads
 from services.contracts.access import Action
 from services.contracts.approval import Approval, ApproveRequest
@@ -151,7 +152,7 @@ class GatewayService:
             accepted = await self._accept(request, principal, key)
             if isinstance(accepted, Live):
                 return accepted.run.id
-            await self._store.get(accepted, principal.tenant, _EVENTS_WEIGHT)  # charged as in `follow`
+            await self._store.charge(accepted, principal.tenant, _EVENTS_WEIGHT)  # as in `follow`
             return accepted
 
         return await self._streams.begin(principal.tenant, begin)
@@ -175,11 +176,17 @@ class GatewayService:
 
     async def stored_events(self, run_id: str, principal: Principal) -> list[RunEvent]:
         """The events of a run that are stored so far, in order. Raises NotFound."""
-        await self._store.get(run_id, principal.tenant, _EVENTS_WEIGHT)
+        await self._store.charge(run_id, principal.tenant, _EVENTS_WEIGHT)
         found: list[RunEvent] = []
         while page := await self._store.events(run_id, found[-1].id if found else 0):
             found += page
         return found
+
+    async def newest_events(self, run_id: str, principal: Principal, limit: int) -> tuple[list[ToldEvent], int]:
+        """The newest of a run's stored events, in order and without their values, and how many there are."""
+        await self._store.charge(run_id, principal.tenant, _EVENTS_WEIGHT)
+        rows, total = await self._store.newest_events(run_id, limit)
+        return [told_event(*row) for row in rows], total
 
     async def original_request(self, run_id: str, principal: Principal) -> SolveRequest:
         """The request of a run. Raises NotFound."""
@@ -209,8 +216,8 @@ class GatewayService:
             QuotaExceeded: too many streams of the tenant are open.
             Overloaded: too many streams are open.
         """
-        run = await self._store.get(run_id, principal.tenant, _EVENTS_WEIGHT)
-        if run.status not in UNDER_WAY and not await self._store.events(run_id, after, limit=1):
+        status = await self._store.charge(run_id, principal.tenant, _EVENTS_WEIGHT)
+        if status not in UNDER_WAY and not await self._store.events(run_id, after, limit=1):
             return None
         return await self._streams.follow(run_id, principal.tenant, after)
 
@@ -342,9 +349,12 @@ class GatewayService:
         if stored.compiled.plan.step(step) is None:  # before it is written into the audit log
             raise NotFound(f"The plan of run {run_id} has no such step.")
         item = "" if request.item is None else f"[{request.item}]"
-        async with self._audit.around(principal, Action.RESOLVE, f"{run_id}/{step}{item}: {request.outcome}"):
+        async with self._audit.around(principal, Action.RESOLVE, f"{run_id}/{step}{item}: {request.outcome}") as told:
             state = await self._resolve_doubt(stored, step, request)
-        _log.info("settled", run_id=run_id, step=step, item=request.item, outcome=request.outcome, by=principal.name)
+            if state is None or not state.settled:  # an earlier settlement counts, and the run goes on with that
+                told.outcome = "refused"
+        what = "settled" if told.outcome == "done" else "was settled before"
+        _log.info(what, run_id=run_id, step=step, item=request.item, outcome=request.outcome, by=principal.name)
         if state is not None and state.status == "in_doubt":
             await self._store.replace(stored, stored.run.model_copy(update={"doubts": state.doubts}))
             return await self._store.get(run_id, principal.tenant)

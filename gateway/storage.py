@@ -217,6 +217,15 @@ class RunStore:
             rows = (await connection.execute(statement)).all()
         return [run_event(row.seq, row.data) for row in rows]
 
+    async def newest_events(self, run_id: str, limit: int) -> tuple[list[tuple[int, str]], int]:
+        """The numbers and the JSON of a run's newest events, in order, and how many events are stored."""
+        c = RUN_EVENTS.c
+        newest = sa.select(c.seq, c.data).where(c.run_id == run_id).order_by(c.seq.desc()).limit(limit)
+        async with read(self._engine) as connection:
+            total = await connection.scalar(sa.select(sa.func.count()).where(c.run_id == run_id))
+            rows = (await connection.execute(newest)).all()
+        return [(row.seq, row.data) for row in reversed(rows)], total or 0
+
     async def forget_events(self, older_than_s: float) -> None:
         """Delete the events of runs that began more than that many seconds ago and have ended."""
         oldest = max(0, int((time.time() - older_than_s) * 1000))
@@ -296,10 +305,21 @@ class RunStore:
         row = await self._document(run_id, tenant, weight)
         return run_of(row.document, row.feedback)
 
-    async def json(self, run_id: str, tenant: str) -> str:
-        """The JSON of one run. Raises NotFound."""
-        row = await self._document(run_id, tenant)
+    async def json(self, run_id: str, tenant: str, weight: int = 1) -> str:
+        """The JSON of one run. Raises NotFound. For ``on_read`` its size counts ``weight`` times."""
+        row = await self._document(run_id, tenant, weight)
         return run_json(row.document, row.feedback, row.shape)
+
+    async def charge(self, run_id: str, tenant: str, weight: int) -> RunStatus:
+        """Report to ``on_read`` that a run's size was read ``weight`` times. Returns its status. Raises NotFound."""
+        c = RUNS.c
+        mine = (c.id == run_id) & (c.tenant == tenant)
+        async with read(self._engine) as connection:
+            row = (await connection.execute(sa.select(c.status, sa.func.length(c.document)).where(mine))).first()
+        if row is None:
+            raise NotFound(f"There is no run {run_id}.")
+        self._on_read(tenant, weight * row[1])
+        return RunStatus(row.status)
 
     async def _document(self, run_id: str, tenant: str, weight: int = 1) -> sa.Row[Any, Any, Any]:
         c = RUNS.c

@@ -10,6 +10,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 
+from services.collecting import no_collection
 from services.contracts.base import Contract
 from services.contracts.event import RunEvent, RunFinished, SolveEvent
 from services.contracts.feedback import Feedback
@@ -145,7 +146,8 @@ def feedback_row(feedback: Feedback) -> dict[str, object]:
 
 def run_of(document: str, feedback: str | None) -> Run:
     """A run with its feedback."""
-    run = Run.model_validate_json(document)
+    with no_collection():
+        run = Run.model_validate_json(document)
     return run if feedback is None else run.model_copy(update={"feedback": _readable(Feedback, feedback)})
 
 
@@ -210,7 +212,8 @@ def stored_run(row: sa.Row[tuple[object, ...]]) -> StoredRun:
 
 def run_event(seq: int, data: str) -> RunEvent:
     """The event of a row."""
-    return RunEvent(id=seq, event=_EVENT.validate_json(data))
+    with no_collection():
+        return RunEvent(id=seq, event=_EVENT.validate_json(data))
 
 
 def taken_run(row: sa.Row[tuple[object, ...]]) -> StoredRun | None:

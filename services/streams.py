@@ -8,7 +8,6 @@ from typing import Any, Final, Protocol
 from anyio import CancelScope
 from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
-from pydantic import BaseModel
 from starlette.types import Send
 
 from services.errors import ServiceError
@@ -114,6 +113,13 @@ async def _again(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
         yield item
 
 
+class Written(Protocol):
+    """Something that writes itself as JSON, such as a model."""
+
+    def model_dump_json(self, *, ensure_ascii: bool = False) -> str:
+        """Its JSON."""
+
+
 class NdjsonResponse(EventResponse):
     """One JSON event per line; an empty line as a heartbeat.
 
@@ -124,7 +130,7 @@ class NdjsonResponse(EventResponse):
 
     def __init__(
         self,
-        events: AsyncGenerator[BaseModel, None],
+        events: AsyncGenerator[Written, None],
         *,
         accepted: bool = False,
         status_code: int = 200,
@@ -138,15 +144,12 @@ class NdjsonResponse(EventResponse):
             yield b"\n" if event is None else event.model_dump_json(ensure_ascii=True).encode() + b"\n"
 
 
-class OfKind(Protocol):
+class OfKind(Written, Protocol):
     """What happened: a model with its kind."""
 
     @property
     def kind(self) -> str:
         """The name of the kind."""
-
-    def model_dump_json(self, *, ensure_ascii: bool = False) -> str:
-        """The model as JSON."""
 
 
 class Numbered(Protocol):

@@ -97,7 +97,14 @@ def read_audit(
         when = one.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
         who = plain(one.principal if not one.key else f"{one.principal} ({one.key})")
         table.add_row(
-            when, who, one.tenant, one.action, one.outcome, plain(one.target), one.digest[:12], plain(one.detail)
+            when,
+            who,
+            one.tenant,
+            plain(one.action),
+            plain(one.outcome),
+            plain(one.target),
+            one.digest[:12],
+            plain(one.detail),
         )
     Console().print(table)
     if page.next:

@@ -1,5 +1,6 @@
 """The screens of runs: the list, one run with its graph, approvals, and feedback."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
@@ -28,10 +29,13 @@ from gateway.handlers import EventNumber
 from gateway.listing import Filter
 from gateway.routing import PRINTABLE, Id, Moment, Service
 from gateway.storage import UNDER_WAY
+from gateway.tables import run_of
+from gateway.told_events import ToldEvent
 from services.app import service_router
 from services.contracts.approval import ApproveRequest
 from services.contracts.base import StepId
 from services.contracts.doubt import ResolveRequest
+from services.contracts.event import RunEvent
 from services.contracts.feedback import FeedbackRequest, Judged, Verdict
 from services.contracts.outcome import RequestRecord
 from services.contracts.plan import Step
@@ -48,6 +52,8 @@ _STEPS: Final = 60
 """Maximum number of steps that one page of a run lists."""
 _EVENTS: Final = 60
 _WAITING: Final = 10
+_WAITING_BYTES: Final = 4_000_000
+"""Total size of the waiting runs that one page shows in full; at least one is."""
 _OVER: Final = frozenset(RunStatus) - UNDER_WAY - {RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT}
 
 
@@ -107,8 +113,7 @@ async def show_run(
     """One run. `step` and `edge` choose what is shown in full; by default it is a step that failed."""
     who.require(*READING_RUNS)
     run = await service.run(run_id, who.principal)
-    events = await service.stored_events(run_id, who.principal)
-    flow = Flow(run, events)
+    flow, events, told = await _events_of(run, service, who)
     chosen = step or ("" if edge else next(iter(flow.troubled), ""))
     selected = next((one for one in flow.steps if one.id == chosen), None)
     taken = flow.bindings.get(_ends(edge)) if edge else None
@@ -118,9 +123,23 @@ async def show_run(
     return render(
         request, "run.html", screen="runs", run=run, flow=flow, types=types, drawing=draw(flow) if flow.steps else None,
         styles=STATE_STYLES, selected=selected, record=flow.records.get(chosen), edge=_ends(edge), taken=taken,
-        steps=_lines(flow, begin), begin=begin, per_page=_STEPS, events=events[-_EVENTS:], told=len(events),
+        steps=_lines(flow, begin), begin=begin, per_page=_STEPS, events=events, told=told,
         under_way=run.status in UNDER_WAY, over=run.status in _OVER, answer=ANSWER, curl=_curl(request, run),
     )  # fmt: skip
+
+
+async def _events_of(
+    run: Run, service: Service, who: Session
+) -> tuple[Flow, Sequence[RunEvent] | Sequence[ToldEvent], int]:
+    """What the page shows of a run's flow, its newest events, and how many there are.
+
+    The values of a run that has its steps are not read a second time from its events.
+    """
+    if run.steps:
+        newest, told = await service.newest_events(run.id, who.principal, _EVENTS)
+        return Flow(run), newest, told
+    events = await service.stored_events(run.id, who.principal)
+    return Flow(run, events), events[-_EVENTS:], len(events)
 
 
 def _ends(edge: str) -> tuple[str, str]:
@@ -154,8 +173,7 @@ async def show_planning(request: Request, run_id: Id, service: Service, who: Who
 async def run_json(run_id: Id, service: Service, who: Who) -> Response:
     """The run as `GET /runs/{id}` answers it."""
     who.require(*READING_RUNS)
-    run = await service.run(run_id, who.principal)
-    return Response(run.model_dump_json(indent=2), media_type="application/json")
+    return Response(await service.run_json(run_id, who.principal), media_type="application/json")
 
 
 @router.get(f"{PATH}/runs/{{run_id}}/values/{{value_id}}")
@@ -244,8 +262,14 @@ async def approvals(request: Request, service: Service, who: Who) -> Response:
     statuses = (RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT)
     page = await service.page(Filter(who.principal.tenant, statuses), limit=100, cursor=None)
     lines = page.runs[::-1]
-    waiting = [await service.run(line.id, who.principal) for line in lines[:_WAITING]]
+    waiting, room = list[Run](), _WAITING_BYTES
+    for line in lines[:_WAITING]:
+        text = await service.run_json(line.id, who.principal)
+        room -= len(text)
+        if waiting and room < 0:
+            break
+        waiting.append(run_of(text, None))
     return render(
-        request, "approvals.html", screen="approvals", waiting=waiting, further=lines[_WAITING:], styles=STATE_STYLES,
-        more=page.next is not None,
+        request, "approvals.html", screen="approvals", waiting=waiting, further=lines[len(waiting):],
+        styles=STATE_STYLES, more=page.next is not None,
     )  # fmt: skip

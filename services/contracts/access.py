@@ -94,8 +94,10 @@ class AuditEntry(Contract):
 
     id: str
     at: AwareDatetime
-    action: Action
-    outcome: Outcome = Field(
+    action: Action | str = Field(
+        union_mode="left_to_right", description="Another name than these was written by a gateway of a later version."
+    )
+    outcome: Outcome | str = Field(
         description="`begun`: the request was about to be made. A later entry with this one as `begun_by` has its "
         "result; without one, the result is not known. `held`: nothing changed, since a confirmation is needed. "
         "`unknown`: no clear answer."

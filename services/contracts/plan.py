@@ -17,6 +17,10 @@ from services.contracts.base import ApiId, Contract, JsonPath, StepId
 
 MAX_STEPS = 10_000
 MAX_PATH = 32
+_PART, _FEW = 10_000, 100
+"""Items of a list that are written at a time, and members of each of them: threads are switched only in between."""
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 Said = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
@@ -161,8 +165,45 @@ class Plan(Contract):
 
 def content_hash(content: JsonValue) -> str:
     """SHA-256, in hex, of a JSON value in canonical form (sorted keys, no spaces)."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_CANONICAL.encode(content).encode()).hexdigest()
+
+
+def content_hash_in_parts(content: JsonValue) -> str:
+    """:func:`content_hash` of what may be large, for a thread: meanwhile the event loop goes on."""
+    digest = hashlib.sha256()
+
+    def write(value: JsonValue) -> None:
+        if isinstance(value, dict) and not _is_short(value):
+            for number, name in enumerate(sorted(value)):
+                digest.update(f"{',' if number else '{'}{_CANONICAL.encode(name)}:".encode())
+                write(value[name])
+            digest.update(b"}")
+        elif isinstance(value, list) and not _is_short(value):
+            for start in range(0, len(value), _PART):
+                write_items(value[start : start + _PART], b"," if start else b"[")
+            digest.update(b"]")
+        else:
+            digest.update(_CANONICAL.encode(value).encode())
+
+    def write_items(items: list[JsonValue], before: bytes) -> None:
+        if _SCALARS.issuperset(map(type, items)) or all(map(_is_short, items)):
+            digest.update(before + _CANONICAL.encode(items)[1:-1].encode())
+            return
+        for item in items:
+            digest.update(before)
+            write(item)
+            before = b","
+
+    write(content)
+    return digest.hexdigest()
+
+
+def _is_short(value: JsonValue) -> bool:
+    """Whether a value is no list and no object, or one with few of which none is a list or an object."""
+    if isinstance(value, dict | list):
+        members = value.values() if isinstance(value, dict) else value
+        return len(value) <= _FEW and _SCALARS.issuperset(map(type, members))
+    return True
 
 
 def scalars(value: Value) -> Iterator[str | int | float | bool | None]:

@@ -15,6 +15,7 @@ from services.contracts.plan import (
     Reference,
     Step,
     content_hash,
+    content_hash_in_parts,
     dependencies,
     step_references,
 )
@@ -165,3 +166,29 @@ def test_dependencies_are_what_is_referred_to(plan: Plan) -> None:
 def test_a_plan_finds_its_steps() -> None:
     plan = Plan(steps=(CALL,), answer=(AnswerOutput(name="a", value=Reference(step="var1")),))
     assert (plan.step("var1"), plan.step("var2")) == (CALL, None)
+
+
+@given(JSON)
+@example([])
+@example({"b": [[], {}, [1, [2]], "é\ud800"], "a": {"y": True, "x": 1e300}})
+@example([*range(25), [[1, 2], *range(25)], {str(n): [n] for n in range(25)}])
+def test_a_hash_in_parts_is_the_hash_of_the_whole(content: JsonValue) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("services.contracts.plan._PART", 3)
+        patch.setattr("services.contracts.plan._FEW", 2)
+        assert content_hash_in_parts(content) == content_hash(content)
+
+
+def test_a_hash_in_parts_writes_few_values_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    written, encoder = list[int](), json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
+    class Watched:
+        def encode(self, value: Any) -> str:
+            written.append(len(text := encoder.encode(value)))
+            return text
+
+    content: JsonValue = {"a": [7] * 200_000, "b": [[[n, n]] for n in range(20_000)]}
+    expected = content_hash(content)
+    monkeypatch.setattr("services.contracts.plan._CANONICAL", Watched())
+    assert content_hash_in_parts(content) == expected
+    assert max(written) <= 100_000

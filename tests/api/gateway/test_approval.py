@@ -1,13 +1,16 @@
 """Approvals are bound to one plan and count once; the plan is proved again at the approval."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
 from services.contracts.api import NeededSecret, NeededSecrets, SecretKind, SecurityRequirement
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import Failed, StepRecord
+from services.contracts.plan import content_hash
 from services.contracts.run import Run, RunStatus
 from services.contracts.secret import SecretTest, SecretTestRequest
 from services.errors import Conflict, NotFound, ServiceUnavailable, ValidationFailed
@@ -120,6 +123,22 @@ async def test_a_waiting_run_shows_what_would_go_out(waiting: Run) -> None:
     assert (shown.step, shown.request.method, shown.request.url) == ("var1", "POST", "http://world.example/bookRoom")
     assert shown.request.body == {"room": "blue"}
     assert shown.complete
+
+
+async def test_what_an_approval_covers_is_hashed_beside_the_event_loop(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = list[int]()
+
+    def watched(content: JsonValue) -> str:
+        threads.append(threading.get_ident())
+        return content_hash(content)
+
+    monkeypatch.setattr("gateway.approval.content_hash_in_parts", watched)
+    run = await gateway.client.solve(ask(ASK_ROOM))
+    assert len(run.digest) == 64
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
 
 
 async def test_requests_that_are_not_those_that_were_shown_need_another_look(gateway: Gateway, waiting: Run) -> None:

@@ -278,6 +278,17 @@ async def test_an_entry_of_an_older_process_has_no_detail(database: str) -> None
         assert (found.target, found.detail) == ("key_1", "")
 
 
+async def test_what_a_later_version_wrote_is_listed_as_it_is(database: str) -> None:
+    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+        row = entry(Principal("ann", "default"), Action.REVOKE_KEY, "key_1")
+        await gateway.app.state.audit.add(row | {"action": "key.rotate", "outcome": "postponed"})
+        operator = gateway.as_principal("operator-token")
+        found = (await told(operator))[-1]
+        assert (found.action, found.outcome, found.target) == ("key.rotate", "postponed", "key_1")
+        lines = [line async for line in operator.export_tenant("default")]
+        assert [line.kind == "audit" and "key.rotate" in str(line.data) for line in lines].count(True) == 1
+
+
 async def test_what_others_are_asked_to_do_is_told_before_and_after(gateway: Gateway) -> None:
     operator = gateway.as_principal("operator-token")
     with pytest.raises(NotFound):

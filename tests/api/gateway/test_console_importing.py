@@ -3,14 +3,18 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gateway.affected import affected_by
+import gateway.affected as gateway_affected
+from gateway.affected import Touched, affected_by
 from gateway.principals import Principal
 from gateway.roles import Role as ApiRole
 from services.contracts.api import FieldChange, ImportChange, ImportRequest, Location, Parameter
-from services.contracts.demo import Demo
+from services.contracts.demo import Demo, DemoPage
+from services.contracts.plan import Plan
+from services.contracts.review import Affected
 from tests.support.console_pages import ESCAPED, HOSTILE, PRINCIPALS, get, hidden, log_in, post, visit
 from tests.support.gateways import (
     ASK_HOLIDAYS,
@@ -20,6 +24,7 @@ from tests.support.gateways import (
     NESTED,
     Gateway,
     ask,
+    call,
     open_gateway,
 )
 
@@ -45,10 +50,10 @@ async def test_an_import_is_shown_with_what_it_would_break_and_then_is_that_very
     assert ESCAPED in shown.text
     assert "<script>alert" not in shown.text
     assert "\\u{200b}" in shown.text
-    affected = shown.text.partition('id="affected"')[2].partition("</div>\n")[0]
-    assert affected.count("breaks") == 2  # the waiting booking, and the demo's other call
-    assert f"/console/runs/{waiting.id}" in affected
-    assert "to be proved again" in affected
+    said = shown.text.partition('id="affected"')[2].partition("</div>\n")[0]
+    assert said.count("breaks") == 2  # the waiting booking, and the demo's other call
+    assert f"/console/runs/{waiting.id}" in said
+    assert "to be proved again" in said
     change = hidden(shown.text, "change")
     for missing in ({"change": change}, {"change": "0" * 64, "accept": "yes"}, {"change": "x", "accept": "yes"}):
         refused = await post(gateway, "catalogue/import", cookie, **fields, **missing, do="import")
@@ -116,6 +121,13 @@ async def test_equal_changes_of_many_operations_are_said_once(gateway: Gateway) 
     assert ESCAPED in page
 
 
+async def affected(
+    gateway: Gateway, *changes: ImportChange, who: Principal | None = None
+) -> tuple[tuple[Affected, ...], int]:
+    touched = {change.id: Touched.by(change) for change in changes}
+    return await affected_by(touched, who or Principal(), gateway.fakes.peers, gateway.app.state.service._store)
+
+
 async def test_a_whole_parameter_breaks_what_does_without_or_with_it(gateway: Gateway) -> None:
     await gateway.client.add_demo(Demo(query="holidays", plan=NESTED))
     (given,) = {name for step in NESTED.steps if step.api == HOLIDAYS.id for name in step.arguments}
@@ -132,17 +144,18 @@ async def test_a_whole_parameter_breaks_what_does_without_or_with_it(gateway: Ga
         before, after = (None, text) if came else (text, None)
         field = FieldChange(field=f"parameters.{name}", before=before, after=after)
         change = ImportChange(action="updated", id=HOLIDAYS.id, fields=(field,))
-        found, _ = await affected_by([change], Principal(), gateway.fakes.peers, gateway.app.state.service._store)
+        found, _ = await affected_by(
+            {change.id: Touched.by(change)}, Principal(), gateway.fakes.peers, gateway.app.state.service._store
+        )
         assert [one.breaks for one in found] == [breaks]
 
 
 async def test_who_may_not_read_runs_is_told_no_words_of_them(gateway: Gateway) -> None:
     await gateway.client.solve(ask(ASK_ROOM))
     change = ImportChange(action="removed", id=BOOK.id)
-    store = gateway.app.state.service._store
     for roles, query in (({ApiRole.ADMINISTER}, ""), ({ApiRole.ADMINISTER, ApiRole.APPROVE}, ASK_ROOM)):
         who = Principal(roles=frozenset(roles))
-        found, _ = await affected_by([change], who, gateway.fakes.peers, store)
+        found, _ = await affected(gateway, change, who=who)
         assert [(one.kind, one.query, one.breaks) for one in found] == [("run", query, True)]
 
 
@@ -151,7 +164,9 @@ async def test_what_is_certain_to_break_is_told_from_what_may_hold(gateway: Gate
 
     async def told(*fields: FieldChange) -> list[tuple[bool, str]]:
         change = ImportChange(action="updated", id=HOLIDAYS.id, fields=fields)
-        found, total = await affected_by([change], Principal(), gateway.fakes.peers, gateway.app.state.service._store)
+        found, total = await affected_by(
+            {change.id: Touched.by(change)}, Principal(), gateway.fakes.peers, gateway.app.state.service._store
+        )
         assert total == len(found) == 1
         return [(one.breaks, one.reason) for one in found]
 
@@ -212,3 +227,52 @@ async def test_only_administrators_set_what_every_call_sends(tmp_path: Path) -> 
         fields = {"csrf": csrf, "name": "room", "value": "1"}
         assert (await post(gateway, "catalogue/providers/world/constants", cookie, **fields)).status_code == 403
         assert 'name="value"' not in (await get(gateway, "catalogue/providers", cookie)).text
+
+
+async def test_a_field_of_a_change_is_read_once_for_all_demonstrations(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(10):
+        await gateway.client.add_demo(Demo(query=f"holidays {n}", plan=NESTED))
+    read, parameter = list[str | None](), gateway_affected._parameter
+
+    def counted(text: str | None) -> Parameter | None:
+        read.append(text)
+        return parameter(text)
+
+    monkeypatch.setattr(gateway_affected, "_parameter", counted)
+    whole = Parameter(name="n" * 150, wire_name="n", location=Location.QUERY, required=True)
+    fields = tuple(
+        FieldChange(
+            field=f"parameters.{n}", after=whole.model_copy(update={"name": f"{n} {whole.name}"}).model_dump_json()
+        )
+        for n in range(300)
+    )
+    change = ImportChange(action="updated", id=HOLIDAYS.id, fields=fields)
+    found, total = await affected(gateway, change)
+    assert ([one.breaks for one in found], total) == ([True] * 10, 10)
+    assert len(read) == 2 * len(fields)
+    assert len("".join(Touched.by(change).needed)) < 10_000
+
+
+async def test_few_demonstrations_and_runs_are_read(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    apis = [BOOK.model_copy(update={"id": f"p.a{n}"}) for n in range(30)]
+    steps = tuple(call(f"s{n}", api) for n, api in enumerate(apis))
+    for n in range(10):
+        await gateway.client.add_demo(Demo(query=f"all {n}", plan=Plan(steps=steps)))
+    waiting = [await gateway.client.solve(ask(ASK_ROOM)) for _ in range(3)]
+    asked, listed = list[str | None](), gateway.fakes.demos.list
+
+    async def counted(**which: Any) -> DemoPage:
+        asked.append(which["api"])
+        return await listed(**which)
+
+    monkeypatch.setattr(gateway.fakes.demos, "list", counted)
+    monkeypatch.setattr(gateway_affected, "_EXAMINED", 40)
+    size = len((await gateway.client.run(waiting[-1].id)).model_dump_json())
+    monkeypatch.setattr(gateway_affected, "_RUN_BYTES", 2 * size + 100)
+    changes = [ImportChange(action="removed", id=api.id) for api in (*apis, BOOK)]
+    found, total = await affected(gateway, *changes)
+    assert asked == [api.id for api in apis[:4]]
+    assert total == 10 * 30 + 2
+    assert {one.id for one in found if one.kind == "run"} == {run.id for run in waiting[1:]}

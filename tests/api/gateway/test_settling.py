@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.stored_values import stored_values
+from services.contracts.access import Action
 from services.contracts.doubt import ResolveRequest
 from services.contracts.outcome import (
     Failed,
@@ -116,13 +117,20 @@ async def test_a_doubt_that_the_executor_saw_settled_before_is_caught_up_with(ga
     assert [record.outcome for record in run.steps] == [Succeeded(value={"id": "bkg_9"}), DONE]
 
 
-async def test_of_several_who_settle_at_once_one_sets_the_run_running(gateway: Gateway, doubtful: Run) -> None:
+@pytest.mark.parametrize("answers", ["conflict", "state"])
+async def test_of_several_who_settle_at_once_one_sets_the_run_running(
+    gateway: Gateway, doubtful: Run, answers: str
+) -> None:
+    gateway.fakes.executor.tolerant = answers == "state"
     attempts = (gateway.client.resolve(doubtful.id, "var1", TOOK_EFFECT) for _ in range(5))
     results = await asyncio.gather(*attempts, return_exceptions=True)
     assert {type(result) for result in results} <= {Run, Conflict}
     assert [result.status for result in results if isinstance(result, Run)].count(RunStatus.SUCCEEDED) >= 1
     assert gateway.fakes.executor.sent.count((doubtful.id, "var2")) == 1
     assert (await gateway.client.run(doubtful.id)).status is RunStatus.SUCCEEDED
+    told = (await gateway.client.audit(actions=[Action.RESOLVE])).entries
+    assert [entry.outcome for entry in told].count("done") == 1
+    assert {entry.outcome for entry in told} <= {"begun", "done", "refused"}
 
 
 async def test_a_run_stays_in_doubt_until_the_last_is_settled(tmp_path: Path) -> None:

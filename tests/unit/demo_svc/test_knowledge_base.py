@@ -4,12 +4,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import inspect
+from sqlalchemy import event, inspect
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from demo_svc.models import text_hash
@@ -94,6 +95,24 @@ async def test_list_by_api_and_by_page(engine: AsyncEngine) -> None:
         odd = await service.page(1, odd.next or 0, "p.b")
         assert ([d.query for d in odd.demos], odd.next) == (["q3"], None)
         assert (await service.page(10, 0, "p.B")).total == 0
+
+
+async def test_a_page_of_an_api_reads_no_other_demos(tmp_path: object) -> None:
+    engine, asked = create_engine(f"sqlite+aiosqlite:///{tmp_path}/demos.db"), list[tuple[str, Any]]()
+    await migrate(engine, "demo_svc")
+    async with opened(engine) as service:
+        await service.add([demo(f"q{n}", f"p.{n}") for n in range(50)])
+        event.listen(engine.sync_engine, "before_cursor_execute", lambda *told: asked.append((told[2], told[3])))
+        assert (await service.page(10, 0, "p.7")).total == 1
+        async with engine.connect() as connection:
+            steps = [
+                row.detail
+                for text, values in list(asked)
+                for row in await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)
+            ]
+        assert any("demo_apis" in step for step in steps)
+        assert not [step for step in steps if step.startswith("SCAN demos")]
+    await engine.dispose()
 
 
 async def test_a_page_after_removed_demos_skips_none(engine: AsyncEngine) -> None:

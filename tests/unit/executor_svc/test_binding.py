@@ -1,12 +1,14 @@
 """What an approval binds, over a real upstream: what was shown is sent, or nothing that may change something is."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from pydantic import JsonValue
 
 from executor_svc.main import open_executor
 from executor_svc.service import ExecutorService
@@ -14,7 +16,7 @@ from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api, RequestBody
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Failed, Skipped, Succeeded
-from services.contracts.plan import ForEach, ListValue, ObjectValue, Value, When
+from services.contracts.plan import ForEach, ListValue, ObjectValue, Value, When, content_hash_in_parts
 from services.contracts.planning import CompiledPlan
 from services.contracts.preview import PreviewRequest, PreviewResponse
 from tests.support.executing import api, compiled, item, literal, parameter, ref, step
@@ -281,3 +283,25 @@ async def test_a_step_that_will_not_be_made_says_so(executor: ExecutorService, u
     assert "condition" in request.problem
     finished = await run(executor, plan, answer)
     assert isinstance(finished.records[1].outcome, Skipped)
+
+
+async def test_large_values_are_hashed_beside_the_event_loop(
+    executor: ExecutorService, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = list[int]()
+
+    def watched(content: JsonValue) -> str:
+        threads.append(threading.get_ident())
+        return content_hash_in_parts(content)
+
+    for module in ("binding", "ledger"):
+        monkeypatch.setattr(f"executor_svc.{module}.content_hash_in_parts", watched)
+    upstream.replies("/orders", ORDERS | {"numbers": [7] * 40_000})
+    upstream.replies("/cancel", {})
+    plan = plan_of(upstream, {"order": ref("var1", "numbers"), "note": literal("late")})
+    answer = await shown(executor, plan)
+    assert (await run(executor, plan, answer)).status == "succeeded"
+    own = plan_of(upstream, {"order": literal([7] * 40_000)})
+    await executor.preview(PreviewRequest(compiled=own))
+    assert len(threads) == 4
+    assert threading.get_ident() not in threads

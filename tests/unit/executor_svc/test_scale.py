@@ -2,13 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from executor_svc.graph import Graph
 from executor_svc.models import Call, CallResult, Limits
 from executor_svc.runner import Run
+from executor_svc.steps import Stop
 from executor_svc.values import ValueStore
 from planner_svc.compile import compile_plan
 from services.contracts.api import ApiResponse
@@ -30,6 +31,16 @@ class Adding:
         await asyncio.sleep(0)
         total = 1 + sum(int(str(value)) for value in call.arguments.values())
         return CallResult(Succeeded(value={"sum": total % 1_000_003}, status=200), None, 1)
+
+
+class Begun(frozenset[str]):
+    """Counts how often its members are looked through."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.looks += 1
+        return super().__iter__()
 
 
 class Failing:
@@ -101,3 +112,10 @@ async def test_a_failure_at_the_root_skips_ten_thousand_steps() -> None:
     last = await finished(proved(chain()), Failing())
     assert isinstance(last.records[0].outcome, Failed)
     assert [record.outcome for record in last.records[1:]] == [Skipped(because="s0")] * (MAX_STEPS - 1)
+
+
+def test_what_a_dead_process_had_begun_is_looked_through_once() -> None:
+    begun = Begun({"s1", "s2/0", "s2/1"})
+    stop = Stop(begun=begun)
+    assert [stop.has_begun(add(number)) for number in range(4)] == [False, True, True, False]
+    assert begun.looks == 1

@@ -61,6 +61,23 @@ async def test_a_settlement_that_a_crash_cut_short_is_repeated(
     assert upstream.count("/book") == (said.outcome == "retry")
 
 
+async def test_of_two_settlements_only_the_first_takes_effect(house: House, upstream: Upstream) -> None:
+    post = booking(upstream)
+    each = ForEach(items=literal(["red", "blue"]), parallel=2)
+    plan = compiled(
+        [post], step("each", post, {"room": item()}, foreach=each), answer={"all": ref("each")}, mutating=("each",)
+    )
+    await house.left_behind(plan, sending("each/0", room="red"), sending("each/1", room="blue"))
+    executor = await house.executor()
+    assert (await finish(executor, plan)).status == "in_doubt"
+    said = ResolveRequest(outcome="succeeded", value={"id": "b0"}, item=0)
+    assert (await executor.resolve("run-1", "each", said)).settled
+    late = await executor.resolve("run-1", "each", ResolveRequest(outcome="failed", item=0))
+    assert (late.status, late.settled, [doubt.item for doubt in late.doubts]) == ("in_doubt", False, [1])
+    await executor.resolve("run-1", "each", ResolveRequest(outcome="succeeded", value={"id": "b1"}, item=1))
+    assert (await finish(executor, plan)).answer[0].value == [{"id": "b0"}, {"id": "b1"}]
+
+
 async def test_a_settlement_that_comes_too_late_is_not_applied_to_a_later_doubt(
     house: House, upstream: Upstream
 ) -> None:
