@@ -19,6 +19,7 @@ from executor_svc.binding import Hold, feeding_changes
 from executor_svc.choosing import MAX_ITEMS
 from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
+from executor_svc.partial import PartialValues
 from executor_svc.references import Unresolved, Use, chosen, unmatched, walk
 from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare
 from executor_svc.values import AnswerTooLarge, AnswerValues, ValueStore
@@ -277,6 +278,8 @@ class Run:
         """The available answer values, and the problems with values of steps that succeeded."""
         values, missing = [], []
         shown = AnswerValues(self._value_store)
+        cut = {record.step for record in self._records.values() if record.more}
+        partial = PartialValues(map(self._graph.steps.__getitem__, self._graph.order), self.outputs, cut)
         for output in self._compiled.plan.answer:
             reference = output.value
             if reference.step not in self.outputs:
@@ -291,7 +294,12 @@ class Run:
             else:
                 values.append(
                     AnswerValue.model_construct(
-                        name=output.name, value=beginning, step=reference.step, path=path, stored=stored
+                        name=output.name,
+                        value=beginning,
+                        step=reference.step,
+                        path=path,
+                        stored=stored,
+                        partial=partial.holds(reference.step, path),
                     )
                 )
         return tuple(values), "; ".join(missing)
