@@ -238,7 +238,8 @@ def draw_conclusion(console: Console, run: Run) -> None:
 def _draw_answer(console: Console, run: Run) -> None:
     if run.answer.values:
         text = f"{run.answer.sentence}\n\n{run.answer.text}" if run.answer.sentence else run.answer.text
-        title, style = ("answer, unsure", "yellow") if run.unsure else ("answer", "green")
+        doubt = ", unsure" if run.unsure else ", not complete" if run.answer.partial else ""
+        title, style = f"answer{doubt}", "yellow" if doubt else "green"
         console.print(Panel(plain(text), title=title, title_align="left", border_style=style))
     for value in run.answer.values:
         if value.stored is not None:

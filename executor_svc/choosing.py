@@ -30,6 +30,12 @@ def best(items: Sequence[JsonValue], match: Match, given: Collection[int] = ()) 
     return [index for index, score in enumerate(scores) if score == top] if top[0] else []
 
 
+def is_exact(item: JsonValue, match: Match) -> bool:
+    """Whether each text that was looked up equals a field of the item, so that no other item can match better."""
+    fields = _fields(item)
+    return all(words in fields for text in match.said if (words := _words(text)))
+
+
 def label(item: JsonValue) -> str:
     """A short text for an item: its first values."""
     values = [str(leaf)[: 4 * _MAX_CHARS] for _, leaf in zip(range(_LABEL_LEAVES), _leaves(item), strict=False)]
@@ -37,7 +43,7 @@ def label(item: JsonValue) -> str:
 
 
 def _score(item: JsonValue, match: Match, *, given: bool) -> tuple[int, int]:
-    fields = [_words(str(leaf)[:_MAX_CHARS]) for leaf in _leaves(item)]
+    fields = _fields(item)
     sets = [frozenset(field) for field in fields]
     said = 2 if given else 0
     for text in match.said:
@@ -50,6 +56,10 @@ def _score(item: JsonValue, match: Match, *, given: bool) -> tuple[int, int]:
             said += 1
     item_words = frozenset().union(*sets)
     return said, sum(1 for word in match.words if item_words.issuperset(_words(word)))
+
+
+def _fields(item: JsonValue) -> list[tuple[str, ...]]:
+    return [_words(str(leaf)[:_MAX_CHARS]) for leaf in _leaves(item)]
 
 
 def _leaves(item: JsonValue) -> Iterator[str | int | float]:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from executor_svc.choosing import MAX_ITEMS, best, label
+from executor_svc.choosing import MAX_ITEMS, best, is_exact, label
 from services.contracts.base import JsonPath
 from services.contracts.evidence import written_said
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Reference, Value, When
@@ -166,6 +166,32 @@ def unmatched(output: JsonValue, reference: Reference, budget: SizeBudget) -> st
         return label(items[int(index)]) if taken and not _alike(output, reference, budget) else None
 
     return budget.cached(output, (reference, "unmatched"), as_written)
+
+
+def best_so_far(output: JsonValue, reference: Reference, budget: SizeBudget, *, more: bool) -> str | None:
+    """The label of the item that matches best, if one that was not compared may match better; else None.
+
+    ``more``: whether the list goes on after the items in the output.
+    """
+
+    def found() -> str | None:
+        match, (_, items), alike = reference.match, _list(output, reference), _alike(output, reference, budget)
+        if match is None or match.pick is not None or not alike or not (more or len(items) > MAX_ITEMS):
+            return None
+        sure = is_exact(items[alike[0]], match) or _is_given(output, reference, alike)
+        return None if sure else label(items[alike[0]])
+
+    return budget.cached(output, (reference, "best so far", more), found)
+
+
+def check_compared(output: JsonValue, reference: Reference, budget: SizeBudget, *, more: bool) -> None:
+    """Raise Several, with the best item as the only choice, if one that was not compared may match better."""
+    found = best_so_far(output, reference, budget, more=more)
+    if found is not None:
+        where = f"{render(reference.path[: _list(output, reference)[0]]) or 'the answer'} of {reference.step}"
+        value, _ = _different(output, reference, _alike(output, reference, budget))[0]
+        choice = (value if _is_small(value) else None, found)
+        raise Several(f"{where} goes on after the items that are compared, and none is equal", [choice])
 
 
 def _chosen(output: JsonValue, reference: Reference, use: Use, budget: SizeBudget | None) -> JsonPath:

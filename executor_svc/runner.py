@@ -19,8 +19,9 @@ from executor_svc.binding import Hold, feeding_changes
 from executor_svc.choosing import MAX_ITEMS
 from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
-from executor_svc.references import Unresolved, Use, chosen, unmatched, walk
-from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare
+from executor_svc.partial import PartialValues
+from executor_svc.references import Several, Unresolved, Use, best_so_far, check_compared, chosen, unmatched, walk
+from executor_svc.steps import AT_ONCE, CANCELLED, Ambiguous, Prepared, StepResult, Stop, perform, prepare
 from executor_svc.values import AnswerTooLarge, AnswerValues, ValueStore
 from services.contracts.answer import AnswerValue
 from services.contracts.evidence import written_said
@@ -35,7 +36,7 @@ from services.contracts.outcome import (
     Succeeded,
     UnmatchedItem,
 )
-from services.contracts.plan import Step, step_references
+from services.contracts.plan import Step, references, step_references
 from services.contracts.planning import CompiledPlan
 from services.size_budget import SizeBudget
 from services.tracing import Attributes, fail, span
@@ -170,6 +171,12 @@ class Run:
             return refused
         api, wanted = self._compiled.apis[step.api], self._graph.items.get(step.id)
         use: Use = "change" if step.id in self._feeding else "read"
+        if (
+            use == "change"
+            and not self._stop.has_begun(step)
+            and (refused := self._refuse_uncompared(step)) is not None
+        ):
+            return refused
         if use == "change" and wanted is not None and step.id in self._graph.chosen_from:
             wanted = max(wanted, MAX_ITEMS + 1)  # a further page can hold an item that matches as well
         # Another order of the steps must not refuse what a former process began: a call in doubt would go unreported.
@@ -178,6 +185,19 @@ class Run:
         if isinstance(prepared, Prepared) and step.api in self._compiled.proof.pages_anywhere:
             return replace(prepared, pages_anywhere=True)
         return prepared
+
+    def _refuse_uncompared(self, step: Step) -> Failed | None:
+        """The failure of a step that leads to a change, if it may use an item only since a better one was not read."""
+        for name, value in step.arguments.items():
+            for reference in references(value):
+                if reference.match is None or reference.step not in self.outputs:
+                    continue
+                output, more = self.outputs[reference.step], self._records[reference.step].more
+                try:
+                    check_compared(output, reference, self._compared, more=more)
+                except Several as several:
+                    return Ambiguous(name, several).failed(step.id)
+        return None
 
     async def _execute(self, prepared: Prepared, group: asyncio.TaskGroup) -> None:
         """Make a step's calls, then those of the steps that it frees. One of these runs in the same task.
@@ -277,6 +297,8 @@ class Run:
         """The available answer values, and the problems with values of steps that succeeded."""
         values, missing = [], []
         shown = AnswerValues(self._value_store)
+        cut = {record.step for record in self._records.values() if record.more}
+        partial = PartialValues(map(self._graph.steps.__getitem__, self._graph.order), self.outputs, cut)
         for output in self._compiled.plan.answer:
             reference = output.value
             if reference.step not in self.outputs:
@@ -291,22 +313,30 @@ class Run:
             else:
                 values.append(
                     AnswerValue.model_construct(
-                        name=output.name, value=beginning, step=reference.step, path=path, stored=stored
+                        name=output.name,
+                        value=beginning,
+                        step=reference.step,
+                        path=path,
+                        stored=stored,
+                        partial=partial.holds(reference.step, path),
                     )
                 )
         return tuple(values), "; ".join(missing)
 
     def _unmatched(self) -> tuple[UnmatchedItem, ...]:
-        """The items that were used although they do not match; at most a few."""
+        """The items that were used although another may be meant; at most a few."""
         plan, found = self._compiled.plan, dict[UnmatchedItem, None]()
         made = (step for step in plan.steps if isinstance(self._records[step.id].outcome, Succeeded))
         used = [reference for step in made for reference in step_references(step)]
         for reference in (*used, *(output.value for output in plan.answer)):
             if reference.match is None or reference.step not in self.outputs or len(found) >= _MAX_UNMATCHED:
                 continue
-            label = unmatched(self.outputs[reference.step], reference, self._compared)
-            if label is not None:
-                found[UnmatchedItem(said=written_said(reference.match), label=label)] = None
+            output, more = self.outputs[reference.step], self._records[reference.step].more
+            said = written_said(reference.match)
+            if (label := unmatched(output, reference, self._compared)) is not None:
+                found[UnmatchedItem(said=said, label=label)] = None
+            elif (label := best_so_far(output, reference, self._compared, more=more)) is not None:
+                found[UnmatchedItem(said=said, label=label, unread=True)] = None
         return tuple(found)
 
     def _now_ms(self) -> float:

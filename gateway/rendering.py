@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from pydantic import JsonValue
@@ -16,6 +17,7 @@ MAX_CHARS = 4_000
 MAX_SENTENCE_CHARS = 1_500
 _MAX_VALUE = 200
 _MAX_BARE: Final = 60
+_MAX_NAMED: Final = 5
 _PUNCTUATED: Final = re.compile('[.!?:;\u2026\u3002\uff01\uff1f](?=\\s|$)|["“”„«»{}]')
 _LISTED: Final = re.compile(_PUNCTUATED.pattern + "|,")
 _OPEN, _CLOSE = "“", "”"
@@ -24,11 +26,14 @@ _OPEN, _CLOSE = "“", "”"
 def render(values: Iterable[AnswerValue], *remarks: str) -> str:
     """One line for each value, with lists and objects indented below their name. Long ones are cut and marked as cut.
 
-    If there are values, the remarks come before them. Line breaks inside names and texts become blanks. Otherwise an
-    upstream could make its text look like another value.
+    If there are values, the remarks come before them, and one that names those from lists that were not read to their
+    end. Line breaks inside names and texts become blanks. Otherwise an upstream could make its text look like another
+    value.
     """
+    values = tuple(values)
+    remarks = (*remarks, _incomplete([value.name for value in values if value.partial]))
     lines, room = list[str](), MAX_CHARS
-    for line in (line for value in values for line in _block(value.name, value.value, indent="")):
+    for line in (line for value in values for line in _lines(value)):
         lines.append(line)
         room -= len(line)
         if room < 0:  # a value may have a hundred thousand members
@@ -98,6 +103,19 @@ def _scalar_text(value: JsonValue, within: re.Pattern[str]) -> str | None:
     return _OPEN + re.sub('["“”„«»]', "'", _inline(text)) + _CLOSE
 
 
+def _lines(value: AnswerValue) -> Iterator[str]:
+    yield from _block(value.name, value.value, indent="")
+    if value.stored is not None:
+        yield f"  … this is only the beginning of a value of {value.stored.bytes:,} bytes"
+
+
+def _incomplete(names: Sequence[str]) -> str:
+    """The remark that these values may lack items; empty if there are none."""
+    shown = ", ".join(f"{_OPEN}{_joined_lines(name)[:_MAX_BARE]}{_CLOSE}" for name in names[:_MAX_NAMED])
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f"Not complete, since a list goes on after the part that was read: {shown}{more}." if names else ""
+
+
 def _block(name: str, value: JsonValue, indent: str) -> Iterator[str]:
     name = _joined_lines(name)
     if isinstance(value, dict) and value:
@@ -124,7 +142,8 @@ def _inline(value: JsonValue, *, nested: bool = False) -> str:
         inside = _beginning(f"{_joined_lines(key)}: {_inline(item, nested=True)}" for key, item in members)
         text = f"({inside})" if nested and inside else inside or "{}"
     elif isinstance(value, list):
-        text = _beginning(_inline(item, nested=True) for item in value[:MAX_ITEMS]) or "none"
+        more = [f"… and {len(value) - MAX_ITEMS} more"] if len(value) > MAX_ITEMS else []
+        text = _beginning(chain((_inline(item, nested=True) for item in value[:MAX_ITEMS]), more)) or "none"
         text = f"[{text}]" if nested and value else text
     else:
         text = _joined_lines(str(value))

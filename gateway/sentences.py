@@ -4,7 +4,7 @@ A missing sentence never fails an answer, and never delays it beyond the request
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -12,9 +12,7 @@ from gateway.live import Live
 from gateway.metrics import GatewayMetrics
 from gateway.rendering import fill_sentence
 from services.clients import Planner
-from services.contracts.answer import AnswerValue
 from services.contracts.execution import ExecutionFinished
-from services.contracts.outcome import StepRecord
 from services.contracts.planning import CompiledPlan
 from services.contracts.sentence import MAX_SLOTS, Sentence, SentenceRequest
 from services.errors import ServiceError
@@ -68,9 +66,8 @@ class PendingSentence:
 
     def _fill(self, sentence: Sentence, finished: ExecutionFinished) -> str | None:
         wanted = [output.name for output in self._compiled.plan.answer]
-        records = {record.step: record for record in finished.records}
-        if [value.name for value in finished.answer] != wanted or any(_is_partial(v, records) for v in finished.answer):
-            return None
+        if [value.name for value in finished.answer] != wanted or any(value.partial for value in finished.answer):
+            return None  # a sentence would hide that a list was not read to its end
         return fill_sentence(sentence.pieces, finished.answer)
 
 
@@ -110,9 +107,3 @@ async def _ask(planner: Planner, live: Live, compiled: CompiledPlan) -> Sentence
     except Exception as error:  # noqa: BLE001 - a missing sentence must not fail the answer
         _log.error("bug", run_id=live.run.id, exc_info=error)
         return Sentence(outcome="failed")
-
-
-def _is_partial(value: AnswerValue, records: Mapping[str, StepRecord]) -> bool:
-    """Whether the value is a list that was not fetched completely. A sentence would hide that."""
-    record = records.get(value.step)
-    return isinstance(value.value, list) and record is not None and record.more

@@ -239,7 +239,10 @@ def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: C
 
 
 def _unmatched(item: UnmatchedItem) -> str:
-    return f"No item matches {item.said} by name; this is about “{message_line(item.label)}”."
+    label = f"“{message_line(item.label)}”"
+    if item.unread:
+        return f"The list goes on; of the items that were compared, {label} matches {item.said} best, but only in part."
+    return f"No item matches {item.said} by name; this is about {label}."
 
 
 def _failure(finished: ExecutionFinished) -> str:

@@ -14,6 +14,10 @@ class AnswerValue(Contract):
     step: str
     path: tuple[str | int, ...] = ()
     stored: StoredValue | None = Field(default=None, description="Set if `value` is a preview of a large value.")
+    partial: bool = Field(
+        default=False,
+        description="It comes from a list that was not read to its end, directly or through other steps.",
+    )
 
 
 class Answer(Contract):
@@ -25,3 +29,8 @@ class Answer(Contract):
     values: tuple[AnswerValue, ...] = ()
     text: str = ""
     sentence: str | None = None
+
+    @property
+    def partial(self) -> bool:
+        """Whether a value may lack items, since a list was not read to its end."""
+        return any(value.partial for value in self.values)

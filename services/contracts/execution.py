@@ -58,7 +58,7 @@ class ExecutionFinished(Contract):
         default="", description="Why the run failed if no step failed: the step's output lacks a value of the answer."
     )
     unmatched: tuple[UnmatchedItem, ...] = Field(
-        default=(), description="Items that reads or the answer used although they do not match the request's words."
+        default=(), description="Items that reads or the answer used although others may be meant."
     )
     duration_ms: float = Field(ge=0)
 

@@ -172,7 +172,7 @@ class Run(Contract):
     unsure: str = Field(
         default="",
         description="Sentences that say why the plan may be wrong (it is unlikely, or its calls do not provide what is "
-        "asked for) and what it calls, or that an item was used that does not match the request's words. Empty: no "
+        "asked for) and what it calls, or that an item was used although another may be meant. Empty: no "
         "such reason is known.",
     )
     problem: RunProblem | None = None

@@ -32,6 +32,8 @@ _CANCELLED = "cancelled"
 class FakeExecutor(Fake):
     """:class:`~services.clients.Executor` by script: ``outcomes`` by API id; an API without one succeeds with null.
 
+    The lists of the APIs in ``cut`` are not read to their end.
+
     Steps run one after another in the plan's order, so a plan must list a step before the steps that use it. If a step
     gives no value, its dependants do not run. With ``gate``, every started step waits for that event. With ``breaks``,
     the stream breaks off at that point, as when a service dies.
@@ -55,6 +57,7 @@ class FakeExecutor(Fake):
         """The names of the secrets that the reads before an approval use."""
         self.gate: asyncio.Event | None = None
         self.breaks = False
+        self.cut = frozenset[str]()
         self.found = ""
         self.unreadable: ExecutionFinished | None = None
         self.breakers: tuple[Breaker, ...] = ()
@@ -117,6 +120,7 @@ class FakeExecutor(Fake):
                 started_ms=0,
                 duration_ms=0,
                 attempts=0 if blocked else 1,
+                more=step.api in self.cut,
                 secrets=() if blocked else self.presents.get(step.api, ()),
             )
             yield StepFinished(record=records[step.id])
@@ -246,7 +250,8 @@ def _finished(request: ExecuteRequest, records: dict[str, StepRecord]) -> Execut
         except (KeyError, IndexError, TypeError):
             problems.append(f"answer {output.name!r}: {output.value.step} has no such output")
         else:
-            values.append(AnswerValue(name=output.name, value=value, step=output.value.step, path=output.value.path))
+            step, path = output.value.step, output.value.path
+            values.append(AnswerValue(name=output.name, value=value, step=step, path=path, partial=records[step].more))
     doubtful = any(isinstance(outcome, InDoubt) for outcome in outcomes)
     stopped = any(isinstance(outcome, Skipped) and outcome.because == _CANCELLED for outcome in outcomes)
     failed = bool(problems) or any(isinstance(outcome, Failed) for outcome in outcomes)

@@ -1,25 +1,15 @@
 """Joins pages into one value. Lists are concatenated; an object keeps the first page's members and joins its list."""
 
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Self
 
 from pydantic import JsonValue
 
-from executor_svc.adapters.http.paging import (
-    MAX_NAMES,
-    NextPageUnavailable,
-    Paging,
-    Progress,
-    first_number,
-    is_one_of,
-    may_have_next_page,
-    next_page,
-)
+from executor_svc.adapters.http.ending import list_member, said_by
+from executor_svc.adapters.http.paging import NextPageUnavailable, Paging, Progress, first_number, next_page
 from executor_svc.adapters.http.request import MAX_URL_CHARS, Credentials, HttpRequest
 from executor_svc.adapters.http.response import BadResponse
 from executor_svc.adapters.http.transport import Reply
-
-_ITEMS: Final = frozenset({"items", "data", "results", "records", "entries", "values", "content", "rows", "elements"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +49,11 @@ class Listing:
         self.pages, self.more = 1, False
         self._paging, self._limits, self._anywhere = paging, limits, anywhere
         self._request, self._reply, self._page = request, reply, value
-        self._whole, self._member = value, _member(value)
+        self._whole, self._member = value, list_member(value)
         self._bytes, self._seen = len(reply.body), set[str]()
         self._last = self._items_of(value) or []
         self._items = self._last
-        self._first = first_number(paging, value)
+        self._first, self._said = first_number(paging, value), said_by(paging, reply, value)
 
     @property
     def value(self) -> JsonValue:
@@ -85,6 +75,7 @@ class Listing:
             self.more = True
             return None
         if request is None:
+            self.more = self._goes_on()
             return None
         self._seen.add(self._request.url_text(Credentials()))
         url = request.url_text(Credentials())
@@ -96,7 +87,7 @@ class Listing:
         return request
 
     def add(self, reply: Reply, value: JsonValue) -> None:
-        """Add the requested page. Ignores a page that repeats the last one or exceeds the byte limit.
+        """Add the requested page. Ignores one that repeats the last one, exceeds the byte limit or holds no list.
 
         Raises:
             BadResponse: it is not a page of this list.
@@ -105,7 +96,7 @@ class Listing:
         if items is None:
             raise BadResponse("it is not a list like the first page")
         self._bytes += len(reply.body)
-        if self._bytes > self._limits.bytes or (items and items == self._last):
+        if self._bytes > self._limits.bytes or (items and items == self._last) or not self._may_follow(reply, value):
             self.more = True
             return
         self._reply, self._page, self._last = reply, value, items
@@ -114,8 +105,8 @@ class Listing:
 
     @property
     def may_have_more(self) -> bool:
-        """Whether other pages may follow the first: it is a list, and not clearly complete."""
-        return bool(self._paging.controls) or (self.is_list and may_have_next_page(self._reply, self._page))
+        """Whether other pages may follow the first: the API has pages, or the answer holds a list."""
+        return bool(self._paging.controls) or self._said.items is not None or bool(self._said.more)
 
     @property
     def is_list(self) -> bool:
@@ -123,17 +114,27 @@ class Listing:
         return self._member != "" or isinstance(self._whole, list)
 
     def _items_of(self, value: JsonValue) -> list[JsonValue] | None:
-        """The items of a page; none of an object without its list, with which some upstreams end."""
+        """The items of a page; none of an object without its list. Some upstreams end a list with one."""
         if isinstance(self._whole, dict) and isinstance(value, dict):
             value = value.get(self._member) or []
         return value if isinstance(value, list) else None
 
+    def _goes_on(self) -> bool:
+        """Whether the list continues although the next page cannot be told: as the last or the first page says."""
+        last = self._said if self.pages == 1 else said_by(self._paging, self._reply, self._page)
+        read = len(self._items) if self.is_list else self._said.items or 0
+        counted = any(one.counts_more(read, self.pages) for one in (last, self._said))
+        return counted or (last.failed if last.more is None else last.more)
 
-def _member(value: JsonValue) -> str:
-    """The member that holds an object's items: its only list, or the only one of its lists with a usual name."""
-    if not isinstance(value, dict):
-        return ""
-    lists = [name for name, member in value.items() if isinstance(member, list)]
-    if len(lists) > 1:
-        lists = [name for name in lists[:MAX_NAMES] if is_one_of(name, _ITEMS)]
-    return lists[0] if len(lists) == 1 else ""
+    def _may_follow(self, reply: Reply, value: JsonValue) -> bool:
+        """Whether this can be the next page: it has items, or is the end and contradicts no page before it.
+
+        Some upstreams answer with an object without the list at the end, but others do so when something is wrong.
+        """
+        if not isinstance(value, dict) or isinstance(value.get(self._member), list):
+            return True
+        said = said_by(self._paging, reply, value)
+        if said.more is not None or self._said.counts:
+            return said.more is not True and not self._said.counts_more(len(self._items), self.pages)
+        promised = said_by(self._paging, self._reply, self._page).more
+        return not said.failed and not promised

@@ -40,18 +40,18 @@ _SIZE_PARAMETERS: Final = frozenset(
         *("maxitems", "count", "top", "rows", "first"),
     }
 )
+_CONTROLS: Final = _TOKEN_PARAMETERS | _PAGE_PARAMETERS | _OFFSET_PARAMETERS | _SIZE_PARAMETERS
 _NEXT_TOKENS: Final = (
     *("nextpagetoken", "nextcursor", "nexttoken", "nextcontinuationtoken", "continuationtoken", "nextmarker"),
     *("nextpagecursor", "endcursor", "next"),
 )
-_NEXT_URLS: Final = ("next", "nexturl", "nextlink", "nextpage", "nextpageurl", "odatanextlink", "nexthref")
-_TOTALS: Final = ("total", "totalcount", "totalitems", "totalresults", "totalsize", "totalrecords", "totalelements")
-_PAGE_COUNTS: Final = ("pages", "totalpages", "pagecount", "numpages", "lastpage", "pagetotal")
-_MORE_FLAGS: Final = ("hasmore", "hasnext", "hasnextpage", "more", "moreresults")
-_PAGE_NUMBERS: Final = ("page", "pagenumber", "currentpage", "pageindex", "number")
-_SIZES: Final = ("limit", "pagesize", "size", "perpage", "itemsperpage")
-_CONTAINERS: Final = frozenset({"meta", "metadata", "pagination", "paging", "pageinfo", "page", "links"})
-_NEXT_PAGE_FIELDS: Final = _CONTAINERS.union(_NEXT_URLS)
+NEXT_URLS: Final = ("next", "nexturl", "nextlink", "nextpage", "nextpageurl", "odatanextlink", "nexthref")
+TOTALS: Final = ("total", "totalcount", "totalitems", "totalresults", "totalsize", "totalrecords", "totalelements")
+PAGE_COUNTS: Final = ("pages", "totalpages", "pagecount", "numpages", "lastpage", "pagetotal")
+MORE_FLAGS: Final = ("hasmore", "hasnext", "hasnextpage", "more", "moreresults")
+PAGE_NUMBERS: Final = ("page", "pagenumber", "currentpage", "pageindex", "number")
+SIZES: Final = ("limit", "pagesize", "size", "perpage", "itemsperpage")
+CONTAINERS: Final = frozenset({"meta", "metadata", "pagination", "paging", "pageinfo", "page", "links"})
 _LINK = re.compile(r"<([^<>]*)>([^<]*)")
 _REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s\";,]+))", re.IGNORECASE)
 _MAX_LINK_CHARS: Final = 16 * 1024
@@ -59,22 +59,38 @@ MAX_NAMES: Final = 1_000
 """Members of an answer whose names are read. All of this runs on the event loop, and an answer may have a million."""
 _MAX_NAME_CHARS: Final = 100
 """Longer names mean nothing here. They are not read, since the names that are read stay in memory."""
-_END: Final = object()
+END: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """How the lists of one API are paged. ``controls``: the arguments with which a plan selects a part of the list."""
+    """How the lists of one API are paged.
+
+    Attributes:
+        controls: the arguments with which a plan selects a part of the list.
+        repeatable: whether further pages may be requested.
+        token, page, offset: the parameters that select a page; None where there is none.
+        size: how many items a page has, if the API says so.
+    """
 
     controls: frozenset[str]
+    repeatable: bool
     token: Parameter | None
     page: Parameter | None
     offset: Parameter | None
     size: int | None
 
     def selects_part(self, arguments: Mapping[str, JsonValue]) -> bool:
-        """Whether the plan itself selects a part of the list."""
-        return any(arguments.get(name) is not None for name in self.controls)
+        """Whether the plan itself selects a part of the list. In a body, a member of an argument may do so as well."""
+        if any(arguments.get(name) is not None for name in self.controls):
+            return True
+        objects = () if self.repeatable else (value for value in arguments.values() if isinstance(value, dict))
+        return any(is_one_of(name, _CONTROLS) for value in objects for name in islice(value, MAX_NAMES))
+
+    @property
+    def starts_later(self) -> bool:
+        """Whether each call sends a fixed position, so that the first page may not be the list's beginning."""
+        return any(one is not None and one.constant is not None for one in (self.token, self.page, self.offset))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +108,15 @@ class NextPageUnavailable(Exception):
 
 
 def paging_of(api: Api) -> Paging | None:
-    """How an API's lists are paged. None if the operation is not a safe read, so that it must not be repeated."""
-    if api.method != "GET" or api.mutating or api.body is not None:
+    """How an API's lists are paged. None if a call may change something: then its answer is not taken for a list."""
+    if api.mutating:
         return None
-    query = {plain(p.wire_name): p for p in api.parameters if p.location is Location.QUERY}
+    repeatable = api.method == "GET" and api.body is None
+    places = {Location.QUERY} if repeatable else {Location.QUERY, Location.BODY}
+    among = {plain(p.wire_name): p for p in api.parameters if p.location in places}
 
     def find(names: frozenset[str], *, number: bool) -> Parameter | None:
-        fitting = (p for name, p in query.items() if name in names and (not number or _takes_number(p)))
+        fitting = (p for name, p in among.items() if name in names and (not number or _takes_number(p)))
         return next(fitting, None)
 
     token = find(_TOKEN_PARAMETERS, number=False)
@@ -107,18 +125,12 @@ def paging_of(api: Api) -> Paging | None:
     size = find(_SIZE_PARAMETERS, number=True)
     return Paging(
         controls=frozenset(p.name for p in (token, page, offset, size) if p is not None),
+        repeatable=repeatable,
         token=token,
         page=page,
         offset=offset,
-        size=_integer(size.constant or size.json_schema.get("default")) if size is not None else None,
+        size=integer(size.constant or size.json_schema.get("default")) if size is not None else None,
     )
-
-
-def may_have_next_page(reply: Reply, body: JsonValue) -> bool:
-    """Whether an answer may name its next page; for APIs without parameters for pages. A cheap check."""
-    if "Link" in reply.headers:
-        return True
-    return isinstance(body, dict) and any(is_one_of(name, _NEXT_PAGE_FIELDS) for name in islice(body, MAX_NAMES))
 
 
 def first_number(paging: Paging, body: JsonValue) -> int | None:
@@ -127,11 +139,11 @@ def first_number(paging: Paging, body: JsonValue) -> int | None:
     if parameter is None:
         return None
     name = plain(parameter.wire_name)
-    said = _first(_facts(body), (name, *_PAGE_NUMBERS) if paging.page else (name,))
+    said = first_fact(facts_of(body), (name, *PAGE_NUMBERS) if paging.page else (name,))
     schema = parameter.json_schema
     guess = None if name == "pageindex" else 1 if paging.page else 0
-    declared = (_integer(parameter.constant), _integer(schema.get("default")), _integer(schema.get("minimum")))
-    found = (_integer(said), *declared, guess)
+    declared = (integer(parameter.constant), integer(schema.get("default")), integer(schema.get("minimum")))
+    found = (integer(said), *declared, guess)
     return next((number for number in found if number is not None), None)
 
 
@@ -145,7 +157,7 @@ def next_page(
     *,
     anywhere: bool = False,
 ) -> HttpRequest | None:
-    """The request for the page after this one; None at the end of the list.
+    """The request for the page after this one; None at the end of the list, or where it cannot be told.
 
     An upstream can name any URL as the next page, but the policy has checked only the operation's path. So another path
     is followed only if the whole origin may be read (``anywhere``).
@@ -154,26 +166,29 @@ def next_page(
         NextPageUnavailable: there is more, but at another origin, at a path that must not be read, or with an
             unknown kind of paging.
     """
-    facts = _facts(body)
-    url: str | object | None = _next_link(reply)
+    if not paging.repeatable:
+        return None
+    facts = facts_of(body)
+    url: str | object | None = next_link(reply)
     if url is None:
-        if _first(facts, _MORE_FLAGS) is False:
+        if first_fact(facts, MORE_FLAGS) is False:
             return None
         if paging.token is not None and (token := _token(paging.token, facts)) is not None:
-            return None if token is _END else _with(request, paging.token, str(token)[:MAX_URL_CHARS])
-        url = _url(facts)
-    if url is _END:
+            return None if token is END else _with(request, paging.token, str(token)[:MAX_URL_CHARS])
+        url = next_url(facts)
+    if url is END:
         return None
     if isinstance(url, str):
         return _at(url, paging, request, credentials, body, anywhere=anywhere)
-    return _numbered(paging, request, facts, progress) if _has_next_page(paging, reply, facts, progress) else None
+    numbered = bool(paging.controls) and _has_next_page(paging, reply, facts, progress)
+    return _numbered(paging, request, facts, progress) if numbered else None
 
 
 def _numbered(paging: Paging, request: HttpRequest, facts: Mapping[str, JsonValue], progress: Progress) -> HttpRequest:
     """The request for the next page, by page number or by offset. Raises NextPageUnavailable."""
     for parameter, done, said in (
-        (paging.page, progress.pages, _integer(facts.get("nextpage"))),
-        (paging.offset, progress.items, _integer(facts.get("nextoffset"))),
+        (paging.page, progress.pages, integer(facts.get("nextpage"))),
+        (paging.offset, progress.items, integer(facts.get("nextoffset"))),
     ):
         if parameter is not None and said is not None:
             return _with(request, parameter, str(said))
@@ -184,28 +199,33 @@ def _numbered(paging: Paging, request: HttpRequest, facts: Mapping[str, JsonValu
 
 def _has_next_page(paging: Paging, reply: Reply, facts: Mapping[str, JsonValue], progress: Progress) -> bool:
     """Whether there is another numbered page: as the body says, or else by how full the last page was."""
-    if _first(facts, _MORE_FLAGS) is True or _integer(_first(facts, ("nextpage", "nextoffset"))):
+    if first_fact(facts, MORE_FLAGS) is True or integer(first_fact(facts, ("nextpage", "nextoffset"))):
         return True
     if (paging.page is None and paging.offset is None) or not progress.last_items:
         return False
-    pages, total = _integer(_first(facts, _PAGE_COUNTS)), _integer(_first(facts, _TOTALS))
+    pages, total = integer(first_fact(facts, PAGE_COUNTS)), total_of(facts, reply)
     if paging.page is not None and pages is not None:
         return progress.pages < pages
-    if total is None and (header := reply.headers.get("X-Total-Count", "")).isdecimal():
-        total = int(header[:18])
     if total is not None:
         return progress.items < total
-    size = _integer(_first(facts, _SIZES)) or paging.size
+    size = integer(first_fact(facts, SIZES)) or paging.size
     return size is not None and progress.last_items >= size
 
 
+def total_of(facts: Mapping[str, JsonValue], reply: Reply) -> int | None:
+    """How many items the list has in total, as the body or else a header says."""
+    total = integer(first_fact(facts, TOTALS))
+    header = reply.headers.get("X-Total-Count", "")
+    return int(header[:18]) if total is None and header.isascii() and header.isdecimal() else total
+
+
 def _token(parameter: Parameter, facts: Mapping[str, JsonValue]) -> str | int | object | None:
-    """The token of the next page; _END if the body says that there is none; None if the body does not say."""
+    """The token of the next page; END if the body says that there is none; None if the body does not say."""
     name = plain(parameter.wire_name)
     for key in (f"next{name}", *_NEXT_TOKENS, name):
         value = facts.get(key, False)
         if value is None or value == "" or (value == 0 and value is not False):
-            return _END
+            return END
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         if isinstance(value, str) and not (key == "next" and "/" in value):
@@ -213,19 +233,19 @@ def _token(parameter: Parameter, facts: Mapping[str, JsonValue]) -> str | int | 
     return None
 
 
-def _url(facts: Mapping[str, JsonValue]) -> str | object | None:
-    """The URL of the next page; _END if the body says that there is none; None if the body does not say."""
-    for key in _NEXT_URLS:
+def next_url(facts: Mapping[str, JsonValue]) -> str | object | None:
+    """The URL of the next page; END if the body says that there is none; None if the body does not say."""
+    for key in NEXT_URLS:
         value = facts.get(key, False)
         value = value.get("href") if isinstance(value, dict) else value
         if value in (None, ""):
-            return _END
+            return END
         if isinstance(value, str) and ("/" in value or value.startswith("?")):
             return value
     return None
 
 
-def _next_link(reply: Reply) -> str | None:
+def next_link(reply: Reply) -> str | None:
     """The target of `Link: <...>; rel="next"` (RFC 8288, section 3). Skips links with another context (`anchor`)."""
     if "Link" not in reply.headers:
         return None
@@ -267,7 +287,7 @@ def _with(request: HttpRequest, parameter: Parameter, value: str) -> HttpRequest
     return replace(request, query=(*kept, f"{name}={encode(value)}"))
 
 
-def _facts(body: JsonValue) -> dict[str, JsonValue]:
+def facts_of(body: JsonValue) -> dict[str, JsonValue]:
     """The body's data besides its items, by plain name: its own members and those of metadata objects."""
     if not isinstance(body, dict):
         return {}
@@ -275,7 +295,7 @@ def _facts(body: JsonValue) -> dict[str, JsonValue]:
     inner: dict[str, JsonValue] = {}
     left = MAX_NAMES
     for name, value in islice(body.items(), MAX_NAMES):
-        if isinstance(value, dict) and is_one_of(name, _CONTAINERS):
+        if isinstance(value, dict) and is_one_of(name, CONTAINERS):
             for inside, fact in islice(value.items(), left):
                 left -= 1
                 if len(inside) <= _MAX_NAME_CHARS:
@@ -285,7 +305,7 @@ def _facts(body: JsonValue) -> dict[str, JsonValue]:
     return inner | facts
 
 
-def _first(facts: Mapping[str, JsonValue], names: Sequence[str]) -> JsonValue:
+def first_fact(facts: Mapping[str, JsonValue], names: Sequence[str]) -> JsonValue:
     """The first of these facts that the body holds."""
     return next((value for name in names if (value := facts.get(name)) is not None), None)
 
@@ -295,7 +315,8 @@ def _takes_number(parameter: Parameter) -> bool:
     return kind in ("integer", "number") or (isinstance(kind, list) and bool({"integer", "number"} & {*map(str, kind)}))
 
 
-def _integer(value: JsonValue) -> int | None:
+def integer(value: JsonValue) -> int | None:
+    """The value if it is a number that can count something, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**12 else None
 
 

@@ -74,6 +74,15 @@ async def test_a_request_may_do_without(wordy: Gateway) -> None:
     assert "sentence" not in wordy.fakes.planner.calls
 
 
+async def test_of_a_list_that_goes_on_there_is_no_sentence_and_the_text_says_so(wordy: Gateway) -> None:
+    wordy.fakes.executor.cut = frozenset({HOLIDAYS.id})
+    run = await wordy.client.solve(ask(ASK_HOLIDAYS))
+    assert run.answer.partial
+    said = "Not complete, since a list goes on after the part that was read: “holidays”."
+    assert (run.answer.sentence, run.answer.text) == (None, f"{said}\n{TEXT}")
+    assert await counted(wordy, "unfit")
+
+
 async def test_it_is_asked_for_while_the_plan_executes(wordy: Gateway) -> None:
     wordy.fakes.executor.gate = asyncio.Event()
     solving = asyncio.create_task(wordy.client.solve(ask(ASK_HOLIDAYS)))

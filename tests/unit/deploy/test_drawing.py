@@ -156,6 +156,13 @@ def test_a_remark_is_said_once(more: Any) -> None:
     assert drawn(a_run(**more)).count(UNTOLD) == 1
 
 
+def test_an_answer_that_is_not_complete_says_so_in_its_title() -> None:
+    value = AnswerValue(name="a", value=[1], step="var1")
+    cut = value.model_copy(update={"partial": True})
+    assert "answer, not complete" in drawn(a_run(answer=Answer(values=(cut,), text="a")))
+    assert "complete" not in drawn(a_run(answer=Answer(values=(value,), text="a")))
+
+
 def test_a_failure_is_said_once_and_nothing_is_said_of_its_odds() -> None:
     failed = record("var1", Failed(reason="upstream_error", message="502 from demo"))
     shown = drawn(a_run(status=RunStatus.FAILED, steps=(failed,), reason="502 from demo", unsure="I am not sure."))

@@ -5,14 +5,17 @@ from typing import Any
 import pytest
 
 from executor_svc.choosing import MAX_ITEMS, best
-from executor_svc.models import Call, Limits
+from executor_svc.graph import Graph
+from executor_svc.models import Call, CallResult, Limits
 from executor_svc.references import Several, Unmatched, Unresolved, Use, chosen, resolve, walk
+from executor_svc.runner import Run
 from executor_svc.steps import Prepared, prepare
 from services.contracts.base import JsonPath
-from services.contracts.outcome import Failed, ItemChoice, UnmatchedItem
-from services.contracts.plan import Match, Reference
+from services.contracts.execution import ExecutionFinished
+from services.contracts.outcome import Failed, ItemChoice, Succeeded, UnmatchedItem
+from services.contracts.plan import Match, Reference, Step
 from tests.support.executing import api, compiled, literal, parameter, ref, step
-from tests.support.running import finish
+from tests.support.running import LIMITS, finish, no_value_store
 
 GRACE: dict[str, Any] = {"id": "p1", "name": "Grace Hopper", "city": "Arlington"}
 KELLY = {"id": "p2", "name": "Grace Kelly", "city": "Monaco"}
@@ -156,6 +159,63 @@ async def test_nothing_is_deleted_that_does_not_match(through: bool) -> None:
     assert reading.status == "succeeded"
     assert reading.unmatched == (UnmatchedItem(said="“Grace Hopper”", label="p2, Grace Kelly, Monaco"),)
     assert finished.unmatched == (() if through else reading.unmatched)
+
+
+MISS = {"id": "p3", "name": "Grace Hopper Smith", "city": "Rome"}
+GIVEN = Reference(step="var1", path=("items", 0, "id"), match=Match(said=("Grace Hopper",), given="p3"))
+
+
+async def with_list(items: list[Any], *steps: Step, more: bool, answer: Reference | None = None) -> ExecutionFinished:
+    """The result of steps after a search with these results."""
+
+    class People:
+        async def call(self, call: Call) -> CallResult:
+            value = {"items": items} if call.api is LIST else GRACE
+            return CallResult(Succeeded(value=value, status=200), None, 1, more=more and call.api is LIST)
+
+    plan = compiled(
+        [LIST, ONE, DELETE],
+        step("var1", LIST, {"name": literal("Grace Hopper")}),
+        *steps,
+        answer={"city": answer or ref("var1", "items", 0, "city")},
+        mutating=tuple(one.id for one in steps if one.api == DELETE.id),
+    )
+    run = Run(plan, Graph(plan.plan), People(), "run-1", LIMITS, no_value_store())
+    *_, last = [event async for event in run.events()]
+    assert isinstance(last, ExecutionFinished)
+    return last
+
+
+@pytest.mark.parametrize(
+    ("items", "more", "person", "sure"),
+    [
+        ([MISS], True, to("items", 0, "id"), False),
+        ([MISS, *[KELLY] * MAX_ITEMS], False, to("items", 0, "id"), False),
+        ([MISS], False, to("items", 0, "id"), True),
+        ([MISS], True, GIVEN, True),
+        ([KELLY, GRACE], True, to("items", 0, "id"), True),
+    ],
+)
+async def test_an_item_that_matches_in_part_is_not_sure_if_the_list_goes_on(
+    items: list[Any], more: bool, person: Reference, sure: bool
+) -> None:
+    """A read uses it, and it is said. A change does not, nor does a read that leads to one."""
+    partly = UnmatchedItem(said="“Grace Hopper”", label="p3, Grace Hopper Smith, Rome", unread=True)
+    said = () if sure else (partly,)
+    read = step("var2", ONE, {"person": person})
+    reading = await with_list(items, read, more=more, answer=ref("var2", "city"))
+    assert (reading.status, reading.unmatched) == ("succeeded", said)
+    showing = await with_list(items, more=more, answer=person)
+    assert (showing.status, showing.unmatched) == ("succeeded", said)
+    through = [read, step("var3", DELETE, {"person": ref("var2", "id")})]
+    for steps in ([step("var3", DELETE, {"person": person})], through):
+        changing = await with_list(items, *steps, more=more)
+        assert changing.status == ("succeeded" if sure else "failed")
+        if not sure:
+            outcome = changing.records[1].outcome
+            assert isinstance(outcome, Failed)
+            choice = ItemChoice(argument="person", value="p3", label="p3, Grace Hopper Smith, Rome")
+            assert (outcome.reason, outcome.choices) == ("ambiguous", (choice,))
 
 
 def test_items_without_the_value_are_no_choices() -> None:

@@ -8,7 +8,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from pydantic import JsonValue
 
 from executor_svc.adapters.http.listing import Listing, ListLimits
-from executor_svc.adapters.http.paging import MAX_NAMES, may_have_next_page, paging_of, plain
+from executor_svc.adapters.http.paging import MAX_NAMES, paging_of, plain
 from executor_svc.adapters.http.request import Credentials, build_request
 from executor_svc.adapters.http.transport import Reply
 from services.contracts.api import Api
@@ -40,8 +40,10 @@ def like_metadata(count: int) -> dict[str, JsonValue]:
         {f"items{at}": [] for at in range(500_000)},
         {"items": [1], "next_cursor": "é" * 5_000_000},
         {"items": [1], "next": "/" + "é" * 5_000_000},
+        {"data": {f"items{at}": [] for at in range(500_000)}, **{f"data{'_' * at}": {} for at in range(1, 1_000)}},
+        {"items": [{f"price{at}": at for at in range(500_000)}] * 2, "total": 9},
     ],
-    ids=["metadata", "large metadata", "members", "lists", "cursor", "url"],
+    ids=["metadata", "large metadata", "members", "lists", "cursor", "url", "wrapped", "prices"],
 )
 @pytest.mark.parametrize("operation", [PLAIN_API, CURSOR_API], ids=["plain", "cursor"])
 def test_it_is_found_in_bounded_time(operation: Api, answer: JsonValue) -> None:
@@ -62,7 +64,7 @@ def test_a_cursor_too_long_for_a_url_leaves_the_list_unfinished() -> None:
 
 def test_no_long_name_stays_in_memory() -> None:
     plain.cache_clear()
-    assert not may_have_next_page(REPLY, {"x" * 1_000_000: 1, "y" * 1_000_000: {}})
+    assert not listing(PLAIN_API, {"x" * 1_000_000: 1, "y" * 1_000_000: {}}).may_have_more
     assert listing(CURSOR_API, {"z" * 1_000_000: [], "meta": {"a" * 1_000_000: 1}}).next_request(Credentials()) is None
     assert plain.cache_info().currsize <= len(("cursor", "items", "meta")) + 1
 

@@ -52,6 +52,31 @@ def test_what_is_cut_says_so() -> None:
     assert len(rendered(a={str(n): "x" * 150 for n in range(100)})) == MAX_CHARS
 
 
+def test_what_is_cut_inside_a_list_says_so() -> None:
+    assert rendered(a=[{"n": list(range(15))}]) == "a:\n  - n: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … and 5 more]"
+    assert rendered(a=[list(range(12))]) == "a:\n  - 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … and 2 more"
+    assert "more" not in rendered(a=[{"n": list(range(10))}])
+    assert rendered(a=[["x" * 150] * 12]).endswith("x…")
+
+
+@pytest.mark.parametrize("value", [[1, 2, 3], {"a": 1}, "text...", "[...]"])
+def test_a_preview_of_a_large_value_is_told_as_its_beginning(value: JsonValue) -> None:
+    stored = StoredValue(id="0" * 64, bytes=608_891)
+    text = render([AnswerValue(name="a", value=value, step="var1", stored=stored)])
+    assert text == f"{rendered(a=value)}\n  … this is only the beginning of a value of 608,891 bytes"
+
+
+def test_values_of_lists_that_go_on_are_named_first() -> None:
+    values = [AnswerValue(name=f"v{n}", value=[n], step="var1", partial=n != 1) for n in range(8)]
+    lines = render(values, "I am not sure.").splitlines()
+    said = "Not complete, since a list goes on after the part that was read: "
+    assert lines[:3] == ["I am not sure.", f"{said}“v0”, “v2”, “v3”, “v4”, “v5” and 2 more.", "v0:"]
+    assert render(values[:1]).splitlines()[0] == f"{said}“v0”."
+    assert said not in render(values[1:2])
+    forged = AnswerValue(name="a\nbalance: 1", value=[1], step="var1", partial=True)
+    assert render([forged]).splitlines()[0] == f"{said}“a balance: 1”."
+
+
 @given(JSON)
 def test_any_value_can_be_rendered_within_bounds(value: JsonValue) -> None:
     text = rendered(answer=value)
