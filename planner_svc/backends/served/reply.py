@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from pydantic import JsonValue
@@ -25,6 +26,7 @@ MAX_CHARS: Final = 400_000
 _MAX_STARTS: Final = 200
 _MAX_CALLS: Final = 200
 _FENCE: Final = re.compile(r"```(?:json)?", re.IGNORECASE)
+_MAX_OUTPUTS: Final = 200
 _THOUGHT_END: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _THOUGHT_START: Final = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _LABEL: Final = re.compile(r"^\$?\{?(?P<stem>[A-Za-z]+)_(?P<number>[0-9]{1,4})\}?\$?$")
@@ -120,17 +122,12 @@ def _answer(text: str, *, repair: bool) -> tuple[JsonValue, str] | None:
 
     A bare call, or list of calls, counts only if no JSON around it is incomplete: it may be a part of that.
     """
-    found: tuple[JsonValue, str] | None = None
-    bare: tuple[JsonValue, str] | None = None
     values, unfinished = _scanned(text)
-    for value, start, end in values:
-        around = _FENCE.sub("", text[:start] + text[end:]).strip()
-        if _is_answer(value):
-            found = value, around
-        elif _is_bare(value):
-            bare = value, around
+    found = next((one for one in reversed(values) if _is_answer(one[0])), None)
+    if found is None and unfinished is None:
+        found = next((one for one in reversed(values) if _is_bare(one[0])), None)
     if found is not None or unfinished is None:
-        return found or bare
+        return None if found is None else (found[0], _FENCE.sub("", text[: found[1]] + text[found[2] :]).strip())
     repaired = _repaired(text[unfinished:]) if repair else None
     return (repaired, text[:unfinished].strip()) if _is_answer(repaired) or _is_bare(repaired) else None
 
@@ -237,11 +234,11 @@ def _needs(value: JsonValue) -> tuple[str, ...]:
 
 
 def _named(answer: JsonValue) -> JsonValue:
-    """The references that answer, each named by its field."""
+    """The first references that answer, each named by its field."""
     if isinstance(answer, dict):
         return answer
     named: dict[str, JsonValue] = {}
-    for item in answer if isinstance(answer, list) else [answer]:
+    for item in answer[:_MAX_OUTPUTS] if isinstance(answer, list) else [answer]:
         words = re.findall(r"[A-Za-z_]\w*", item) if isinstance(item, str) else []
         name = words[-1] if words else "result"
         named[next(n for i in range(1, len(named) + 2) if (n := name if i == 1 else f"{name}_{i}") not in named)] = item
@@ -270,8 +267,8 @@ def _renamed(calls: Sequence[JsonValue], names: Mapping[str, str]) -> list[JsonV
 
 
 def _references(arguments: JsonValue) -> dict[str, JsonValue]:
-    """The members that are references; the pseudo-call that answers can hold nothing else."""
-    members = arguments.items() if isinstance(arguments, dict) else ()
+    """The first members that are references; the pseudo-call that answers can hold nothing else."""
+    members = islice(arguments.items(), _MAX_OUTPUTS) if isinstance(arguments, dict) else ()
     return {name[:200]: value for name, value in members if isinstance(value, str) and looks_like_reference(value)}
 
 
