@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Final
 
 from pydantic import JsonValue
+from pydantic_core import PydanticSerializationError, to_json
 
 from services.codecs import nestful
 from services.codecs.calls import EXTRAS, RESULT
@@ -25,8 +26,8 @@ from services.contracts.planning import MAX_NEED_CHARS, MAX_NEEDS
 MAX_CHARS: Final = 400_000
 _MAX_STARTS: Final = 200
 _MAX_CALLS: Final = 200
-_FENCE: Final = re.compile(r"```(?:json)?", re.IGNORECASE)
 _MAX_OUTPUTS: Final = 200
+_FENCE: Final = re.compile(r"```(?:json)?", re.IGNORECASE)
 _THOUGHT_END: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _THOUGHT_START: Final = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _LABEL: Final = re.compile(r"^\$?\{?(?P<stem>[A-Za-z]+)_(?P<number>[0-9]{1,4})\}?\$?$")
@@ -70,6 +71,7 @@ def read_reply(text: str, names: Mapping[str, str], *, cut: bool = False) -> Rep
     if found is None:
         raise ReplyError("the answer breaks off" if cut else "the answer holds no JSON object with calls")
     value, around = found
+    _check(value)
     calls, needs = _parts(value)
     aside = "\n".join(part for part in (*thoughts, around) if part)
     if not calls:
@@ -208,6 +210,17 @@ def _repaired(text: str) -> JsonValue:
     except (ValueError, RecursionError):
         return None
     return value
+
+
+def _check(value: JsonValue) -> None:
+    """Raises ReplyError for what no plan can hold: a value that is nested too deeply, or a lone surrogate."""
+    try:
+        read_json(value)
+        to_json(value)
+    except CodecError as error:
+        raise ReplyError(str(error)) from None
+    except PydanticSerializationError:
+        raise ReplyError("a text holds a lone surrogate, which is no character") from None
 
 
 def _parts(value: JsonValue) -> tuple[list[JsonValue], tuple[str, ...]]:
