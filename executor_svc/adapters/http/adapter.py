@@ -151,6 +151,7 @@ class HttpAdapter:
             reading.more,
             reading.violations,
             secrets=pending.credentials.names,
+            bytes=reading.bytes,
         )
 
     def preview(self, call: Call) -> RequestRecord:
