@@ -264,7 +264,8 @@ class DurableLane:
         self, live: LiveRun, graph: Graph, lease: Lease, known: dict[str, RecordedCall], adapter: Caller
     ) -> None:
         request = live.request
-        value_store = ValueStore(self.ledger.keep, self._settings.max_inline_bytes)
+        most = self._settings.max_inline_bytes, self._settings.max_kept_bytes
+        value_store = ValueStore(self.ledger.keep, *most)
         writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, lease, known, value_store)
         limits = Limits.of(request, self._settings)
         # Of a run that is given up nothing is sent, and its steps say why: not that the reads changed.

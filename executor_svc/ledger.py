@@ -259,8 +259,9 @@ class LedgerAdapter:
 
     def _written(self, key: str, result: CallResult, *, sent: bool) -> CallResult:
         state = CallState.IN_DOUBT if isinstance(result.outcome, InDoubt) else CallState.DONE
-        self._ledger.outcome(self._lease, key, state, self._value_store.for_ledger(result), sent=sent)
-        return result
+        written = self._value_store.for_ledger(result)
+        self._ledger.outcome(self._lease, key, state, written, sent=sent)
+        return written if isinstance(written.outcome, Failed) else result
 
 
 async def _digest(call: Call) -> str:

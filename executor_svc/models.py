@@ -66,6 +66,7 @@ class CallResult:
         violations: where the answer breaks the API's response schema.
         recovered: whether the result was read from the ledger after a crash.
         secrets: the names of the secrets that it presented, or was about to present.
+        bytes: size of the answers that its value was read from.
     """
 
     outcome: CallOutcome
@@ -76,6 +77,7 @@ class CallResult:
     violations: tuple[str, ...] = ()
     recovered: bool = False
     secrets: tuple[str, ...] = ()
+    bytes: int = 0
 
 
 class Unpreviewable(ValueError):

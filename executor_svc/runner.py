@@ -209,18 +209,23 @@ class Run:
             step, started_ms = left[0].step, self._now_ms()
             deadline = min(self._deadline, self._clock() + self._limits.step_s)
             with span("step", {"nestor.step": step.id, "nestor.api": step.api}) as current:
-                result = await perform(left[0], self._adapter, self._run_id, deadline, self._stop)
+                result = await perform(left[0], self._adapter, self._run_id, deadline, self._stop, self._value_store)
+                await self._keep(step, result)
                 _record_result(current, result)
             left = await self._start(self._finish(step, result, started_ms))
             self._launch(left[1:], group)
             self._changed.set()
 
+    async def _keep(self, step: Step, result: StepResult) -> None:
+        """Keep the output of a step. In its result, a large one becomes a preview; one without room is a failure."""
+        if isinstance(outcome := result.outcome, Succeeded):
+            result.outcome = await self._value_store.for_caller(outcome, result.bytes)
+            if isinstance(result.outcome, Succeeded):
+                self.outputs[step.id] = outcome.value
+
     def _finish(self, step: Step, result: StepResult, started_ms: float) -> list[str]:
         """Record a step's outcome and return the steps that are ready now."""
         outcome = result.outcome
-        if isinstance(outcome, Succeeded):
-            self.outputs[step.id] = outcome.value
-            outcome = self._value_store.for_caller(outcome)
         record = StepRecord(
             step=step.id,
             api=step.api,

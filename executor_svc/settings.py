@@ -11,6 +11,9 @@ from services.settings import InternalSettings, default_database_url
 MAX_TAKEN_BYTES: Final = 10 * 1024 * 1024
 """Default limit on the values that one call copies from other answers."""
 
+MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Default limit on the large values of one run."""
+
 
 class HostLimit(BaseModel):
     """The maximum load on one upstream from one executor process."""
@@ -135,6 +138,11 @@ class ExecutorSettings(InternalSettings):
         ge=1,
         description="Most bytes that the arguments of one call may take from answers of earlier calls; each reference "
         "counts. The same limit holds for all calls together that are shown for an approval.",
+    )
+    max_kept_bytes: int = Field(
+        default=MAX_KEPT_BYTES,
+        ge=1,
+        description="Most bytes of large values that one run stores, and of answers that its loops collect.",
     )
     max_pages: int = Field(default=10, ge=1, description="Most pages fetched for one list.")
     max_list_items: int = Field(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pydantic import JsonValue
@@ -21,6 +21,7 @@ from executor_svc.references import (
     resolve,
     type_name,
 )
+from executor_svc.values import RunFull, ValueStore, not_kept
 from services.contracts.api import Api
 from services.contracts.evidence import EACH
 from services.contracts.outcome import (
@@ -109,15 +110,30 @@ class StepResult:
     violations: tuple[str, ...] = ()
     recovered: bool = False
     secrets: tuple[str, ...] = ()
+    bytes: int = 0
+    """Size of the answers that its value was read from."""
 
 
 @dataclass(slots=True)
 class _Progress:
-    """The progress of a `foreach`."""
+    """The progress of a `foreach`. ``held``: the bytes of answers that it holds in the run's budget."""
 
     pending: Iterator[int]
+    value_store: ValueStore
     results: dict[int, CallResult] = field(default_factory=dict)
     stopped: bool = False
+    held: int = 0
+
+    def add(self, index: int, result: CallResult) -> None:
+        """Add the result of an item; without its value if the run has no room for it. A failure stops the loop."""
+        if isinstance(result.outcome, Succeeded):
+            try:
+                self.held += self.value_store.hold(result.bytes)
+            except RunFull as error:
+                result = replace(result, outcome=not_kept(result.outcome, error))
+        self.results[index] = result
+        if not isinstance(result.outcome, Succeeded):
+            self.stopped = True
 
 
 def prepare(
@@ -173,8 +189,13 @@ def prepare(
         return Failed(reason="refused", message=f"{step.id}: it takes {error}")
 
 
-async def perform(prepared: Prepared, adapter: Adapter, run_id: str, deadline: float, stop: Stop) -> StepResult:
-    """Make the step's call or calls with bounded parallelism. ``deadline`` is a reading of the loop's clock."""
+async def perform(
+    prepared: Prepared, adapter: Adapter, run_id: str, deadline: float, stop: Stop, value_store: ValueStore
+) -> StepResult:
+    """Make the step's call or calls with bounded parallelism.
+
+    ``deadline`` is a reading of the loop's clock. ``value_store`` bounds the answers that a loop collects.
+    """
     step = prepared.step
     if not prepared.mapped:
         if stop.holds(step):
@@ -182,12 +203,13 @@ async def perform(prepared: Prepared, adapter: Adapter, run_id: str, deadline: f
         result = await _call(prepared, adapter, f"{run_id}/{step.id}", 0, deadline)
         return StepResult(Skipped(because=CANCELLED)) if result is None else _single(result)
     assert step.foreach is not None
-    progress = _Progress(iter(range(len(prepared.arguments))))
+    progress = _Progress(iter(range(len(prepared.arguments))), value_store)
     async with asyncio.TaskGroup() as group:
         for worker in range(min(step.foreach.parallel, len(prepared.arguments))):
             if worker and worker % AT_ONCE == 0:
                 await asyncio.sleep(0)
             group.create_task(_work(prepared, adapter, run_id, deadline, progress, stop))
+    value_store.release(progress.held)
     return _joined(progress.results, len(prepared.arguments))
 
 
@@ -204,9 +226,7 @@ async def _work(
         result = await _call(prepared, adapter, f"{run_id}/{prepared.step.id}/{index}", index, deadline)
         if result is None:
             continue
-        progress.results[index] = result
-        if not isinstance(result.outcome, Succeeded):
-            progress.stopped = True
+        progress.add(index, result)
 
 
 async def _call(prepared: Prepared, adapter: Adapter, key: str, index: int, deadline: float) -> CallResult | None:
@@ -251,6 +271,7 @@ def _single(result: CallResult) -> StepResult:
         violations=result.violations,
         recovered=result.recovered,
         secrets=result.secrets,
+        bytes=result.bytes,
     )
 
 
@@ -271,6 +292,7 @@ def _joined(results: Mapping[int, CallResult], items: int) -> StepResult:
         violations=tuple(dict.fromkeys(text for result in ordered for text in result.violations)),
         recovered=any(result.recovered for result in ordered),
         secrets=tuple(dict.fromkeys(name for result in ordered for name in result.secrets)),
+        bytes=sum(result.bytes for result in ordered),
     )
 
 

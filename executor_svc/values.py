@@ -1,14 +1,17 @@
 """Large values by reference. The full value is stored once, under the hash of its JSON; elsewhere a preview is used."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from pydantic import JsonValue
 from pydantic_core import to_json
 
 from executor_svc.models import CallResult, LargeValue, value_id_of
-from services.contracts.outcome import StoredValue, Succeeded
+from executor_svc.settings import MAX_KEPT_BYTES
+from services.contracts.outcome import Failed, StoredValue, Succeeded
 
 _PREVIEW_ITEMS: Final = 3
 _PREVIEW_MEMBERS: Final = 30
@@ -18,54 +21,127 @@ _PREVIEW_VALUES: Final = 500
 _LARGE_OUTPUTS: Final = 16
 _LARGE_VALUES: Final = 4
 _SMALL_BYTES: Final = 1_000
-_MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
-"""Total size of the large values that an answer stores. It may name thirty parts, each inside the other, of each step's
-output: all are written at once, on the event loop."""
+_THREAD_BYTES: Final = 64 * 1024
+"""Size of answers above which their values are written in a thread."""
+
+
+class RunFull(Exception):
+    """A run has no room for a further large value. The message states the limit."""
 
 
 class ValueStore:
-    """Stores large values.
+    """Stores the large values of one run, and counts them.
 
     Args:
         keep: stores a value.
         max_inline: largest size of a value's JSON, in bytes, that stays inline.
+        max_kept: most bytes of large values that the run stores, and of answers that its loops hold before.
     """
 
-    def __init__(self, keep: Callable[[LargeValue], None], max_inline: int) -> None:
-        self._keep, self.max_inline = keep, max_inline
-        self.kept = 0
-        """The number of stored values."""
+    def __init__(self, keep: Callable[[LargeValue], None], max_inline: int, max_kept: int = MAX_KEPT_BYTES) -> None:
+        self._keep, self.max_inline, self.max_kept = keep, max_inline, max_kept
+        self._stored: dict[str, StoredValue] = {}
+        self._known: dict[int, tuple[JsonValue, StoredValue]] = {}
+        self._left = max_kept
         self._inline = 0
 
-    def put(self, value: JsonValue, max_inline: int | None = None) -> StoredValue | None:
-        """Store a value if it is large; None if it is not. ``max_inline`` overrides the usual bound."""
-        content = to_json(value)
-        if len(content) <= (self.max_inline if max_inline is None else max_inline):
-            self._inline += len(content)
-            return None
-        stored = StoredValue(id=value_id_of(content), bytes=len(content))
-        self._keep(LargeValue(stored.id, content.decode()))
-        self.kept += 1
-        return stored
+    @property
+    def kept(self) -> int:
+        """The number of stored values."""
+        return len(self._stored)
+
+    def hold(self, size: int) -> int:
+        """Count an answer that is not stored yet; returns the bytes to be released. Small ones count nothing.
+
+        Raises:
+            RunFull: there is no room for it.
+        """
+        if size <= _SMALL_BYTES:
+            return 0
+        self._take(size)
+        return size
+
+    def release(self, size: int) -> None:
+        """Return bytes that were held."""
+        self._left += size
+
+    def put(self, value: JsonValue, bound: int) -> StoredValue | None:
+        """Store a value if its JSON has more than ``bound`` bytes; None if it has not.
+
+        Raises:
+            RunFull: there is no room for it.
+        """
+        known = self._known.get(id(value))
+        return known[1] if known is not None else self._put(value, *_written(value, bound))
 
     def for_ledger(self, result: CallResult) -> CallResult:
-        """The result with a large output replaced by its preview."""
+        """The result with a large output replaced by its preview; a failure if there is no room for the output."""
         if not isinstance(result.outcome, Succeeded):
             return result
-        outcome = self.for_caller(result.outcome)
-        return result if outcome is result.outcome else replace(result, outcome=outcome)
+        try:
+            stored = self.put(result.outcome.value, self._bound())
+        except RunFull as error:
+            return replace(result, outcome=not_kept(result.outcome, error))
+        return result if stored is None else replace(result, outcome=_shown(result.outcome, stored))
 
-    def for_caller(self, outcome: Succeeded) -> Succeeded:
-        """The outcome for callers. Large outputs become previews; all but small ones do once a run's total is large."""
+    async def for_caller(self, outcome: Succeeded, size: int) -> Succeeded | Failed:
+        """The outcome for callers. Large outputs become previews; all but small ones do once a run's total is large.
+
+        A failure if there is no room for the output. ``size``: bytes of the answers that the value was read from.
+        """
+        value, bound = outcome.value, self._bound()
+        try:
+            if size <= _THREAD_BYTES or id(value) in self._known:
+                stored = self.put(value, bound)
+            else:
+                stored = self._put(value, *await asyncio.to_thread(_written, value, bound))
+        except RunFull as error:
+            return not_kept(outcome, error)
+        return outcome if stored is None else _shown(outcome, stored)
+
+    def _bound(self) -> int:
         full = self._inline > _LARGE_OUTPUTS * self.max_inline
-        stored = self.put(outcome.value, min(_SMALL_BYTES, self.max_inline) if full else None)
+        return min(_SMALL_BYTES, self.max_inline) if full else self.max_inline
+
+    def _put(self, value: JsonValue, size: int, large: LargeValue | None) -> StoredValue | None:
+        if large is None:
+            self._inline += size
+            return None
+        stored = self._stored.get(large.id)
         if stored is None:
-            return outcome
-        return Succeeded.model_construct(value=preview(outcome.value), status=outcome.status, stored=stored)
+            self._take(size)
+            stored = self._stored[large.id] = StoredValue(id=large.id, bytes=size)
+            self._keep(large)
+        self._known[id(value)] = value, stored  # with the value, so that its id is not reused
+        return stored
+
+    def _take(self, size: int) -> None:
+        if size > self._left:
+            raise RunFull(f"a run keeps {self.max_kept} bytes of large values at most")
+        self._left -= size
+
+
+def not_kept(outcome: Succeeded, error: RunFull) -> Failed:
+    """The failure of a call that succeeded, but for whose answer there is no room."""
+    return Failed(
+        reason="refused", message=f"the call succeeded, but its answer is not kept: {error}", status=outcome.status
+    )
+
+
+def _shown(outcome: Succeeded, stored: StoredValue) -> Succeeded:
+    return Succeeded.model_construct(value=preview(outcome.value), status=outcome.status, stored=stored)
+
+
+def _written(value: JsonValue, bound: int) -> tuple[int, LargeValue | None]:
+    """The size of a value's JSON, and the value to store if that is above the bound."""
+    content = to_json(value)
+    if len(content) <= bound:
+        return len(content), None
+    return len(content), LargeValue(value_id_of(content), content.decode())
 
 
 class AnswerTooLarge(Exception):
-    """An answer names too many large values. The message states the limit."""
+    """There is no room for a large value that an answer names. The message states the limit."""
 
 
 class AnswerValues:
@@ -76,7 +152,7 @@ class AnswerValues:
 
     def __init__(self, value_store: ValueStore) -> None:
         self._value_store, self._left = value_store, _LARGE_VALUES * value_store.max_inline
-        self._room = _MAX_KEPT_BYTES
+        self._full = False
         self._known = dict[int, tuple[JsonValue, JsonValue, StoredValue | None, int]]()
 
     def of(self, value: JsonValue) -> tuple[JsonValue, StoredValue | None]:
@@ -96,11 +172,15 @@ class AnswerValues:
         return known[1], known[2]
 
     def _put(self, value: JsonValue, max_inline: int | None = None) -> StoredValue | None:
-        if self._room <= 0 and _may_be_large(value):
-            raise AnswerTooLarge(f"the answer names more than {_MAX_KEPT_BYTES} bytes of large values")
-        stored = self._value_store.put(value, max_inline)
-        self._room -= 0 if stored is None else stored.bytes
-        return stored
+        most = self._value_store.max_inline if max_inline is None else max_inline
+        try:
+            if not self._full or not _may_be_large(value):
+                return self._value_store.put(value, most)
+        except RunFull:
+            self._full = True  # none of the further ones is written
+        raise AnswerTooLarge(
+            f"the answer and its run have more than {self._value_store.max_kept} bytes of large values"
+        )
 
     def _noted(
         self, value: JsonValue, shown: JsonValue, stored: StoredValue | None
@@ -127,7 +207,7 @@ def preview(value: JsonValue, depth: int = _PREVIEW_DEPTH) -> JsonValue:
         if isinstance(value, dict):
             if not depth or left <= 0:
                 return "{...}"
-            return {_short(name): beginning(value[name], depth - 1) for name in list(value)[:_PREVIEW_MEMBERS]}
+            return {_short(name): beginning(value[name], depth - 1) for name in islice(value, _PREVIEW_MEMBERS)}
         return value
 
     return beginning(value, depth)

@@ -50,7 +50,7 @@ class SizeBudget:
         if self.limit == _UNLIMITED:
             return
         if isinstance(value, str):
-            self.taken += len(value)
+            self.taken += len(value) if value.isascii() else self.cached(value, "size", lambda: _bytes(value))
         elif isinstance(value, dict | list):
             self.taken += self.cached(value, "size", lambda: len(to_json(value)))
         else:
@@ -77,3 +77,7 @@ class SizeBudget:
             self.known[key] = (value, work())  # keeps a reference to the value, so that its id is not reused
         found: T = self.known[key][1]
         return found
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="surrogatepass"))

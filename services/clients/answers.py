@@ -70,6 +70,7 @@ class Collected:
                 whole += chunk
                 yield 0
             self._take_whole(_json(whole))
+            self._is_enough()
             return
         rest = b""
         async for chunk in chunks:

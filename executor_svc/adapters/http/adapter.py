@@ -9,6 +9,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from pydantic import JsonValue
 
+from executor_svc.adapters.http.body import body_estimate
 from executor_svc.adapters.http.budget import BudgetTimeout
 from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of, has_response_schema
 from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
@@ -21,6 +22,7 @@ from executor_svc.adapters.http.response import CUT, BadResponse, decode, decode
 from executor_svc.adapters.http.retry import RetryPolicy
 from executor_svc.adapters.http.sending import PendingCall, Sender
 from executor_svc.adapters.http.transport import Reply, open_transport
+from executor_svc.adapters.http.workers import LARGE, NotDone, Workers
 from executor_svc.masking import Masker
 from executor_svc.models import Call, CallOutcome, CallResult, Unpreviewable
 from executor_svc.secret_store import SecretStore
@@ -40,8 +42,6 @@ _NO_CHECKER_BYTES: Final = 1_000
 """Cost of a cache entry that records that an API has no checker."""
 _MAX_VIOLATION: Final = 200
 _MAX_MESSAGE: Final = 1_000
-_LARGE: Final = 64 * 1024
-"""Size of answers, in bytes, above which they are parsed, checked and masked in a worker thread."""
 _READERS: Final = 2
 _PART: Final = 206
 _MAX_READ_AT_ONCE: Final = 1_000
@@ -52,6 +52,7 @@ _NOT_TRIED: Final = (
 _TOO_LATE: Final = "the answer could not be read before the deadline"
 _NO_ROOM: Final = "nothing was sent: other calls use all memory for answers; try again"
 _TOO_MANY: Final = "too many large answers are waiting to be read; try again"
+_NOT_BUILT: Final = "nothing was sent: the large request could not be built in time; try again"
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -95,6 +96,7 @@ class HttpAdapter:
 
     def __init__(self, sender: Sender, pool: ComputePool, settings: ExecutorSettings) -> None:
         self._sender, self._pool, self._max_values = sender, pool, settings.max_response_values
+        self._workers = Workers(pool)
         self._strict = settings.strict_responses
         self._limits = ListLimits(settings.max_pages, settings.max_list_items, settings.max_response_bytes)
         self._pagings: LruCache[tuple[str, str], Paging | None] = LruCache(_MAX_PAGINGS)
@@ -115,15 +117,27 @@ class HttpAdapter:
         with self._sender.share(origin_of(call.api)) as share:
             pending = PendingCall(call, share)
             try:
-                await self._sender.hold(pending)
-                request = build_request(call.api, call.arguments, call.key)
+                request = await self._built(pending)
             except BadRequest as error:
                 refused = Failed(reason="bad_request", message=str(error)[:_MAX_MESSAGE])
             except BudgetTimeout:
                 refused = Failed(reason="overloaded", message=_NO_ROOM)
+            except NotDone as error:
+                refused = Failed(reason=error.reason, message=_NOT_BUILT)
             else:
                 return await self._perform(request, pending)
             return CallResult(pending.settle(refused), None, 0)
+
+    async def _built(self, pending: PendingCall) -> HttpRequest:
+        """The request, built once there is memory for its body. Raises BadRequest, BudgetTimeout, NotDone."""
+        call, size = pending.call, body_estimate(pending.call.api, pending.call.value_bytes)
+        while True:
+            await self._sender.hold(pending, size)
+            built = self._workers.run(size, call.deadline, build_request, call.api, call.arguments, call.key)
+            if (request := await built).body_bytes <= size + LARGE:
+                return request
+            size = request.body_bytes
+            del request  # whatever waits for memory holds no body meanwhile
 
     async def _perform(self, request: HttpRequest, pending: PendingCall) -> CallResult:
         reading = _Reading(pending, self._paging(pending.call.api))
@@ -139,6 +153,7 @@ class HttpAdapter:
             reading.more or reading.part,
             reading.violations,
             secrets=pending.credentials.names,
+            bytes=reading.bytes,
         )
 
     def preview(self, call: Call) -> RequestRecord:
@@ -251,15 +266,11 @@ class HttpAdapter:
 
     async def _in_worker(self, reading: _Reading, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run ``work``; in a worker thread if the answers are large. Raises _ReadFailed."""
-        if reading.bytes <= _LARGE:
-            return work(*args, **kwargs)
         try:
-            async with asyncio.timeout_at(reading.pending.call.deadline):
-                return await self._pool.run(work, *args, **kwargs)
-        except TimeoutError:
-            raise _ReadFailed(Failed(reason="timeout", message=_TOO_LATE)) from None
-        except Overloaded:
-            raise _ReadFailed(Failed(reason="overloaded", message=_TOO_MANY)) from None
+            return await self._workers.run(reading.bytes, reading.pending.call.deadline, work, *args, **kwargs)
+        except NotDone as error:
+            message = _TOO_LATE if error.reason == "timeout" else _TOO_MANY
+            raise _ReadFailed(Failed(reason=error.reason, message=message)) from None
 
     def _paging(self, api: Api) -> Paging | None:
         key = (api.content_hash, api.id)
@@ -330,6 +341,7 @@ async def open_http_adapter(
         retry = RetryPolicy(settings.max_attempts, settings.retry_base_s)
         pool = ComputePool(_READERS, _MAX_READ_AT_ONCE, "answers")
         try:
-            yield HttpAdapter(Sender(transport, auth, Hosts(settings, observe), retry), pool, settings)
+            sender = Sender(transport, auth, Hosts(settings, observe), retry, Workers(pool))
+            yield HttpAdapter(sender, pool, settings)
         finally:
             await pool.close()

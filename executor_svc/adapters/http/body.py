@@ -67,6 +67,12 @@ def build_body(api: Api, arguments: Mapping[str, JsonValue], *, needed: bool = F
     return _raw(value, media_type)
 
 
+def body_estimate(api: Api, value_bytes: int) -> int:
+    """The size of a body with values of so many bytes of JSON. A form takes three characters for most bytes."""
+    is_form = api.body is not None and essence(api.body.media_type) == FORM
+    return min(3 * value_bytes, max(MAX_CHARS, value_bytes)) if is_form else value_bytes
+
+
 def with_fields(body: Body, fields: Mapping[str, str]) -> Body:
     """Add text fields to a JSON object or a form; they replace fields of the same name. Used for keys.
 

@@ -123,6 +123,16 @@ class HttpRequest:
         query = "?" + "&".join(pairs) if pairs else ""
         return f"{str(self.origin).rstrip('/')}{self.path}{query}"
 
+    @property
+    def body_bytes(self) -> int:
+        """The size of the body, without credentials."""
+        return 0 if self.body is None else len(self.body.content)
+
+    def whole(self, credentials: Credentials) -> tuple[URL, dict[str, str], bytes | None]:
+        """The URL, the headers and the body, with the credentials, as they are sent."""
+        body = self.whole_body(credentials)
+        return self.url(credentials), self.all_headers(credentials), None if body is None else body.content
+
     def whole_body(self, credentials: Credentials) -> Body | None:
         """The body, with the keys that are sent in it."""
         return self.body if self.body is None else with_fields(self.body, credentials.body)
@@ -158,10 +168,11 @@ class HttpRequest:
         the author of the arguments.
         """
         hidden = credentials.hidden()
-        shown = self.whole_body(hidden)
-        body = shown.recorded if shown is not None else None
-        if not whole and self.body is not None and len(self.body.content) > MAX_RECORDED_BYTES:
-            body = f"({len(self.body.content)} bytes, not kept)"
+        body: JsonValue = None
+        if not whole and self.body_bytes > MAX_RECORDED_BYTES:
+            body = f"({self.body_bytes} bytes, not kept)"
+        elif (shown := self.whole_body(hidden)) is not None:
+            body = shown.recorded
         return RequestRecord.model_construct(
             method=self.method,
             url=masker.text(self.url_text(hidden)),

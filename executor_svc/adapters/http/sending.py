@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
+from yarl import URL
+
 from executor_svc.adapters.http.budget import FREE_BYTES, Share
 from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
 from executor_svc.adapters.http.digest import UnusableChallenge
@@ -11,12 +13,14 @@ from executor_svc.adapters.http.hosts import CircuitOpen, Host, Hosts, NoSlot
 from executor_svc.adapters.http.request import Credentials, HttpRequest
 from executor_svc.adapters.http.retry import GATEWAY, RetryPolicy
 from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
+from executor_svc.adapters.http.workers import NotDone, Workers
 from executor_svc.masking import Masker, masker_of
 from executor_svc.models import Call
 from services.contracts.operations import Breaker
 from services.contracts.outcome import Failed, InDoubt
 
 _RESENT: Final = "an earlier process may have sent the request"
+_NOT_READY: Final = "the credentials could not be added to the large request in time"
 _NO_SLOT: Final = "nothing was sent: the limits of {name} did not allow it before the deadline"
 
 
@@ -77,8 +81,11 @@ class PendingCall:
 class Sender:
     """Sends requests with credentials and retries, within the limits and the circuit breaker of the host."""
 
-    def __init__(self, transport: Transport, auth: Authenticator, hosts: Hosts, retry: RetryPolicy) -> None:
+    def __init__(
+        self, transport: Transport, auth: Authenticator, hosts: Hosts, retry: RetryPolicy, workers: Workers
+    ) -> None:
         self._transport, self._auth, self._hosts, self._retry = transport, auth, hosts, retry
+        self._workers = workers
 
     def breakers(self) -> tuple[Breaker, ...]:
         """The circuit breakers of hosts whose last request failed."""
@@ -88,17 +95,17 @@ class Sender:
         """The share of the answer budget for a call to this host. Use it in a ``with`` statement."""
         return self._transport.budget.share(host)
 
-    async def hold(self, pending: PendingCall) -> None:
-        """Reserve memory for the values in the request, copied from other answers or the plan, before it is built.
+    async def hold(self, pending: PendingCall, size: int) -> None:
+        """Have memory for a request with a body of ``size`` bytes reserved, before it is built.
 
         Raises:
             BudgetTimeout: there was not enough in time.
         """
         call, budget = pending.call, self._transport.budget
-        if call.value_bytes > FREE_BYTES:
+        if (missing := size - FREE_BYTES - pending.share.held) > 0:
             patient_until = asyncio.get_running_loop().time() + budget.patience_s
             until = call.deadline if call.api.mutating else min(patient_until, call.deadline)
-            await pending.share.take(call.value_bytes - FREE_BYTES, until)
+            await pending.share.take(missing, until)
 
     async def present(self, request: HttpRequest, pending: PendingCall) -> None:
         """Get the credentials for the request without sending it. Raises CredentialUnavailable."""
@@ -165,13 +172,13 @@ class Sender:
         host.check()
         pending.attempts += 1
         began = clock()
-        body = request.whole_body(pending.credentials)
         try:
+            url, headers, body = await self._with_credentials(request, pending)
             reply = await self._transport.send(
                 request.method,
-                request.url(pending.credentials),
-                request.all_headers(pending.credentials),
-                None if body is None else body.content,
+                url,
+                headers,
+                body,
                 deadline=call.deadline,
                 once=not call.api.resendable,
                 tls=pending.credentials.tls,
@@ -186,6 +193,21 @@ class Sender:
         if call.api.mutating and reply.status in GATEWAY:
             pending.raise_doubt(f"a gateway answered {reply.status}, which does not show whether the call took effect")
         return reply
+
+    async def _with_credentials(
+        self, request: HttpRequest, pending: PendingCall
+    ) -> tuple[URL, dict[str, str], bytes | None]:
+        """The URL, the headers and the body to send. Keys in a body, or a signature of it, take long if it is large.
+
+        Raises:
+            SendFailed: they were not ready in time. Nothing was sent.
+        """
+        credentials = pending.credentials
+        size = request.body_bytes if credentials.body or credentials.aws is not None else 0
+        try:
+            return await self._workers.run(size, pending.call.deadline, request.whole, credentials)
+        except NotDone as error:
+            raise SendFailed(error.reason, _NOT_READY, sent=False) from None
 
     def _pause_s(self, host: Host, call: Call, ended: Reply | SendFailed, attempt: int) -> float | None:
         """Seconds until the next attempt; None if there is none."""

@@ -5,6 +5,7 @@ structure of a URL. `allowReserved` is ignored: an encoded reserved character me
 2.4), and an unencoded one may end the value.
 """
 
+import re
 from collections.abc import Container, Iterable, Iterator
 from typing import AnyStr, Final
 from urllib.parse import quote, unquote_plus
@@ -18,6 +19,8 @@ Scalar = str | int | float | bool
 
 MAX_PARTS: Final = 20_000
 """Most pairs, or parts of a body, that a request is built from."""
+_PIECE: Final = 65_536
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _PATH_STYLES: Final = frozenset({Style.SIMPLE, Style.LABEL, Style.MATRIX})
 _QUERY_STYLES: Final = frozenset({Style.FORM, Style.SPACE_DELIMITED, Style.PIPE_DELIMITED, Style.DEEP_OBJECT})
 _DELIMITERS: Final = {Style.SPACE_DELIMITED: " ", Style.PIPE_DELIMITED: "|"}
@@ -29,7 +32,10 @@ class Unserialisable(ValueError):
 
 def encode(text: str) -> str:
     """Percent-encode all but the unreserved characters of RFC 3986."""
-    return text if text.isalnum() and text.isascii() else quote(text, safe="")
+    if text.isalnum() and text.isascii():
+        return text
+    # `quote` makes an object for each byte: in pieces, this takes no memory in addition.
+    return "".join(quote(text[start : start + _PIECE], safe="") for start in range(0, len(text), _PIECE))
 
 
 def scalar(value: JsonValue) -> str:
@@ -39,8 +45,10 @@ def scalar(value: JsonValue) -> str:
         Unserialisable: null, a list, an object, or a string with a lone surrogate.
     """
     if isinstance(value, str):
-        if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-            raise Unserialisable("the text contains a lone surrogate, which UTF-8 cannot encode")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Unserialisable("the text contains a lone surrogate, which UTF-8 cannot encode") from None
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -79,7 +87,7 @@ def header_text(value: JsonValue, explode: bool) -> str:
         Unserialisable: it holds a control character, such as a line end.
     """
     text = _expand(value, ",", explode, encoded=False)
-    if any((char < " " and char != "\t") or char == "\x7f" for char in text):
+    if _CONTROL.search(text):
         raise Unserialisable("a header cannot contain control characters or line ends")
     return text
 

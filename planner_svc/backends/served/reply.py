@@ -11,9 +11,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from pydantic import JsonValue
+from pydantic_core import PydanticSerializationError, to_json
 
 from services.codecs import nestful
 from services.codecs.calls import EXTRAS, RESULT
@@ -24,6 +26,7 @@ from services.contracts.planning import MAX_NEED_CHARS, MAX_NEEDS
 MAX_CHARS: Final = 400_000
 _MAX_STARTS: Final = 200
 _MAX_CALLS: Final = 200
+_MAX_OUTPUTS: Final = 200
 _FENCE: Final = re.compile(r"```(?:json)?", re.IGNORECASE)
 _THOUGHT_END: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _THOUGHT_START: Final = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
@@ -68,6 +71,7 @@ def read_reply(text: str, names: Mapping[str, str], *, cut: bool = False) -> Rep
     if found is None:
         raise ReplyError("the answer breaks off" if cut else "the answer holds no JSON object with calls")
     value, around = found
+    _check(value)
     calls, needs = _parts(value)
     aside = "\n".join(part for part in (*thoughts, around) if part)
     if not calls:
@@ -120,17 +124,12 @@ def _answer(text: str, *, repair: bool) -> tuple[JsonValue, str] | None:
 
     A bare call, or list of calls, counts only if no JSON around it is incomplete: it may be a part of that.
     """
-    found: tuple[JsonValue, str] | None = None
-    bare: tuple[JsonValue, str] | None = None
     values, unfinished = _scanned(text)
-    for value, start, end in values:
-        around = _FENCE.sub("", text[:start] + text[end:]).strip()
-        if _is_answer(value):
-            found = value, around
-        elif _is_bare(value):
-            bare = value, around
+    found = next((one for one in reversed(values) if _is_answer(one[0])), None)
+    if found is None and unfinished is None:
+        found = next((one for one in reversed(values) if _is_bare(one[0])), None)
     if found is not None or unfinished is None:
-        return found or bare
+        return None if found is None else (found[0], _FENCE.sub("", text[: found[1]] + text[found[2] :]).strip())
     repaired = _repaired(text[unfinished:]) if repair else None
     return (repaired, text[:unfinished].strip()) if _is_answer(repaired) or _is_bare(repaired) else None
 
@@ -213,6 +212,17 @@ def _repaired(text: str) -> JsonValue:
     return value
 
 
+def _check(value: JsonValue) -> None:
+    """Raises ReplyError for what no plan can hold: a value that is nested too deeply, or a lone surrogate."""
+    try:
+        read_json(value)
+        to_json(value)
+    except CodecError as error:
+        raise ReplyError(str(error)) from None
+    except PydanticSerializationError:
+        raise ReplyError("a text holds a lone surrogate, which is no character") from None
+
+
 def _parts(value: JsonValue) -> tuple[list[JsonValue], tuple[str, ...]]:
     """The calls, and the missing operations."""
     if isinstance(value, list):
@@ -237,11 +247,11 @@ def _needs(value: JsonValue) -> tuple[str, ...]:
 
 
 def _named(answer: JsonValue) -> JsonValue:
-    """The references that answer, each named by its field."""
+    """The first references that answer, each named by its field."""
     if isinstance(answer, dict):
         return answer
     named: dict[str, JsonValue] = {}
-    for item in answer if isinstance(answer, list) else [answer]:
+    for item in answer[:_MAX_OUTPUTS] if isinstance(answer, list) else [answer]:
         words = re.findall(r"[A-Za-z_]\w*", item) if isinstance(item, str) else []
         name = words[-1] if words else "result"
         named[next(n for i in range(1, len(named) + 2) if (n := name if i == 1 else f"{name}_{i}") not in named)] = item
@@ -270,8 +280,8 @@ def _renamed(calls: Sequence[JsonValue], names: Mapping[str, str]) -> list[JsonV
 
 
 def _references(arguments: JsonValue) -> dict[str, JsonValue]:
-    """The members that are references; the pseudo-call that answers can hold nothing else."""
-    members = arguments.items() if isinstance(arguments, dict) else ()
+    """The first members that are references; the pseudo-call that answers can hold nothing else."""
+    members = islice(arguments.items(), _MAX_OUTPUTS) if isinstance(arguments, dict) else ()
     return {name[:200]: value for name, value in members if isinstance(value, str) and looks_like_reference(value)}
 
 

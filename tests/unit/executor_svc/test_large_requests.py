@@ -273,9 +273,8 @@ async def test_values_of_an_answer_travel_whole_as_far_as_there_is_room() -> Non
     assert not kept
 
 
-async def test_parts_of_a_large_value_are_put_aside_as_far_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_parts_of_a_large_value_are_put_aside_as_far_as_there_is_room() -> None:
     """Thirty parts of each of fifty answers of 10 MB, one inside the other, were 15 GB."""
-    monkeypatch.setattr("executor_svc.values._MAX_KEPT_BYTES", 20_000)
     kept: list[LargeValue] = []
 
     async def give(call: Call) -> Any:
@@ -286,14 +285,15 @@ async def test_parts_of_a_large_value_are_put_aside_as_far_as_there_is_room(monk
 
     names = {f"value{depth}": ref("a", "value", *["in"] * depth) for depth in range(30)} | {"count": ref("a", "count")}
     plan = compiled([GET], step("a", GET), answer=names)
-    events = Run(plan, Graph(plan.plan), Scripted(give), "run-1", LIMITS, ValueStore(kept.append, 1_000)).events()
+    value_store = ValueStore(kept.append, 1_000, 27_000)
+    events = Run(plan, Graph(plan.plan), Scripted(give), "run-1", LIMITS, value_store).events()
     finished = [event async for event in events][-1]
     assert isinstance(finished, ExecutionFinished)
     assert (finished.status, [one.name for one in finished.answer]) == (
         "succeeded",
         ["value0", "value1", "value2", "value3", "count"],
     )
-    assert "answer 'value4': the answer names more than 20000 bytes of large values" in finished.problem
+    assert "answer 'value4': the answer and its run have more than 27000 bytes of large values" in finished.problem
     assert len(kept) == 5  # and the step's whole value
 
 

@@ -67,6 +67,13 @@ async def test_a_server_that_does_not_stream_is_read_too() -> None:
     assert (found.text, found.finish, found.prompt_tokens) == ("hello", "stop", 3)
 
 
+async def test_a_whole_answer_longer_than_asked_for_counts_as_cut() -> None:
+    whole = {"choices": [{"message": {"content": "x" * 10_000}, "finish_reason": "stop"}]}
+    async with talking(answers(200, json.dumps(whole), content_type="application/json")) as (_, client):
+        assert (await ask(client, max_tokens=20)).finish == "length"
+        assert (await ask(client, max_tokens=2_000)).finish == "stop"
+
+
 async def test_tool_calls_become_text() -> None:
     pieces = [
         {"index": 0, "id": "call_1", "function": {"name": "find", "arguments": '{"q":'}},
