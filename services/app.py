@@ -22,6 +22,7 @@ from services.service_token import ServiceTokenMiddleware
 from services.settings import InternalSettings, ServiceSettings
 from services.telemetry import HttpMetrics
 from services.tracing import SPANS
+from services.turns import TurnsMiddleware
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 ReadinessCheck = Callable[[], Awaitable[None]]
@@ -109,11 +110,14 @@ def create_service(
         app.include_router(router)
     app.include_router(_operations_router())
     _declare_problem(app)
+    asks_for_token = not isinstance(settings, InternalSettings) or settings.service_token is not None
     if isinstance(settings, InternalSettings) and settings.service_token:
         own_check = frozenset({"/metrics"} if settings.metrics_token else ())
         app.add_middleware(ServiceTokenMiddleware, token=settings.service_token, own_check=own_check)
     app.add_middleware(NamesMiddleware, allowed=settings.allowed_hosts)
     app.add_middleware(RequestScopeMiddleware, service=name, metrics=HttpMetrics(registry, name))
+    if asks_for_token:  # an internal service without a token works for whoever can reach it
+        app.add_middleware(TurnsMiddleware)
     return app
 
 
