@@ -48,6 +48,10 @@ class ProtectedRoute(StrictRoute):
         request.app.state.service.quotas.count_request(principal.tenant)
         accept(request.scope, principal.tenant)
 
+    def charge(self, request: Request, size: int) -> None:
+        """Count a refused body like stored JSON of its size: to find out that it is wrong takes as long."""
+        request.app.state.service.quotas.charge(request.state.principal.tenant, size)
+
     async def readmit(self, request: Request) -> None:
         """End a stream whose caller's key or token has ended (Unauthorized)."""
         await request.app.state.principals.check(request.state.principal)

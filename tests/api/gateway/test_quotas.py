@@ -308,3 +308,13 @@ async def test_authorised_requests_do_not_wait_for_those_without_a_token(
             assert (await shared.http.get("/runs", headers=desk)).status_code == 200
     for one in (*flood, *late):
         one.cancel()
+
+
+async def test_a_refused_body_counts_by_its_size(tmp_path: Path) -> None:
+    async with two_tenants(tmp_path, limits={"requests_per_s": 5}) as gateway:
+        for body in (b'{"query": "x", "more": 1, "rest": "' + b"x" * 900_000 + b'"}', b"[" * 900_000):
+            gateway.app.state.service.quotas._buckets.clear()
+            headers = {"Authorization": "Bearer kiosk-token", "Content-Type": "application/json"}
+            answers = [await gateway.http.post("/solve", content=body, headers=headers) for _ in range(5)]
+            assert [answer.status_code for answer in answers[2:]] == [429] * 3
+            assert answers[0].status_code in (400, 422)
