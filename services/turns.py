@@ -27,7 +27,7 @@ _TURN: Final = "nestor.turn"
 
 
 def address_key(host: str) -> str:
-    """What connections and requests are counted by: an IPv4 address, or an IPv6 /64 network (a host has 2**64 of those)."""
+    """What connections and requests are counted by: an IPv4 address, or an IPv6 /64 network (one host may have all)."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -116,7 +116,7 @@ class Line:
 
 async def _until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not holds():
+        while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 

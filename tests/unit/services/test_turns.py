@@ -57,14 +57,14 @@ class House:
 
     async def until_served(self, path: str, times: int) -> None:
         async with asyncio.timeout(10):
-            while self.served.count(path) < times:
+            while self.served.count(path) < times:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
     async def close(self) -> None:
         self.go_on.set()
         async with asyncio.timeout(10):
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            while self.turns._lines:  # every turn has been given back
+            while self.turns._lines:  # noqa: ASYNC110 - every turn has been given back
                 await asyncio.sleep(0.001)
 
 
