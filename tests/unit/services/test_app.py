@@ -355,3 +355,12 @@ async def test_what_watchers_ask_is_not_logged_each_time(
         await http.get(path)
     await http.post("/things", json={"name": "a"})
     assert lines == [("debug", "/healthz"), ("debug", "/readyz"), ("debug", "/status"), ("info", "/things")]
+
+
+async def test_the_openapi_document_is_rendered_once(http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await http.get("/openapi.json")
+    assert (first.status_code, first.headers["content-type"]) == (200, "application/json")
+    assert "/things" in first.json()["paths"]
+    monkeypatch.setattr(FastAPI, "openapi", lambda _: {})
+    monkeypatch.setattr("fastapi.responses.JSONResponse.render", lambda _, content: b"again")
+    assert (await http.get("/openapi.json")).content == first.content
