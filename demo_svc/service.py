@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
 from demo_svc.models import Entry, Listing, Match, Page, Snapshot, key_of, text_hash
 from demo_svc.selector import nearest, select, similarly_worded
-from demo_svc.storage import DemoStorage
+from demo_svc.storage import MAX_DEMO_BYTES, DemoStorage, document_of
 from services.compute import ComputePool, checkpoint
 from services.contracts.demo import Demo, demo_id
+from services.contracts.plan import scalars, step_values
 from services.encoder import Encoder, Vectors
 from services.errors import NotFound, NotReady, ValidationFailed
 
@@ -21,6 +23,8 @@ _AT_ONCE = 4
 """Texts encoded before another tenant may have its turn."""
 _NEAR = 40
 """Number of the most similar demos that are searched for similar wording."""
+_MAX_VALUES = 5_000
+"""Most values in a demo's plan, as in a given plan."""
 _MAX_TEXTS = 2_000
 """Requests of demos that are cached in memory."""
 
@@ -104,7 +108,8 @@ class DemoService:
             The demos with their ids set, and the ids of the new ones.
 
         Raises:
-            ValidationFailed: an id is wrong, or an API-level demo uses several APIs. Nothing is added.
+            ValidationFailed: an id is wrong, an API-level demo uses several APIs, or a demo is too large. Nothing is
+                added.
         """
         checked = [_checked(demo, index) for index, demo in enumerate(demos)]
         await self._encode_missing({text_hash(demo.query): demo.query for demo in checked})
@@ -233,7 +238,13 @@ def _checked(demo: Demo, index: int) -> Demo:
         raise _invalid(index, "id", "The id must be the hash of the demo's query and plan, or empty.")
     if demo.level == "api" and len(demo.apis) != 1:
         raise _invalid(index, "plan", "An API-level demo must use one API; this plan uses several.")
-    return demo.model_copy(update={"id": expected})
+    values = (one for step in demo.plan.steps for value in step_values(step) for one in scalars(value))
+    if sum(1 for _ in islice(values, _MAX_VALUES + 1)) > _MAX_VALUES:
+        raise _invalid(index, "plan", f"The plan has more than {_MAX_VALUES} values.")
+    checked = demo.model_copy(update={"id": expected})
+    if len(document_of(checked)) > MAX_DEMO_BYTES:
+        raise _invalid(index, "plan", f"The demo is larger than {MAX_DEMO_BYTES} bytes.")
+    return checked
 
 
 def _invalid(index: int, field: str, message: str) -> ValidationFailed:

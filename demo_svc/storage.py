@@ -4,8 +4,8 @@ Demos are stored as JSON in ASCII, so that both databases can hold any text of a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
-from typing import Any
+from itertools import accumulate, groupby
+from typing import Any, Final
 
 from sqlalchemy import (
     Column,
@@ -23,7 +23,6 @@ from sqlalchemy import (
     insert,
     or_,
     select,
-    true,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -33,8 +32,14 @@ from services.contracts.demo import Demo
 from services.encoder import Vectors
 from services.storage.embeddings import chunks, embeddings_table, keep_vectors, known_vectors, read_vectors
 from services.storage.engine import Probe, Transactions, read, write
+from services.telemetry import get_logger
 
 METADATA = MetaData()
+_log = get_logger(__name__)
+MAX_DEMO_BYTES: Final = 262_144
+"""Most bytes of a demo as it is stored. Larger ones of earlier versions are listed, but not selected."""
+_PAGE_BYTES: Final = 4_000_000
+"""Most bytes of the demos of a page, unless the first one is larger. The page is parsed and written at once."""
 
 DEMOS = Table(
     "demos",
@@ -67,7 +72,8 @@ CHANGES = Table(
     Column("demo", String(64), primary_key=True),
 )
 """The keys of the demos that each of the newest versions added or removed."""
-_KEPT_VERSIONS = 1_000
+_KEPT_VERSIONS: Final = 1_000
+_BYTES: Final = func.length(DEMOS.c.document)  # in ASCII
 _ENTRY = (DEMOS.c.id, DEMOS.c.level, DEMOS.c.text_hash, DEMOS.c.tenant)
 
 
@@ -94,14 +100,21 @@ class DemoStorage:
         return await self._reads.run(find)  # part of every selection, as is `get`
 
     async def listing(self) -> Listing:
-        """All demos without their plans, oldest first, and their version, read in one statement."""
+        """All demos that are not too large, without plans, oldest first, and their version, read in one statement."""
         query = (
             select(KNOWLEDGE.c.version, *_ENTRY, DEMO_APIS.c.api)
-            .select_from(KNOWLEDGE.outerjoin(DEMOS, true()).outerjoin(DEMO_APIS, DEMO_APIS.c.demo == DEMOS.c.id))
+            .select_from(
+                KNOWLEDGE.outerjoin(DEMOS, _BYTES <= MAX_DEMO_BYTES).outerjoin(
+                    DEMO_APIS, DEMO_APIS.c.demo == DEMOS.c.id
+                )
+            )
             .order_by(DEMOS.c.position)
         )
+        oversized = select(func.count()).select_from(DEMOS).where(_BYTES > MAX_DEMO_BYTES)
         async with read(self._engine) as connection:
             rows = (await connection.execute(query)).all()
+            if left_out := await connection.scalar(oversized):
+                _log.warning("demos are too large and are not selected", demos=left_out, most_bytes=MAX_DEMO_BYTES)
         return Listing(version=rows[0].version, entries=_entries(rows))
 
     async def changes(self, since: int) -> Changes | None:
@@ -118,6 +131,7 @@ class DemoStorage:
             keys = frozenset(row.demo for row in changed)
             query = select(DEMOS.c.position, *_ENTRY, DEMO_APIS.c.api)
             query = query.select_from(DEMOS.outerjoin(DEMO_APIS, DEMO_APIS.c.demo == DEMOS.c.id))
+            query = query.where(_BYTES <= MAX_DEMO_BYTES)
             parts = (connection.execute(query.where(DEMOS.c.id.in_(part))) for part in chunks(sorted(keys)))
             rows = sorted((row for part in parts for row in part), key=lambda row: row.position)
             return Changes(version, keys, _entries(rows))
@@ -177,7 +191,7 @@ class DemoStorage:
     async def of_text(self, hashed: str, limit: int, tenant: str | None = None) -> list[Demo]:
         """The tenant's demos of the request with this hash, then everyone's, oldest first."""
         seen = or_(DEMOS.c.tenant.is_(None), DEMOS.c.tenant == tenant)
-        query = select(DEMOS.c.document).where(DEMOS.c.text_hash == hashed, seen)
+        query = select(DEMOS.c.document).where(DEMOS.c.text_hash == hashed, seen, _BYTES <= MAX_DEMO_BYTES)
         query = query.order_by(DEMOS.c.tenant.is_(None), DEMOS.c.position).limit(limit)
 
         def find(connection: Connection) -> list[Demo]:
@@ -188,9 +202,12 @@ class DemoStorage:
     async def page(
         self, limit: int, after: int, api: str | None, tenant: str | None = None, *, own: bool = False
     ) -> Page:
-        """Demos after a position, oldest first: the tenant's and, unless ``own``, everyone's; of an API, if given."""
+        """Demos after a position, oldest first: the tenant's and, unless ``own``, everyone's; of an API, if given.
+
+        The page has fewer than ``limit`` if together they would be too large.
+        """
         seen = DEMOS.c.tenant == tenant if own else or_(DEMOS.c.tenant.is_(None), DEMOS.c.tenant == tenant)
-        query = select(DEMOS.c.position, DEMOS.c.document).where(seen, DEMOS.c.position > after)
+        query = select(DEMOS.c.position, _BYTES.label("bytes")).where(seen, DEMOS.c.position > after)
         count = select(func.count()).select_from(DEMOS).where(seen)
         if api is not None:
             uses = DEMOS.c.id.in_(select(DEMO_APIS.c.demo).where(DEMO_APIS.c.api == api))
@@ -199,8 +216,16 @@ class DemoStorage:
         async with read(self._engine) as connection:
             total = await connection.scalar(count)
             rows = (await connection.execute(query)).all()
-        demos = tuple(Demo.model_validate_json(row.document) for row in rows[:limit])
-        return Page(demos=demos, total=total or 0, next=rows[limit - 1].position if len(rows) > limit else None)
+            ends = accumulate(row.bytes for row in rows)
+            fit = [
+                row.position
+                for at, (row, end) in enumerate(zip(rows, ends, strict=True))
+                if not at or end <= _PAGE_BYTES
+            ]
+            shown = fit[:limit]
+            documents = select(DEMOS.c.document).where(DEMOS.c.position.in_(shown)).order_by(DEMOS.c.position)
+            demos = tuple(map(Demo.model_validate_json, await connection.scalars(documents)))
+        return Page(demos=demos, total=total or 0, next=shown[-1] if len(rows) > len(shown) else None)
 
     async def delete(self, key: str) -> bool:
         """Remove the demo with this key, and its vectors if no other demo has its request. False if there is none."""
@@ -239,11 +264,16 @@ def _entries(rows: Iterable[Row[*tuple[Any, ...]]]) -> tuple[Entry, ...]:
     )
 
 
+def document_of(demo: Demo) -> str:
+    """The demo as it is stored."""
+    return demo.model_dump_json(ensure_ascii=True)
+
+
 def _row(demo: Demo, tenant: str | None) -> dict[str, str | None]:
     return {
         "id": key_of(demo.id, tenant),
         "level": demo.level,
         "text_hash": text_hash(demo.query),
-        "document": demo.model_dump_json(ensure_ascii=True),
+        "document": document_of(demo),
         "tenant": tenant,
     }

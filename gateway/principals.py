@@ -17,7 +17,7 @@ from gateway.settings import GatewaySettings
 from services.contracts.access import Key
 from services.errors import Forbidden, Overloaded, ServiceUnavailable, TooManyAttempts, Unauthorized
 from services.http import bearer_token
-from services.server import address_key
+from services.turns import address_key
 
 _WINDOW_S: Final = 60.0
 _MOST_ADDRESSES: Final = 10_000

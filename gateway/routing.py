@@ -10,6 +10,7 @@ from gateway.principals import Principal
 from gateway.roles import Role, needed, needs
 from gateway.service import GatewayService
 from services.http import StrictRoute
+from services.turns import accept
 
 PRINTABLE = r"^[^\x00-\x1f]*$"
 
@@ -45,6 +46,11 @@ class ProtectedRoute(StrictRoute):
         principal.require(self._roles)
         request.state.principal = principal
         request.app.state.service.quotas.count_request(principal.tenant)
+        accept(request.scope, principal.tenant)
+
+    def charge(self, request: Request, size: int) -> None:
+        """Count a refused body like stored JSON of its size: to find out that it is wrong takes as long."""
+        request.app.state.service.quotas.charge(request.state.principal.tenant, size)
 
     async def readmit(self, request: Request) -> None:
         """End a stream whose caller's key or token has ended (Unauthorized)."""

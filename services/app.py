@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal
 
 from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 
 from services.contracts.base import Contract
@@ -22,6 +23,7 @@ from services.service_token import ServiceTokenMiddleware
 from services.settings import InternalSettings, ServiceSettings
 from services.telemetry import HttpMetrics
 from services.tracing import SPANS
+from services.turns import TurnsMiddleware
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 ReadinessCheck = Callable[[], Awaitable[None]]
@@ -92,6 +94,7 @@ def create_service(
         version=version(),
         lifespan=with_state,
         responses=PROBLEM_RESPONSES,
+        openapi_url=None,  # replaced below: FastAPI's route renders the document each time
         docs_url=None,  # replaced by the route below: FastAPI's page loads scripts without a pinned hash
         redoc_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # FastAPI's own records paths and queries
@@ -109,11 +112,14 @@ def create_service(
         app.include_router(router)
     app.include_router(_operations_router())
     _declare_problem(app)
+    asks_for_token = not isinstance(settings, InternalSettings) or settings.service_token is not None
     if isinstance(settings, InternalSettings) and settings.service_token:
         own_check = frozenset({"/metrics"} if settings.metrics_token else ())
         app.add_middleware(ServiceTokenMiddleware, token=settings.service_token, own_check=own_check)
     app.add_middleware(NamesMiddleware, allowed=settings.allowed_hosts)
     app.add_middleware(RequestScopeMiddleware, service=name, metrics=HttpMetrics(registry, name))
+    if asks_for_token:  # an internal service without a token works for whoever can reach it
+        app.add_middleware(TurnsMiddleware)
     return app
 
 
@@ -124,7 +130,7 @@ def service_router(*, route_class: type[StrictRoute] = StrictRoute, **options: A
 
 def _operations_router() -> APIRouter:
     router = service_router(tags=["operations"])
-    checking = _Checking()
+    checking, rendered = _Checking(), b""
 
     @router.get("/healthz", summary="Check that the process is alive")
     async def healthz(request: Request) -> Health:
@@ -139,6 +145,12 @@ def _operations_router() -> APIRouter:
         if failed:
             raise NotReady(", ".join(f"{check}: {result}" for check, result in failed.items()), checks=outcome)
         return Readiness(checks=outcome)
+
+    @router.get("/openapi.json", summary="The OpenAPI document", response_class=Response, include_in_schema=False)
+    async def openapi(request: Request) -> Response:
+        nonlocal rendered
+        rendered = rendered or bytes(JSONResponse(request.app.openapi()).body)
+        return Response(rendered, media_type="application/json")
 
     @router.get("/docs", summary="The API, to read and try", response_class=Response, include_in_schema=False)
     async def docs(request: Request) -> Response:

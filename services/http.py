@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Coroutine
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -41,8 +42,9 @@ _LARGE: Final = 65_536
 """Bodies of more bytes are parsed and validated in a thread. Also the size of the pieces that values are counted in."""
 _BULK: Final = 10
 """Routes that take larger bodies take this many times as many values."""
-_MAX_ERRORS: Final = 1_000
-"""Errors of a body that are built. pydantic can only build all of them, at about a kilobyte each."""
+_MOST_MEMBERS: Final = 100
+"""Members of an object in which names that a contract does not know are looked for first. Each is an error, so that a
+hundred thousand of them would take a hundred megabytes. No contract knows so many names."""
 
 _MAX_PLACE_CHARS: Final = 32 * 1024 * 1024
 """Characters of the places of a body's values, beyond the usual ones. An error holds its place, and each value may have
@@ -176,27 +178,38 @@ class StrictRequest(Request):
 
 
 def _validated(model: TypeAdapter[Any], value: Any) -> Any:
-    """The value as the model. Raises RequestValidationError, with one error in place of very many."""
-    _check_places(value)
+    """The value as the model. Raises RequestValidationError."""
+    if _check_places(value) > _MOST_MEMBERS:
+        try:
+            model.validate_python(_with_few_members(value))
+        except ValidationError as error:
+            if unknown := [one for one in _listed(error) if one["type"] == "extra_forbidden"]:
+                raise RequestValidationError(unknown) from None
     try:
         return model.validate_python(value)
     except ValidationError as error:
-        count = error.error_count()
-        if count > _MAX_ERRORS:
-            text = f"There are {count} errors, which are too many to list"
-            errors: list[Any] = [{"loc": ("body",), "msg": text, "type": "too_many_errors"}]
-        else:
-            listed = error.errors(include_url=False, include_context=False, include_input=False)
-            errors = [{**one, "loc": ("body", *one["loc"])} for one in listed]
-    raise RequestValidationError(errors)
+        raise RequestValidationError(_listed(error)) from None
 
 
-def _check_places(value: Any) -> None:
-    """Raises InvalidRequest if the names of members around the values are too long for their number."""
-    chars, waiting = 0, [(value, 0)]
+def _listed(error: ValidationError) -> list[Any]:
+    listed = error.errors(include_url=False, include_context=False, include_input=False)
+    return [{**one, "loc": ("body", *one["loc"])} for one in listed]
+
+
+def _with_few_members(value: Any) -> Any:
+    """The value with no more than a few members of each object. Names that a contract does not know are still there."""
+    if isinstance(value, dict):
+        return {name: _with_few_members(one) for name, one in islice(value.items(), _MOST_MEMBERS)}
+    return [_with_few_members(one) for one in value] if isinstance(value, list) else value
+
+
+def _check_places(value: Any) -> int:
+    """Members of the largest object. InvalidRequest: the names around the values are too long for their number."""
+    members, chars, waiting = 0, 0, [(value, 0)]
     while waiting:
         one, place = waiting.pop()
         if isinstance(one, dict):
+            members = max(members, len(one))
             inner = [(member, place + len(name)) for name, member in one.items()]
             chars += sum(length - _USUAL_PLACE_CHARS for _, length in inner if length > _USUAL_PLACE_CHARS)
         else:
@@ -205,6 +218,7 @@ def _check_places(value: Any) -> None:
         if chars > _MAX_PLACE_CHARS:
             raise InvalidRequest("The names of the body's members are too long for the number of values inside them.")
         waiting += inner
+    return members
 
 
 def _too_large(limit: int) -> PayloadTooLarge:
@@ -236,6 +250,9 @@ class StrictRoute(APIRoute):
     async def readmit(self, request: Request) -> None:
         """Raise a :class:`~services.errors.ServiceError` to end a stream of events. Called before each event."""
 
+    def charge(self, request: Request, size: int) -> None:
+        """Charge the caller for a body of ``size`` bytes that was read and refused. No service but the gateway does."""
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap FastAPI's handler."""
         handle = super().get_route_handler()
@@ -247,7 +264,11 @@ class StrictRoute(APIRoute):
             # Read here, because FastAPI would replace our errors by one without details, build all errors of the body
             # and validate on the event loop. Other bodies are not read: anybody may send one to a route without token.
             if model and await own.body() and "json" in own.headers.get("content-type", "").lower():
-                await own.validate(model)
+                try:
+                    await own.validate(model)
+                except (InvalidRequest, RequestValidationError):
+                    self.charge(request, len(await own.body()))
+                    raise
             response = await handle(own)
             if isinstance(response, EventResponse):
                 response.check = partial(self.readmit, own)

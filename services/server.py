@@ -5,19 +5,19 @@ requests. These limits belong in the protocol, below ASGI, where the application
 """
 
 import asyncio
-import ipaddress
 import resource
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from services.errors import HeadersTooLarge, InvalidRequest, Overloaded, RequestTimeout, ServiceError
 from services.http import problem_response
 from services.settings import ServiceSettings
 from services.telemetry import new_request_id, request_id
+from services.turns import address_key, give_up
 
 _BODY_BYTES_PER_S: Final = 10_000
 """A body may take ``read_timeout_s`` plus the time it takes at this rate."""
@@ -67,18 +67,6 @@ def raise_file_limit() -> None:
     wanted = _MAX_FILES if hard < 0 else min(hard, _MAX_FILES)
     if 0 <= soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def address_key(host: str) -> str:
-    """The key that connections are counted by: an IPv4 address, or an IPv6 /64 network (a host has 2**64 of those)."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv6Address):
-        mapped = address.ipv4_mapped
-        return str(mapped) if mapped else str(ipaddress.ip_network((address, 64), strict=False))
-    return str(address)
 
 
 class BoundedConfig(uvicorn.Config):
@@ -173,6 +161,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._write_timer: asyncio.TimerHandle | None = None
         self._end_timer: asyncio.TimerHandle | None = None
         self._address = ""
+        self._served: RequestResponseCycle | None = None
 
     @property
     def is_half_open(self) -> bool:
@@ -213,6 +202,9 @@ class BoundedProtocol(HttpToolsProtocol):
                 timer.cancel()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
+        if self._served is not None:
+            self._served.disconnected = True
+            give_up(self._served.scope)
 
     def data_received(self, data: bytes) -> None:
         """Parse the data, and count the bytes with which the parser makes no progress."""
@@ -284,6 +276,8 @@ class BoundedProtocol(HttpToolsProtocol):
         elif not self.cycle.keep_alive and names & _BODY_HEADERS:
             # uvicorn would close after the response. With part of the body unread, TCP would discard the response.
             self.cycle.keep_alive, self._closes = True, True
+        if names & _BODY_HEADERS:
+            self.flow.pause_reading()  # until the application asks for the body: its turn may be late
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -320,6 +314,10 @@ class BoundedProtocol(HttpToolsProtocol):
         """No further request arrived in time."""
         super().timeout_keep_alive_handler()
         self._end_within(_WRITE_TIMEOUT_S)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._served = cycle
+        super()._start_asgi_task(cycle, app)
 
     # ---- bounds
 

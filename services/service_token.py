@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.errors import ServiceError, Unauthorized
 from services.http import bearer_token, problem_response
+from services.turns import accept
 
 _PROBES: Final = frozenset({"/healthz", "/readyz"})
 
@@ -44,3 +45,4 @@ class ServiceTokenMiddleware:
             return
         if not hmac.compare_digest(given, self._expected):
             raise Unauthorized("Send `Authorization: Bearer TOKEN` with the token of this service.")
+        accept(scope, "")

@@ -24,6 +24,7 @@ from services.app import version
 from services.contracts.outcome import RequestRecord
 from services.errors import InvalidRequest, NotFound, ServiceError
 from services.http import StrictRoute, validation_problem
+from services.turns import accept
 
 READING_RUNS: Final[tuple[Role, ...]] = ("ask", "approve")
 """Roles that may see the runs of their tenant, as in the API."""
@@ -67,6 +68,7 @@ class ConsoleRoute(StrictRoute):
         if self.needs_session:
             session = request.state.session = await Sessions(request.app.state.principals).of(request)
             request.app.state.service.quotas.count_request(session.principal.tenant)
+            accept(request.scope, session.principal.tenant)
 
     async def readmit(self, request: Request) -> None:
         """End a stream whose session has ended (Unauthorized)."""

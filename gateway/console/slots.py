@@ -1,6 +1,5 @@
 """A request and its plan as a pattern: values that appear in the request are slots, the others are fixed."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -10,6 +9,8 @@ from pydantic import JsonValue
 from services.contracts.evidence import written, written_literal
 from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Value
 
+_MOST_COMPARED: Final = 200_000
+"""Characters that are compared where a value is only part of a word, such as `aa` in `aaaa`."""
 _MOST_VALUES: Final = 200
 """Maximum number of a plan's values that are searched in its request."""
 
@@ -57,13 +58,15 @@ def pattern_of(query: str, plan: Plan) -> Pattern:
     values = dict.fromkeys(_plan_scalars(plan))
     names: dict[str, str] = {}  # of slots, by the value's text
     spans: list[tuple[int, int, str]] = []
+    taken = bytearray(len(query))  # 1: this character is part of a slot
     for argument, text in sorted(list(values)[:_MOST_VALUES], key=lambda one: -len(one[1])):
-        said = _spans(query, text)
-        free = [one for one in said if not any(one[0] < end and start < one[1] for start, end, _ in spans)]
+        free = [(start, end) for start, end in _spans(query, text) if taken.find(1, start, end) < 0]
         if text not in names and free:
-            taken = sum(1 for name in names.values() if name.partition(" ")[0] == argument)
-            names[text] = f"{argument} {taken + 1}" if taken else argument
+            alike = sum(1 for name in names.values() if name.partition(" ")[0] == argument)
+            names[text] = f"{argument} {alike + 1}" if alike else argument
             spans += [(start, end, names[text]) for start, end in free]
+            for start, end in free:
+                taken[start:end] = b"\1" * (end - start)
     calls = tuple(
         Call(step.id, step.api, {name: written(_slotted(value, names), {}) for name, value in step.arguments.items()})
         for step in plan.steps
@@ -107,12 +110,32 @@ def _text(value: JsonValue) -> str:
 
 
 def _spans(query: str, text: str) -> list[tuple[int, int]]:
-    """The spans of the request in which this text occurs as whole words."""
-    # Most values are not there. An expression would be tried at each word, and to compile a long one takes seconds.
-    if not text.strip() or text.lower() not in query.lower():
+    """The spans of the request in which this text occurs as whole words, in either case."""
+    if not text.strip() or len(text) > len(query):
         return []
-    found = re.finditer(rf"(?<!\w){re.escape(text)}(?!\w)", query, re.IGNORECASE)
-    return [(one.start(), one.end()) for one in found]
+    lowered, sought = _lower(query), _lower(text)
+    spans: list[tuple[int, int]] = []
+    start, tries = lowered.find(sought), _MOST_COMPARED // len(sought)
+    while start >= 0 and tries:
+        end = start + len(sought)
+        if not (_is_word(lowered[max(start - 1, 0) : start]) or _is_word(lowered[end : end + 1])):
+            spans.append((start, end))
+        else:
+            end, tries = start + 1, tries - 1
+        start = lowered.find(sought, end)
+    return spans
+
+
+def _lower(text: str) -> str:
+    """The text in lower case and of the same length: `İ` alone would become two characters."""
+    lowered = text.lower()
+    return (
+        lowered if len(lowered) == len(text) else "".join(one if len(one.lower()) > 1 else one.lower() for one in text)
+    )
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
 
 
 def _parts(query: str, spans: list[tuple[int, int, str]]) -> Iterator[Part]:

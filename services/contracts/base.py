@@ -1,8 +1,9 @@
 """The base class of all wire types, and shared field types."""
 
-from typing import Annotated
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue, StringConstraints
+from pydantic_core import CoreSchema
 
 JsonSchema = dict[str, JsonValue]
 """A JSON Schema (2020-12) as an object. Internal references are ``#/$defs/NAME`` into the owner's definitions."""
@@ -27,8 +28,31 @@ StepId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
+_MANY: Final = frozenset({"list", "tuple", "set", "frozenset", "dict"})
+_INNER: Final = ("schema", "items_schema", "values_schema", "choices", "fields", "definitions")
+"""Members of pydantic's schemas that hold further ones."""
+
+
+def _stop_at_first(schema: Any, model: type[BaseModel]) -> None:
+    """Set `fail_fast` in the schema of a model, but not in those of others inside."""
+    if isinstance(schema, list | tuple):
+        for one in schema:
+            _stop_at_first(one, model)
+    elif isinstance(schema, dict) and schema.get("cls", model) is model:
+        if schema["type"] in _MANY:
+            schema["fail_fast"] = True
+        for inner in map(schema.get, _INNER):
+            if isinstance(inner, dict) and not isinstance(inner.get("type"), str):  # schemas by their names
+                inner = list(inner.values())
+            _stop_at_first(inner, model)
+
+
 class Contract(BaseModel):
-    """A frozen wire type. Unknown fields, NaN and infinities are refused, never dropped or passed on."""
+    """A frozen wire type. Unknown fields, NaN and infinities are refused, never dropped or passed on.
+
+    Validation stops at the first wrong item of a sequence or mapping. Otherwise pydantic would build an error for each,
+    at about a kilobyte, and a body may have a million.
+    """
 
     model_config = ConfigDict(
         frozen=True,
@@ -38,3 +62,10 @@ class Contract(BaseModel):
         val_json_bytes="base64",
         json_schema_serialization_defaults_required=True,
     )
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
+        """The schema that pydantic makes, with `fail_fast` wherever there may be many items."""
+        schema = handler(source)
+        _stop_at_first(schema, cls)
+        return schema

@@ -13,6 +13,7 @@ from services.contracts.api import ImportRequest
 from services.contracts.base import MAX_QUERY_CHARS, Contract
 from services.contracts.context import Context
 from services.contracts.demo import ImportDemosRequest
+from services.contracts.plan import Plan
 from services.contracts.planning import PlanResponse
 from services.contracts.retrieval import RetrieveRequest
 from services.contracts.solve import SolveOptions, SolveRequest
@@ -105,3 +106,38 @@ def test_a_plan_counts_as_planned_only_with_its_proof(status: str) -> None:
             PlanResponse.model_validate(fields)
     else:
         assert PlanResponse.model_validate(fields).compiled is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"n": {"kind": "reference", "step": "b", "path": [None] * 5_000}},
+        {"n": {"kind": "list", "items": [1] * 5_000}},
+        {"n": {"kind": "list", "items": [{"kind": "list", "items": [1] * 5_000}] * 2}},
+        {"n": {"kind": "object", "fields": dict.fromkeys(map(str, range(5_000)), 1)}},
+        dict.fromkeys(map(str, range(5_000)), 1),
+    ],
+    ids=["path", "items", "inner items", "fields", "arguments"],
+)
+def test_validation_stops_at_the_first_wrong_item(arguments: dict[str, object]) -> None:
+    step = {"id": "a", "api": "x.y", "arguments": arguments, "after": [None] * 5_000}
+    with pytest.raises(ValidationError) as raised:
+        Plan.model_validate({"steps": [step] * 10, "answer": [None] * 5_000})
+    assert raised.value.error_count() < 10
+
+
+@pytest.mark.parametrize("cls", list(all_contracts()), ids=lambda cls: cls.__name__)
+def test_no_contract_has_an_error_for_each_item(cls: type[Contract]) -> None:
+    """Also of contracts that are added later. No part of a `JsonValue` (its `python_schema`) is wrong in JSON."""
+
+    def many(schema: object) -> Iterator[dict[str, object]]:
+        if isinstance(schema, dict):
+            if schema.get("type") in ("list", "tuple", "set", "frozenset", "dict"):
+                yield schema
+            for name, one in schema.items():
+                yield from many(one) if name not in ("metadata", "serialization", "default", "python_schema") else ()
+        elif isinstance(schema, list | tuple):
+            for one in schema:
+                yield from many(one)
+
+    assert all(one.get("fail_fast") for one in many(cls.__pydantic_core_schema__))

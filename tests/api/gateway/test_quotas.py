@@ -15,6 +15,8 @@ from services.contracts.constants import ConstantsRequest
 from services.contracts.outcome import Succeeded
 from services.contracts.run import RunStatus
 from services.errors import Overloaded, QuotaExceeded, ValidationFailed
+from services.turns import MOST
+from tests.support.console_pages import get, log_in
 from tests.support.gateways import (
     ASK_HOLIDAYS,
     ASK_ROOM,
@@ -281,3 +283,38 @@ async def test_who_leaves_the_queue_leaves_no_trace(tmp_path: Path) -> None:
         await ended(kiosk, first.id)
         await until(lambda: gateway.app.state.service.quotas.room == 1)
         assert (await desk.solve(ask(ASK_HOLIDAYS))).status is RunStatus.SUCCEEDED
+
+
+async def test_authorised_requests_do_not_wait_for_those_without_a_token(
+    shared: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, kiosk = ({"Authorization": f"Bearer {one}-token"} for one in ("desk", "kiosk"))
+    cookie, _ = await log_in(shared, "desk-token")
+    assert (await shared.http.get("/runs", headers=desk)).status_code == 200
+    assert (await get(shared, "ops", cookie)).status_code == 200
+    monkeypatch.setattr("services.turns.REST_TIMES", 1e12)  # a turn that was not accepted comes back after a minute
+    monkeypatch.setattr("services.turns.MOST_REST_S", 60)
+    flood = [asyncio.create_task(shared.http.get("/healthz", headers=h)) for h in ({}, {"Authorization": "x"}) * 20]
+    async with asyncio.timeout(30):
+        for _ in range(3 * MOST):
+            assert (await shared.http.get("/runs", headers=desk)).status_code == 200
+            assert (await get(shared, "ops", cookie)).status_code == 200
+    assert sum(one.done() for one in flood) <= 2 * MOST
+    # A tenant beyond its quota waits in its own line: the others' requests do not notice.
+    monkeypatch.setattr(shared.app.state.service.quotas, "_left", lambda tenant, _rate: 1000 * (tenant == "office"))
+    late = [asyncio.create_task(shared.http.get("/runs", headers=kiosk)) for _ in range(20)]
+    async with asyncio.timeout(30):
+        for _ in range(3 * MOST):
+            assert (await shared.http.get("/runs", headers=desk)).status_code == 200
+    for one in (*flood, *late):
+        one.cancel()
+
+
+async def test_a_refused_body_counts_by_its_size(tmp_path: Path) -> None:
+    async with two_tenants(tmp_path, limits={"requests_per_s": 5}) as gateway:
+        for body in (b'{"query": "x", "more": 1, "rest": "' + b"x" * 900_000 + b'"}', b"[" * 900_000):
+            gateway.app.state.service.quotas._buckets.clear()
+            headers = {"Authorization": "Bearer kiosk-token", "Content-Type": "application/json"}
+            answers = [await gateway.http.post("/solve", content=body, headers=headers) for _ in range(5)]
+            assert [answer.status_code for answer in answers[2:]] == [429] * 3
+            assert answers[0].status_code in (400, 422)

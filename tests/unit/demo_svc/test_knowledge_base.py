@@ -125,6 +125,43 @@ async def test_a_page_after_removed_demos_skips_none(engine: AsyncEngine) -> Non
         assert [d.query for d in after.demos] == ["q2", "q3"]
 
 
+@pytest.mark.parametrize("argument", ["x" * 270_000, "é" * 50_000, list(range(5_001))], ids=["text", "ASCII", "values"])
+async def test_a_large_demo_is_refused(engine: AsyncEngine, argument: object) -> None:
+    async with opened(engine) as service:
+        with pytest.raises(ValidationFailed, match=r"Demo 1: The (demo is larger|plan has more) than"):
+            await service.add([demo("q0"), demo("q1", argument=argument)])
+        assert (await service.page(10, 0, None)).total == 0
+        await service.add([demo("q", argument=list(range(4_999))), demo("q", argument="x" * 250_000)])
+
+
+async def test_a_large_demo_of_an_earlier_version_is_not_selected(engine: AsyncEngine) -> None:
+    async with opened(engine) as service:
+        large, small = (
+            one.model_copy(update={"id": demo_id(one)}) for one in (demo("q", argument="x" * 270_000), demo("q"))
+        )
+        await service._storage.add([large, small])
+        assert await service.same("q", 9) == [small]
+        await service.add([])
+        assert [found for found, _ in await service.select("q", ["p.a"], 9)] == [small]
+        assert (await service.page(10, 0, None)).demos == (large, small)  # so that it can be found and deleted
+        assert await service.get(large.id) == large
+
+
+async def test_the_bytes_of_a_page_are_bounded(engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("demo_svc.storage._PAGE_BYTES", 200_000)
+    sizes = (90_000, 90_000, 90_000, 220_000, 50_000)
+    async with opened(engine) as service:
+        await service.add([demo(f"q{n}", argument="x" * size) for n, size in enumerate(sizes)])
+        pages, after = [], 0
+        while True:
+            page = await service.page(10, after, None)
+            pages.append([one.query for one in page.demos])
+            if page.next is None:
+                break
+            after = page.next
+        assert pages == [["q0", "q1"], ["q2"], ["q3"], ["q4"]]
+
+
 async def test_select_add_and_delete(engine: AsyncEngine) -> None:
     async with opened(engine) as service:
         assert await queries(service, "holidays in spain", "p.a") == []

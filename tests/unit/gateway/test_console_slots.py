@@ -1,6 +1,9 @@
 """Which values of a plan the request says, and which it does not."""
 
 import time
+from typing import NoReturn
+
+import pytest
 
 from gateway.console.slots import pattern_of
 from services.contracts.plan import AnswerOutput, LiteralValue, ObjectValue, Plan, Reference
@@ -52,3 +55,23 @@ def test_long_values_that_the_request_nearly_has_are_looked_for_once() -> None:
     began = time.process_time()
     assert pattern_of("a " * 5_000, plan).slots == {}
     assert time.process_time() - began < 1  # each value at each word took four seconds
+
+
+def test_no_expression_is_made_of_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To compile one of a long value takes a tenth of a second, and a plan may have 200."""
+
+    def refuse(*_args: object) -> NoReturn:
+        raise AssertionError
+
+    monkeypatch.setattr("re._compile", refuse)
+    pattern = pattern_of("Go to İstanbul, not STANBUL", _plan(call("var1", FIND, name="stanbul")))
+    assert [(one.text, one.is_slot) for one in pattern.request][-2:] == [
+        ("Go to İstanbul, not ", False),
+        ("name", True),
+    ]
+
+
+def test_a_value_inside_longer_words_is_not_looked_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.console.slots._MOST_COMPARED", 10)
+    for before, slots in (("aab " * 4, {"name": "aa"}), ("aab " * 5, {})):
+        assert pattern_of(f"{before}aa", _plan(call("var1", FIND, name="aa"))).slots == slots

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,8 +14,9 @@ from starlette.responses import StreamingResponse
 
 from deploy.sockets import listen
 from services.app import create_service, service_router
-from services.server import BoundedConfig, Bounds, address_key
+from services.server import BoundedConfig, Bounds
 from services.settings import ServiceSettings
+from services.turns import MOST, address_key
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -37,6 +38,12 @@ def app() -> FastAPI:
 
         return StreamingResponse(pieces())
 
+    @router.get("/stuck")
+    async def stuck(request: Request) -> dict[str, str]:
+        request.app.state.stuck += 1
+        await request.app.state.go_on.wait()
+        return {}
+
     @router.get("/endless")
     async def endless() -> StreamingResponse:
         async def pieces() -> AsyncIterator[bytes]:
@@ -48,7 +55,7 @@ def app() -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.go_on = asyncio.Event()
+        app.state.go_on, app.state.stuck = asyncio.Event(), 0
         yield
 
     return create_service(
@@ -105,6 +112,12 @@ class Line:
             with contextlib.suppress(ConnectionError):
                 return await self.reader.read() == b""
             return True
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager
@@ -399,3 +412,35 @@ def test_only_a_trusted_proxy_is_believed() -> None:
     believed = BoundedConfig(app(), bounds=bounds)
     believed.load()
     assert type(believed.loaded_app).__name__ == "ProxyHeadersMiddleware"
+
+
+async def test_who_leaves_before_its_turn_is_not_served() -> None:
+    async with running() as house:
+        stuck = [await house.connect(b"GET /stuck HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(MOST)]
+        await _until(lambda: house.app.state.stuck == MOST)
+        gone = [await house.connect(b"GET /stuck HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(20)]
+        await _until(lambda: len(house.config.limiter) == MOST + 20)
+        for line in gone:
+            line.writer.transport.abort()
+        await _until(lambda: len(house.config.limiter) == MOST)
+        house.app.state.go_on.set()
+        for line in stuck:
+            assert await line.status() == 200
+        assert await house.healthy()
+        assert house.app.state.stuck == MOST
+
+
+async def test_while_it_waits_for_its_turn_its_body_is_not_read() -> None:
+    async with running() as house:
+        for _ in range(MOST):
+            await house.connect(b"GET /stuck HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await _until(lambda: house.app.state.stuck == MOST)
+        line = await house.connect(POST + b"Content-Length: 100000000\r\n\r\n")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                while True:
+                    await line.send(b"x" * 65_536)
+        cycles = [getattr(one, "cycle", None) for one in house.server.server_state.connections]
+        held = sum(len(one.body) for one in cycles if one is not None)
+        assert held <= 65_536 + 262_144
+        house.app.state.go_on.set()
