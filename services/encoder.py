@@ -31,7 +31,7 @@ Vectors = NDArray[np.float32]
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 RETRIEVER_MODEL = "nestor-retriever-v3"
 """The default model fine-tuned to match requests and APIs (docs/training.md). For other texts the default is better."""
-PLANNER_MODEL = "nestor-planner-v7"
+PLANNER_MODEL = "nestor-planner-v8"
 """The compact planner's network (docs/planning.md)."""
 MAX_TOKENS = 256
 """Maximum sequence length that all-MiniLM-L6-v2 declares. Longer texts are truncated."""
