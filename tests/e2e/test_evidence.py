@@ -22,7 +22,7 @@ from services.errors import ServiceError
 from tests.support.directory import KINDS, Directory, People, Person, serve_directory
 
 AGENDA = 'What is the next appointment of "Grace Hopper"?'
-NOTE = 'Find a person named "Grace Hopper" and add a note "likes ships" about that person.'
+NOTE = 'Find the person "Grace Hopper" and add the note "likes ships".'
 ROUNDS = 2
 """The gateway's default for how often it asks the planner again."""
 
@@ -406,7 +406,7 @@ def test_the_command_line_draws_every_attempt(world: tuple[str, Directory]) -> N
     assert json.loads(off.output)["evidence"] == []
 
 
-NICKNAME = 'What nickname has the customer "Grace Hopper"?'
+NICKNAME = 'Tell me the nickname of the customer named "Grace Hopper".'
 UNTOLD = "none of the APIs tells “nickname”."
 
 
