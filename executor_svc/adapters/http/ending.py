@@ -2,7 +2,8 @@
 
 Some names mean this in any answer (`has_more`, `next_cursor`). Others may tell something else: the `total` of an
 invoice is a sum of money, and the `pages` of a book are not those of a list. They count where the API has parameters
-for pages, inside metadata (`meta`, `pagination`), and in an object that holds nothing but a list and facts about it.
+for pages, inside metadata (`meta`, `pagination`), and in an object that holds nothing but a list and facts about it. In
+such an object, the vaguest names count only beside another fact about pages, such as `limit` or `next`.
 """
 
 import re
@@ -50,12 +51,23 @@ _ABOUT: Final = frozenset(
     }
 )
 """Names of facts about a list or its answer."""
+_VAGUE: Final = frozenset({"total", "totalsize", "pages", "pagecount", "numpages"})
+"""Names of counts that may be about anything: a sum of money or of bytes, or a book."""
+_OF_PAGES: Final = frozenset(
+    {
+        *(*MORE_FLAGS, *NEXT_URLS, *_SURE_TOKENS, "limit", "pagesize", "perpage", "itemsperpage", "totalpages"),
+        *("lastpage", "pagetotal", "page", "pagenumber", "currentpage", "pageindex", "offset", "skip", "startindex"),
+        *("cursor", "endcursor", "hasprevious", "hasprev", "prev", "previous", "prevpage", "previouspage"),
+    }
+)
+"""Names of facts that only a part of a list has."""
 _ERRORS: Final = ("error", "errors")
 _PRICE: Final = re.compile("price|amount|cost|total|sum|fee|charge|balance", re.IGNORECASE)
 _QUANTITY: Final = re.compile("qty|quantity|count|units", re.IGNORECASE)
 _MAX_CHARS: Final = 100
 _MAX_SUMMED: Final = 200
 _MAX_FIELDS: Final = 10
+_MAX_COLUMNS: Final = 50
 _MAX_PRICE: Final = 10**12
 
 
@@ -102,17 +114,22 @@ def said_by(paging: Paging, reply: Reply, body: JsonValue) -> Said:
     objects, items = _list_of(body)
     apart = bool(paging.controls) or (items is not None and all(_holds_only(one, name) for one, name in objects))
     facts: dict[str, JsonValue] = {}
-    clear: dict[str, JsonValue] = {}
+    metadata: dict[str, JsonValue] = {}
     for one, _ in objects:
         facts |= facts_of(one)
-        clear |= facts_of(one if apart else _metadata(one))
+        metadata |= facts_of(_metadata(one))
+    clear = facts if apart else metadata
     more = _more(facts, clear, linked=apart and next_link(reply) is not None)
     failed = not items and any(_has_error(one) for one, _ in objects)
     if items is None or paging.starts_later:
         return Said(None if items is None else len(items), more, failed=failed)
+    if not paging.controls and _OF_PAGES.isdisjoint(clear):
+        clear = {name: fact for name, fact in clear.items() if name not in _VAGUE} | metadata
     total, pages = total_of(clear, reply), integer(first_fact(clear, PAGE_COUNTS))
-    if total is not None and not paging.controls and _is_sum(total, items):
-        total = None
+    if total is not None and not paging.controls:
+        outside = first_fact(clear, TOTALS) != first_fact(metadata, TOTALS)
+        rows = [item for item in items[:_MAX_SUMMED] if isinstance(item, dict)]
+        total = None if _is_price(total, rows) or (outside and _is_sum(total, rows)) else total
     return Said(len(items), more, total, pages, failed)
 
 
@@ -165,20 +182,29 @@ def _has_error(one: Mapping[str, JsonValue]) -> bool:
     return any(value and is_one_of(name, _ERRORS) for name, value in _members(one))
 
 
-def _is_sum(total: int, items: Sequence[JsonValue]) -> bool:
-    """Whether a total is about the sum of the items' prices, each times its quantity if it has one.
+def _is_price(total: int, rows: Sequence[Mapping[str, JsonValue]]) -> bool:
+    """Whether a total is about the sum of the rows' prices, each times its quantity if it has one.
 
     Not exactly, since taxes, fees and discounts change it.
     """
-    rows = [item for item in items[:_MAX_SUMMED] if isinstance(item, dict)]
     names = [name for name, _ in _members(rows[0]) if len(name) <= _MAX_CHARS] if rows else []
     prices = [name for name in names if _PRICE.search(name)][:_MAX_FIELDS]
     quantities = [name for name in names if _QUANTITY.search(name)][:_MAX_FIELDS]
-
-    def number(row: Mapping[str, JsonValue], name: str) -> int | float:
-        value = row.get(name)
-        return value if isinstance(value, int | float) and abs(value) < _MAX_PRICE else 0
-
-    sums = [sum(number(row, price) for row in rows) for price in prices]
-    sums += [sum(number(row, a) * number(row, b) for row in rows) for a in prices for b in quantities]
+    sums = [sum(_number(row, price) for row in rows) for price in prices]
+    sums += [sum(_number(row, a) * _number(row, b) for row in rows) for a in prices for b in quantities]
     return any(one / 2 < total < 2 * one for one in sums)
+
+
+def _is_sum(total: int, rows: Sequence[Mapping[str, JsonValue]]) -> bool:
+    """Whether a total is exactly the sum of a numeric column, as of votes or minutes.
+
+    Ids are not summed, and a column with the same number in all rows may give any round total by chance.
+    """
+    numeric = (name for name, value in _members(rows[0]) if isinstance(value, int | float)) if rows else ()
+    columns = [[_number(row, name) for row in rows] for name in islice(numeric, _MAX_COLUMNS) if name.lower() != "id"]
+    return any(sum(column) == total and (len(rows) == 1 or len({*column}) > 1) for column in columns)
+
+
+def _number(row: Mapping[str, JsonValue], name: str) -> int | float:
+    value = row.get(name)
+    return value if isinstance(value, int | float) and abs(value) < _MAX_PRICE else 0
