@@ -19,7 +19,7 @@ from executor_svc.metrics import ExecutorMetrics
 from executor_svc.models import Call, Caller, CallResult, Execution, Fenced, ForTenant, Lease, Limits, RecordedCall
 from executor_svc.runner import Run
 from executor_svc.settings import ExecutorSettings
-from executor_svc.settling import call_key, open_doubts, settled
+from executor_svc.settling import call_key, is_settled_so, open_doubts, settled
 from executor_svc.storage import LedgerStore
 from executor_svc.values import ValueStore
 from services.contracts.doubt import ResolveRequest
@@ -140,6 +140,8 @@ class DurableLane:
     async def resolve(self, run_id: str, step_id: str, request: ResolveRequest) -> ExecutionState:
         """Settle a call in doubt. After the last one, the run continues. A call that was settled before stays as it is.
 
+        The same settlement may be repeated, since its answer may have been lost, also after the run has continued.
+
         Raises:
             NotFound: there is no such run or step.
             Conflict: the call is not in doubt, or its run is still active.
@@ -149,15 +151,18 @@ class DurableLane:
         step = execution.request.compiled.plan.step(step_id)
         if step is None:
             raise NotFound(f"Run {run_id} has no step {step_id}.")
-        if execution.status != "in_doubt":
-            raise Conflict(f"Run {run_id} is {execution.status}; only a run that is in_doubt has calls to settle.")
         key = call_key(step, request.item)
+        if execution.status != "in_doubt":
+            if is_settled_so(execution, key, request, await self._store.calls(run_id)):
+                return ExecutionState.model_validate({"run_id": run_id, "status": execution.status})
+            raise Conflict(f"Run {run_id} is {execution.status}; only a run that is in_doubt has calls to settle.")
         took_effect = await self._store.settle(execution, key, settled(request))
         if not took_effect:
             if (now := await self._stored(run_id)).epoch != execution.epoch:
                 raise Conflict(f"Run {run_id} has changed and is now {now.status}; check its calls in doubt again.")
             calls = await self._store.calls(run_id)
-            unknown = key not in calls or calls[key].result is None
+            took_effect = is_settled_so(execution, key, request, calls)
+            unknown = not took_effect and (key not in calls or calls[key].result is None)
             # No doubt is left: the last one was settled, but that process died before it continued the run.
             if unknown and open_doubts(execution, calls):
                 raise Conflict(f"The call {key} of run {run_id} is not in doubt.")

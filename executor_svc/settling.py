@@ -31,11 +31,27 @@ def settled(request: ResolveRequest) -> CallResult | None:
     return CallResult(Failed(reason="upstream_error", message=message), None, 0, recovered=True)
 
 
+def is_settled_so(execution: Execution, key: str, request: ResolveRequest, calls: Mapping[str, RecordedCall]) -> bool:
+    """Whether a call in doubt was settled before just as this request says; of a retry, only until the run goes on."""
+    said, known = settled(request), calls.get(key)
+    if said is not None:
+        return known is not None and known.result == said
+    return known is None and key in map(_key, _doubts(execution))  # its record was deleted
+
+
 def open_doubts(execution: Execution, calls: Mapping[str, RecordedCall]) -> tuple[DoubtfulCall, ...]:
     """The calls in doubt of an ended execution that are not settled yet."""
 
     def is_open(doubt: DoubtfulCall) -> bool:
-        known = calls.get(doubt.step if doubt.item is None else f"{doubt.step}/{doubt.item}")
+        known = calls.get(_key(doubt))
         return known is not None and known.state is not CallState.DONE
 
-    return tuple(filter(is_open, doubts_of(execution.result.records))) if execution.result else ()
+    return tuple(filter(is_open, _doubts(execution)))
+
+
+def _doubts(execution: Execution) -> tuple[DoubtfulCall, ...]:
+    return doubts_of(execution.result.records) if execution.result else ()
+
+
+def _key(doubt: DoubtfulCall) -> str:
+    return doubt.step if doubt.item is None else f"{doubt.step}/{doubt.item}"

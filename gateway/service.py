@@ -351,7 +351,7 @@ class GatewayService:
         item = "" if request.item is None else f"[{request.item}]"
         async with self._audit.around(principal, Action.RESOLVE, f"{run_id}/{step}{item}: {request.outcome}") as told:
             state = await self._resolve_doubt(stored, step, request)
-            if state is None or not state.settled:  # an earlier settlement counts, and the run goes on with that
+            if state is None or not state.settled:  # an earlier, other settlement counts
                 told.outcome = "refused"
         what = "settled" if told.outcome == "done" else "was settled before"
         _log.info(what, run_id=run_id, step=step, item=request.item, outcome=request.outcome, by=principal.name)

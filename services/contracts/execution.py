@@ -72,4 +72,4 @@ class ExecutionState(Contract):
     run_id: str
     status: Literal["running", "succeeded", "failed", "in_doubt", "cancelled"]
     doubts: tuple[DoubtfulCall, ...] = ()
-    settled: bool = Field(default=True, description="False: the call had been settled before, perhaps otherwise.")
+    settled: bool = Field(default=True, description="False: the call had been settled before, and otherwise.")

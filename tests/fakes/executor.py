@@ -71,7 +71,7 @@ class FakeExecutor(Fake):
         self.cancelled: list[str] = []
         self.resolved: list[tuple[str, str, ResolveRequest]] = []
         self.tolerant = False
-        """Whether a call that was settled before is answered with the run's state, not with Conflict."""
+        """Whether a call that was settled otherwise before is answered with the run's state, not with Conflict."""
         self._ledger: dict[str, dict[str, StepRecord]] = {}
         self._running: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -182,8 +182,9 @@ class FakeExecutor(Fake):
         if asked.compiled.plan.step(step) is None:
             raise NotFound(f"Run {run_id} has no step {step}.")
         if record is None or not isinstance(record.outcome, InDoubt):
-            if self.tolerant and (run_id, step) in [one[:2] for one in self.resolved]:
-                return ExecutionState(run_id=run_id, status="running", settled=False)
+            same = (run_id, step, request) in self.resolved
+            if same or (self.tolerant and (run_id, step) in [one[:2] for one in self.resolved]):
+                return ExecutionState(run_id=run_id, status="running", settled=same)
             raise Conflict(f"Step {step} of run {run_id} is not in doubt.")
         self.resolved.append((run_id, step, request))
         del records[step]

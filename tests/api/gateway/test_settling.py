@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,7 +123,8 @@ async def test_of_several_who_settle_at_once_one_sets_the_run_running(
     gateway: Gateway, doubtful: Run, answers: str
 ) -> None:
     gateway.fakes.executor.tolerant = answers == "state"
-    attempts = (gateway.client.resolve(doubtful.id, "var1", TOOK_EFFECT) for _ in range(5))
+    said = [ResolveRequest(outcome="succeeded", value={"id": f"bkg_{n}"}) for n in range(5)]
+    attempts = (gateway.client.resolve(doubtful.id, "var1", one) for one in said)
     results = await asyncio.gather(*attempts, return_exceptions=True)
     assert {type(result) for result in results} <= {Run, Conflict}
     assert [result.status for result in results if isinstance(result, Run)].count(RunStatus.SUCCEEDED) >= 1
@@ -131,6 +133,24 @@ async def test_of_several_who_settle_at_once_one_sets_the_run_running(
     told = (await gateway.client.audit(actions=[Action.RESOLVE])).entries
     assert [entry.outcome for entry in told].count("done") == 1
     assert {entry.outcome for entry in told} <= {"begun", "done", "refused"}
+
+
+async def test_who_repeats_a_settlement_whose_answer_was_lost_is_audited_as_done(
+    gateway: Gateway, doubtful: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle = gateway.fakes.executor.resolve
+
+    async def answer_lost(*arguments: Any) -> None:
+        await settle(*arguments)
+        raise ServiceUnavailable("executor_svc does not answer.", service="executor_svc")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(gateway.fakes.executor, "resolve", answer_lost)
+        with pytest.raises(ServiceUnavailable):
+            await gateway.client.resolve(doubtful.id, "var1", TOOK_EFFECT)
+    assert (await gateway.client.resolve(doubtful.id, "var1", TOOK_EFFECT)).status is RunStatus.SUCCEEDED
+    told = (await gateway.client.audit(actions=[Action.RESOLVE])).entries
+    assert [entry.outcome for entry in told] == ["done", "begun", "unknown", "begun"]
 
 
 async def test_a_run_stays_in_doubt_until_the_last_is_settled(tmp_path: Path) -> None:

@@ -38,12 +38,34 @@ async def test_a_doubt_is_settled_and_the_run_goes_on(
     assert (await finish(executor, plan)).status == status
     assert [seen.body for seen in upstream.seen] == bodies
     with pytest.raises(Conflict, match=status):
-        await executor.resolve("run-1", "a", said)
+        await executor.resolve("run-1", "a", ResolveRequest(outcome="succeeded", value={"id": "another"}))
 
 
+@pytest.mark.parametrize(
+    "said", [ResolveRequest(outcome="succeeded", value={"id": "b1"}), ResolveRequest(outcome="failed", message="no")]
+)
+async def test_the_same_settlement_may_be_repeated_after_the_run_went_on(
+    house: House, upstream: Upstream, said: ResolveRequest
+) -> None:
+    """The answer was lost on its way to the person."""
+    upstream.replies("/book", {"id": "b2"})
+    plan = two_bookings(booking(upstream))
+    await house.left_behind(plan, sending("a", room="blue"))
+    executor = await house.executor()
+    assert (await finish(executor, plan)).status == "in_doubt"
+    await executor.resolve("run-1", "a", said)
+    ended = (await finish(executor, plan)).status
+    again = await executor.resolve("run-1", "a", said)
+    assert (again.status, again.settled, again.doubts) == (ended, True, ())
+    for other in (ResolveRequest(outcome="retry"), ResolveRequest(outcome="failed", message="another")):
+        with pytest.raises(Conflict, match=ended):
+            await executor.resolve("run-1", "a", other)
+
+
+@pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize("said", [ResolveRequest(outcome="retry"), ResolveRequest(outcome="succeeded", value={})])
 async def test_a_settlement_that_a_crash_cut_short_is_repeated(
-    house: House, upstream: Upstream, said: ResolveRequest
+    house: House, upstream: Upstream, said: ResolveRequest, same: bool
 ) -> None:
     """The process dies between writing what was said and setting the run running again."""
     upstream.replies("/book", {"id": "b2"})
@@ -56,7 +78,8 @@ async def test_a_settlement_that_a_crash_cut_short_is_repeated(
     assert execution is not None
     assert await store.settle(execution, "a", settled(said))
     store.close()
-    assert (await executor.resolve("run-1", "a", said)).status == "running"
+    repeated = await executor.resolve("run-1", "a", said if same else ResolveRequest(outcome="failed"))
+    assert (repeated.status, repeated.settled) == ("running", same)
     assert (await finish(executor, plan)).status == "succeeded"
     assert upstream.count("/book") == (said.outcome == "retry")
 
@@ -72,10 +95,23 @@ async def test_of_two_settlements_only_the_first_takes_effect(house: House, upst
     assert (await finish(executor, plan)).status == "in_doubt"
     said = ResolveRequest(outcome="succeeded", value={"id": "b0"}, item=0)
     assert (await executor.resolve("run-1", "each", said)).settled
-    late = await executor.resolve("run-1", "each", ResolveRequest(outcome="failed", item=0))
-    assert (late.status, late.settled, [doubt.item for doubt in late.doubts]) == ("in_doubt", False, [1])
+    for later, same in ((said, True), (ResolveRequest(outcome="failed", item=0), False)):
+        late = await executor.resolve("run-1", "each", later)
+        assert (late.status, late.settled, [doubt.item for doubt in late.doubts]) == ("in_doubt", same, [1])
     await executor.resolve("run-1", "each", ResolveRequest(outcome="succeeded", value={"id": "b1"}, item=1))
     assert (await finish(executor, plan)).answer[0].value == [{"id": "b0"}, {"id": "b1"}]
+
+
+async def test_a_retry_may_be_repeated_while_other_doubts_are_left(house: House, upstream: Upstream) -> None:
+    post = booking(upstream)
+    each = ForEach(items=literal(["red", "blue"]), parallel=2)
+    plan = compiled([post], step("each", post, {"room": item()}, foreach=each), mutating=("each",))
+    await house.left_behind(plan, sending("each/0", room="red"), sending("each/1", room="blue"))
+    executor = await house.executor()
+    assert (await finish(executor, plan)).status == "in_doubt"
+    for _ in range(2):
+        state = await executor.resolve("run-1", "each", ResolveRequest(outcome="retry", item=0))
+        assert (state.settled, [doubt.item for doubt in state.doubts]) == (True, [1])
 
 
 async def test_a_settlement_that_comes_too_late_is_not_applied_to_a_later_doubt(
