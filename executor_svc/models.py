@@ -96,7 +96,8 @@ def crashed(call: Call, *, may_be_sent: bool) -> CallResult:
     """The result of a call that a bug ended. A change that may have been sent is in doubt: it must not be resent."""
     if call.api.mutating and may_be_sent:
         return CallResult(InDoubt(message=f"{_BUG}; the request may have been sent"), None, 1)
-    return CallResult(Failed(reason="internal_error", message=_BUG), None, 0)
+    # The attempt counts: with it, the gateway audits the secrets that the call may have presented.
+    return CallResult(Failed(reason="internal_error", message=_BUG), None, int(may_be_sent))
 
 
 class Adapter(Protocol):

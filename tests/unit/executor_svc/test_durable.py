@@ -134,6 +134,7 @@ async def test_a_bug_before_a_change_is_sent_fails_it(
     assert finished.status == "failed"
     assert isinstance(finished.records[0].outcome, Failed)
     assert finished.records[0].outcome.reason == "internal_error"
+    assert finished.records[0].attempts == 0
     assert upstream.seen == []
 
 

@@ -229,6 +229,7 @@ async def test_a_bug_in_an_adapter_ends_its_call_alone(kind: type[Exception], mo
     assert read.reason == "internal_error"
     assert isinstance(other, Succeeded)
     assert isinstance(change, InDoubt)
+    assert [record.attempts for record in finished.records] == [1, 1, 1]  # its secrets may have been presented
     assert [(call.method_name, type(call.kwargs["exc_info"])) for call in log.calls] == [("error", kind)] * 2
 
 
