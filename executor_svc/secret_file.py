@@ -44,14 +44,14 @@ def change_file(file: Path, changes: Mapping[str, JsonValue]) -> None:
     Raises:
         SecretsUnreadable, OSError: as :func:`edit_file`.
     """
-    edit_file(file, lambda _: changes)
+    edit_file(file, lambda _: changes, create=True)
 
 
-def edit_file(file: Path, changes_of: Callable[[Entries], Mapping[str, JsonValue]]) -> None:
+def edit_file(file: Path, changes_of: Callable[[Entries], Mapping[str, JsonValue]], *, create: bool = False) -> None:
     """Change entries with what ``changes_of`` returns for those in the file: entries to set; None removes one.
 
     No other process changes the file in the meantime. A new file is readable by its owner only. An existing file keeps
-    its mode; it is not written if nothing is to be changed.
+    its mode; it is not written if nothing is to be changed. Without ``create``, a missing file stays missing.
 
     Raises:
         SecretsUnreadable: the existing file cannot be read, so it is not overwritten.
@@ -61,6 +61,8 @@ def edit_file(file: Path, changes_of: Callable[[Entries], Mapping[str, JsonValue
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with FileLock(_beside(file, "lock"), timeout=_EDIT_S):
         there = file.exists()
+        if not (there or create):
+            return
         entries = load_file(file) if there else {}
         changes = changes_of(entries)
         if there and not changes:

@@ -113,6 +113,17 @@ def test_a_renewal_writes_nothing_over_another_login_or_a_removed_one(tmp_path: 
     assert "access-two" not in (() if client is None else client.masked())
 
 
+def test_a_renewal_does_not_bring_a_deleted_file_back(tmp_path: Path) -> None:
+    file = tmp_path / "secrets.json"
+    change_file(file, {"a.login": LOGIN})
+    store = SecretStore.load(file, None)
+    before = store.client("a.login")
+    assert before is not None
+    file.unlink()
+    renew(store, before)
+    assert not file.exists()
+
+
 def test_a_tenant_sees_what_it_may_use() -> None:
     store = load(
         {"a.k": {"value": CANARY, "hosts": HOSTS, "tenants": ["red"]}, "b.k": {"value": CANARY, "hosts": HOSTS}}
