@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Coroutine
 from functools import partial
-from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -42,10 +41,6 @@ _LARGE: Final = 65_536
 """Bodies of more bytes are parsed and validated in a thread. Also the size of the pieces that values are counted in."""
 _BULK: Final = 10
 """Routes that take larger bodies take this many times as many values."""
-_MOST_MEMBERS: Final = 100
-"""Members of an object in which names that a contract does not know are looked for first. Each is an error, so that a
-hundred thousand of them would take a hundred megabytes. No contract knows so many names."""
-
 _MAX_PLACE_CHARS: Final = 32 * 1024 * 1024
 """Characters of the places of a body's values, beyond the usual ones. An error holds its place, and each value may have
 one: a name of half a megabyte around a hundred thousand values would take 50 GB."""
@@ -179,12 +174,7 @@ class StrictRequest(Request):
 
 def _validated(model: TypeAdapter[Any], value: Any) -> Any:
     """The value as the model. Raises RequestValidationError."""
-    if _check_places(value) > _MOST_MEMBERS:
-        try:
-            model.validate_python(_with_few_members(value))
-        except ValidationError as error:
-            if unknown := [one for one in _listed(error) if one["type"] == "extra_forbidden"]:
-                raise RequestValidationError(unknown) from None
+    _check_places(value)
     try:
         return model.validate_python(value)
     except ValidationError as error:
@@ -196,20 +186,12 @@ def _listed(error: ValidationError) -> list[Any]:
     return [{**one, "loc": ("body", *one["loc"])} for one in listed]
 
 
-def _with_few_members(value: Any) -> Any:
-    """The value with no more than a few members of each object. Names that a contract does not know are still there."""
-    if isinstance(value, dict):
-        return {name: _with_few_members(one) for name, one in islice(value.items(), _MOST_MEMBERS)}
-    return [_with_few_members(one) for one in value] if isinstance(value, list) else value
-
-
-def _check_places(value: Any) -> int:
-    """Members of the largest object. InvalidRequest: the names around the values are too long for their number."""
-    members, chars, waiting = 0, 0, [(value, 0)]
+def _check_places(value: Any) -> None:
+    """Raise InvalidRequest if the names around the values are too long for their number."""
+    chars, waiting = 0, [(value, 0)]
     while waiting:
         one, place = waiting.pop()
         if isinstance(one, dict):
-            members = max(members, len(one))
             inner = [(member, place + len(name)) for name, member in one.items()]
             chars += sum(length - _USUAL_PLACE_CHARS for _, length in inner if length > _USUAL_PLACE_CHARS)
         else:
@@ -218,7 +200,6 @@ def _check_places(value: Any) -> int:
         if chars > _MAX_PLACE_CHARS:
             raise InvalidRequest("The names of the body's members are too long for the number of values inside them.")
         waiting += inner
-    return members
 
 
 def _too_large(limit: int) -> PayloadTooLarge:

@@ -17,7 +17,7 @@ from services.errors import HeadersTooLarge, InvalidRequest, Overloaded, Request
 from services.http import problem_response
 from services.settings import ServiceSettings
 from services.telemetry import new_request_id, request_id
-from services.turns import address_key, give_up
+from services.turns import address_key, give_up, waits
 
 _BODY_BYTES_PER_S: Final = 10_000
 """A body may take ``read_timeout_s`` plus the time it takes at this rate."""
@@ -105,7 +105,7 @@ class ConnectionLimiter:
     def enter(self, connection: "BoundedProtocol", address: str) -> bool:
         """Add a connection if there is room.
 
-        To make room, it closes the oldest connection that has not sent a complete request, or else the oldest idle one.
+        To make room, it closes the oldest connection that is half open, or else the oldest idle one.
 
         Returns:
             Whether it was added.
@@ -165,8 +165,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def is_half_open(self) -> bool:
-        """The client has not sent a complete request, and no response to it has begun."""
-        return self._over or (self._expects is not None and not self._is_idle_between() and not self._is_answering())
+        """The client has not sent a complete request, or its request waits for a turn, and no response has begun.
+
+        Those without an accepted token could otherwise keep all connections by requests that wait.
+        """
+        if self._over or (self._served is not None and waits(self._served.scope)):
+            return True
+        return self._expects is not None and not self._is_idle_between() and not self._is_answering()
 
     @property
     def is_idle(self) -> bool:
@@ -204,6 +209,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         if self._served is not None:
             self._served.disconnected = True
+            self._served.message_event.set()
             give_up(self._served.scope)
 
     def data_received(self, data: bytes) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import ipaddress
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from typing import Final
 
@@ -108,7 +108,7 @@ class _Line:
     def __init__(self, lines: dict[Hashable, "_Line"], key: Hashable) -> None:
         self._lines, self._key = lines, key
         self._taken = 0
-        self._waiting: deque[asyncio.Future[bool]] = deque()
+        self._waiting: OrderedDict[asyncio.Future[bool], None] = OrderedDict()
 
     async def take(self, turn: "_Turn") -> bool:
         """Wait for a turn. False: it was given up."""
@@ -116,7 +116,7 @@ class _Line:
             self._taken += 1
             return True
         turn.waits = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn.waits)
+        self._waiting[turn.waits] = None
         try:
             return await turn.waits
         except asyncio.CancelledError:
@@ -124,6 +124,7 @@ class _Line:
                 self.give()
             raise
         finally:
+            self._waiting.pop(turn.waits, None)
             turn.waits = None
 
     def rest(self, worked_s: float) -> None:
@@ -133,7 +134,7 @@ class _Line:
     def give(self) -> None:
         """Give a turn to the request that has waited longest."""
         while self._waiting:
-            first = self._waiting.popleft()
+            first, _ = self._waiting.popitem(last=False)
             if not first.done():
                 first.set_result(True)
                 return
@@ -189,6 +190,11 @@ class _Turn:
             line, self._line = self._line, None
             line.give()
 
+    @property
+    def delays(self) -> bool:
+        """The request waits, and no response to it has begun."""
+        return self.waits is not None and not self._ended
+
     def give_up(self) -> None:
         """Wait no longer."""
         if self.waits is not None and not self.waits.done():
@@ -207,3 +213,9 @@ def give_up(scope: Mapping[str, object]) -> None:
     turn = scope.get(_TURN)
     if isinstance(turn, _Turn):
         turn.give_up()
+
+
+def waits(scope: Mapping[str, object]) -> bool:
+    """Whether a request waits for a turn, and no response to it has begun."""
+    turn = scope.get(_TURN)
+    return isinstance(turn, _Turn) and turn.delays

@@ -1,8 +1,17 @@
 """The base class of all wire types, and shared field types."""
 
+from itertools import islice
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    JsonValue,
+    StringConstraints,
+    model_validator,
+)
 from pydantic_core import CoreSchema
 
 JsonSchema = dict[str, JsonValue]
@@ -29,6 +38,8 @@ Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 _MANY: Final = frozenset({"list", "tuple", "set", "frozenset", "dict"})
+_MOST_UNKNOWN: Final = 50
+"""Unknown fields of an object that are told. Problem documents have no more."""
 _INNER: Final = ("schema", "items_schema", "values_schema", "choices", "fields", "definitions")
 """Members of pydantic's schemas that hold further ones."""
 
@@ -50,8 +61,8 @@ def _stop_at_first(schema: Any, model: type[BaseModel]) -> None:
 class Contract(BaseModel):
     """A frozen wire type. Unknown fields, NaN and infinities are refused, never dropped or passed on.
 
-    Validation stops at the first wrong item of a sequence or mapping. Otherwise pydantic would build an error for each,
-    at about a kilobyte, and a body may have a million.
+    Validation stops at the first wrong item of a sequence or mapping, and tells only a few of many unknown fields.
+    Otherwise pydantic would build an error for each, at about a kilobyte, and a body may have a million.
     """
 
     model_config = ConfigDict(
@@ -69,3 +80,13 @@ class Contract(BaseModel):
         schema = handler(source)
         _stop_at_first(schema, cls)
         return schema
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tell_few_unknown(cls, given: Any) -> Any:
+        """Leave out most of very many unknown fields. The object is refused for the others."""
+        if not isinstance(given, dict) or len(given) <= _MOST_UNKNOWN:
+            return given
+        known = {name for field, info in cls.model_fields.items() for name in (field, info.alias)}
+        unknown = islice((name for name in given if name not in known), _MOST_UNKNOWN)
+        return {name: given[name] for name in (*known, *unknown) if name in given}

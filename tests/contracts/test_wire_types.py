@@ -15,6 +15,7 @@ from services.contracts.context import Context
 from services.contracts.demo import ImportDemosRequest
 from services.contracts.plan import Plan
 from services.contracts.planning import PlanResponse
+from services.contracts.rerun import RerunRequest
 from services.contracts.retrieval import RetrieveRequest
 from services.contracts.solve import SolveOptions, SolveRequest
 
@@ -141,3 +142,32 @@ def test_no_contract_has_an_error_for_each_item(cls: type[Contract]) -> None:
                 yield from many(one)
 
     assert all(one.get("fail_fast") for one in many(cls.__pydantic_core_schema__))
+
+
+@pytest.mark.parametrize("cls", CONTRACTS, ids=lambda cls: cls.__name__)
+def test_no_contract_has_an_error_for_each_unknown_field(cls: type[Contract]) -> None:
+    given = dict.fromkeys(cls.model_fields, object()) | dict.fromkeys(map(str, range(2_000)), 0)
+    for object_ in (given, dict(reversed(given.items()))):
+        with pytest.raises(ValidationError) as raised:
+            cls.model_validate(object_)
+        assert sum(error["type"] == "extra_forbidden" for error in raised.value.errors()) in (50, 51)  # a name's alias
+        assert raised.value.error_count() < 150
+
+
+def test_unknown_fields_beside_right_members_are_not_each_an_error() -> None:
+    right = {"kind": "literal", "value": 1}
+    fields = dict.fromkeys(map(str, range(200)), right) | {"z": right | dict.fromkeys(map(str, range(5_000)), 0)}
+    inner = {"kind": "object", "fields": fields}
+    step = {"id": "a", "api": "x.y", "arguments": {"n": {"kind": "list", "items": [right, inner]}}}
+    with pytest.raises(ValidationError) as raised:
+        Plan.model_validate({"steps": [step]})
+    errors = [error for error in raised.value.errors() if error["type"] == "extra_forbidden"]
+    assert len(errors) == 50
+    assert errors[0]["loc"][-2:] == ("literal", "0")
+
+
+def test_a_field_of_another_name_is_known_among_very_many() -> None:
+    given = {"from": 5} | dict.fromkeys(map(str, range(100)), 0)
+    with pytest.raises(ValidationError) as raised:
+        RerunRequest.model_validate(given)
+    assert ("from",) in [error["loc"] for error in raised.value.errors() if error["type"] == "string_type"]

@@ -16,7 +16,7 @@ from deploy.sockets import listen
 from services.app import create_service, service_router
 from services.server import BoundedConfig, Bounds
 from services.settings import ServiceSettings
-from services.turns import MOST, address_key
+from services.turns import MOST, accept, address_key
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -32,9 +32,13 @@ def app() -> FastAPI:
     @router.get("/slow")
     async def slow(request: Request) -> StreamingResponse:
         async def pieces() -> AsyncIterator[bytes]:
-            yield b"begun\n"
-            await request.app.state.go_on.wait()
-            yield b"ended\n"
+            request.app.state.slow += 1
+            try:
+                yield b"begun\n"
+                await request.app.state.go_on.wait()
+                yield b"ended\n"
+            finally:
+                request.app.state.slow -= 1
 
         return StreamingResponse(pieces())
 
@@ -42,6 +46,11 @@ def app() -> FastAPI:
     async def stuck(request: Request) -> dict[str, str]:
         request.app.state.stuck += 1
         await request.app.state.go_on.wait()
+        return {}
+
+    @router.get("/own")
+    async def own(request: Request) -> dict[str, str]:
+        accept(request.scope, "owner")
         return {}
 
     @router.get("/endless")
@@ -55,7 +64,7 @@ def app() -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.go_on, app.state.stuck = asyncio.Event(), 0
+        app.state.go_on, app.state.stuck, app.state.slow = asyncio.Event(), 0, 0
         yield
 
     return create_service(
@@ -444,3 +453,33 @@ async def test_while_it_waits_for_its_turn_its_body_is_not_read() -> None:
         held = sum(len(one.body) for one in cycles if one is not None)
         assert held <= 65_536 + 262_144
         house.app.state.go_on.set()
+
+
+@pytest.mark.parametrize("bound", ["connections", "connections_per_address"])
+async def test_requests_that_wait_for_a_turn_make_room(bound: str) -> None:
+    own = b"GET /own HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer own\r\nConnection: close\r\n\r\n"
+    async with running(**{bound: MOST + 8}) as house:
+        assert await (await house.connect(own)).status() == 200
+        stuck = [await house.connect(b"GET /stuck HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(MOST)]
+        await _until(lambda: house.app.state.stuck == MOST)
+        waiting = [await house.connect(b"GET /stuck HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3) for _ in range(8)]
+        await _until(lambda: len(house.config.limiter) == MOST + 8)
+        await asyncio.sleep(0.1)
+        for _ in range(3):
+            assert await (await house.connect(own)).status() == 200
+        newcomer = await house.connect(GET + b"\r\n")
+        assert await waiting[0].is_over()
+        house.app.state.go_on.set()
+        for line in stuck:
+            assert await line.status() == 200
+        assert await newcomer.status() == 200
+        assert house.app.state.stuck <= MOST + 7 * 3
+
+
+async def test_a_stream_ends_with_its_connection_though_a_request_follows_it() -> None:
+    async with running() as house:
+        line = await house.connect(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n" + GET + b"\r\n")
+        await line.reader.readuntil(b"begun\n")
+        assert house.app.state.slow == 1
+        line.writer.transport.abort()
+        await _until(lambda: house.app.state.slow == 0)

@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from services import turns
-from services.turns import MOST, TurnsMiddleware, accept, give_up
+from services.turns import MOST, TurnsMiddleware, accept, give_up, waits
 
 Handle = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -19,6 +19,7 @@ class House:
 
     def __init__(self) -> None:
         self.served: list[str] = []
+        self.waited: list[bool] = []
         self.go_on = asyncio.Event()
         self.turns = TurnsMiddleware(self._app)
         self._tasks: list[asyncio.Task[None]] = []
@@ -36,6 +37,13 @@ class House:
             case "/streams":
                 await send({"type": "http.response.start", "status": 200, "headers": []})
                 await self.go_on.wait()
+            case "/listens":  # for its client's end, beside the work
+                listening = asyncio.ensure_future(receive())
+                await asyncio.sleep(0)
+                self.waited.append(waits(scope))
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                await self.go_on.wait()
+                await listening
             case "/reads":
                 await receive()
             case "/revoked":
@@ -197,8 +205,36 @@ async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(house: House) 
     house.ask("/late")
     house.ask("/next")
     await _settle()
-    waits = next(iter(house.turns._lines.values()))._waiting
-    waits.popleft().set_result(True)
+    waiting = next(iter(house.turns._lines.values()))._waiting
+    waiting.popitem(last=False)[0].set_result(True)
     house._tasks[MOST].cancel()
     await house.until_served("/next", 1)
     assert "/late" not in house.served
+
+
+async def test_who_has_gone_takes_no_memory(house: House) -> None:
+    for _ in range(MOST + 1):
+        house.ask("/waits")
+    gone = [house.ask("/waits") for _ in range(20)]
+    await _settle()
+    (line,) = house.turns._lines.values()
+    assert len(line._waiting) == 21
+    for scope in gone:
+        assert waits(scope)
+        give_up(scope)
+    await _settle()
+    assert len(line._waiting) == 1
+
+
+@pytest.mark.usefixtures("without_end")
+async def test_a_request_whose_response_has_begun_waits_for_nothing(house: House) -> None:
+    async def body() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    for _ in range(MOST - 1):
+        house.ask("/waits")
+    scope = house.ask("/listens", receive=body)
+    await house.until_served("/listens", 1)
+    await _settle()
+    assert house.waited == [True]
+    assert not waits(scope)
