@@ -20,8 +20,8 @@ from executor_svc.choosing import MAX_ITEMS
 from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
 from executor_svc.partial import PartialValues
-from executor_svc.references import Several, Unresolved, Use, best_so_far, check_compared, chosen, unmatched, walk
-from executor_svc.steps import AT_ONCE, CANCELLED, Ambiguous, Prepared, StepResult, Stop, perform, prepare
+from executor_svc.references import Unresolved, Use, best_so_far, chosen, unmatched, walk
+from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare, uncompared
 from executor_svc.values import AnswerTooLarge, AnswerValues, ValueStore
 from services.contracts.answer import AnswerValue
 from services.contracts.evidence import written_said
@@ -36,7 +36,7 @@ from services.contracts.outcome import (
     Succeeded,
     UnmatchedItem,
 )
-from services.contracts.plan import Step, references, step_references
+from services.contracts.plan import Step, step_references
 from services.contracts.planning import CompiledPlan
 from services.size_budget import SizeBudget
 from services.tracing import Attributes, fail, span
@@ -96,6 +96,7 @@ class Run:
         self._waiting = dict(graph.waiting)
         self._blocked: dict[str, str] = {}
         self.outputs: dict[str, JsonValue] = {}
+        self._cut = set[str]()  # the steps whose lists go on
         self._records: dict[str, StepRecord] = {}
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
         self._deadline = 0.0
@@ -174,7 +175,7 @@ class Run:
         if (
             use == "change"
             and not self._stop.has_begun(step)
-            and (refused := self._refuse_uncompared(step)) is not None
+            and (refused := uncompared(step, self.outputs, self._cut, self._compared)) is not None
         ):
             return refused
         if use == "change" and wanted is not None and step.id in self._graph.chosen_from:
@@ -185,19 +186,6 @@ class Run:
         if isinstance(prepared, Prepared) and step.api in self._compiled.proof.pages_anywhere:
             return replace(prepared, pages_anywhere=True)
         return prepared
-
-    def _refuse_uncompared(self, step: Step) -> Failed | None:
-        """The failure of a step that leads to a change, if it may use an item only since a better one was not read."""
-        for name, value in step.arguments.items():
-            for reference in references(value):
-                if reference.match is None or reference.step not in self.outputs:
-                    continue
-                output, more = self.outputs[reference.step], self._records[reference.step].more
-                try:
-                    check_compared(output, reference, self._compared, more=more)
-                except Several as several:
-                    return Ambiguous(name, several).failed(step.id)
-        return None
 
     async def _execute(self, prepared: Prepared, group: asyncio.TaskGroup) -> None:
         """Make a step's calls, then those of the steps that it frees. One of these runs in the same task.
@@ -242,6 +230,8 @@ class Run:
             secrets=result.secrets,
         )
         self._records[step.id] = record
+        if record.more:
+            self._cut.add(step.id)
         self._events.append(StepFinished(record=record))
         freed = self._release(step.id, outcome)
         if self._hold is not None and step.id in self._hold.scope.reads:
@@ -302,8 +292,7 @@ class Run:
         """The available answer values, and the problems with values of steps that succeeded."""
         values, missing = [], []
         shown = AnswerValues(self._value_store)
-        cut = {record.step for record in self._records.values() if record.more}
-        partial = PartialValues(map(self._graph.steps.__getitem__, self._graph.order), self.outputs, cut)
+        partial = PartialValues(map(self._graph.steps.__getitem__, self._graph.order), self.outputs, self._cut)
         for output in self._compiled.plan.answer:
             reference = output.value
             if reference.step not in self.outputs:
@@ -336,7 +325,7 @@ class Run:
         for reference in (*used, *(output.value for output in plan.answer)):
             if reference.match is None or reference.step not in self.outputs or len(found) >= _MAX_UNMATCHED:
                 continue
-            output, more = self.outputs[reference.step], self._records[reference.step].more
+            output, more = self.outputs[reference.step], reference.step in self._cut
             said = written_said(reference.match)
             if (label := unmatched(output, reference, self._compared)) is not None:
                 found[UnmatchedItem(said=said, label=label)] = None

@@ -1,7 +1,7 @@
 """One step: its condition, its arguments, and its call or, with `foreach`, its calls. Independent of graph and HTTP."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -15,6 +15,7 @@ from executor_svc.references import (
     Unmatched,
     Unresolved,
     Use,
+    check_compared,
     holds,
     literal_bytes,
     parts,
@@ -34,7 +35,7 @@ from services.contracts.outcome import (
     StepOutcome,
     Succeeded,
 )
-from services.contracts.plan import ItemReference, ListValue, ObjectValue, Step, Value
+from services.contracts.plan import ItemReference, ListValue, ObjectValue, Step, Value, references
 from services.size_budget import SizeBudget, SizeExceeded
 from services.telemetry import get_logger
 
@@ -332,6 +333,24 @@ class Ambiguous(Unresolved):
         choices = tuple(ItemChoice(argument=self._argument, value=v, label=label) for v, label in self._several.choices)
         reason: Literal["ambiguous", "unmatched"] = "unmatched" if isinstance(self._several, Unmatched) else "ambiguous"
         return Failed(reason=reason, message=f"{step}: {self._argument}: {self._several}", choices=choices)
+
+
+def uncompared(step: Step, outputs: Mapping[str, JsonValue], cut: Collection[str], budget: SizeBudget) -> Failed | None:
+    """The failure of a step that leads to a change, if it may use an item only since another one was not read.
+
+    ``cut``: the steps whose lists go on. ``budget`` caches what is found.
+    """
+    items = () if step.foreach is None else (step.foreach.items,)
+    sides = () if step.when is None else (step.when.left, step.when.right)
+    for name, value in (*step.arguments.items(), *((EACH, one) for one in (*items, *sides))):
+        for reference in references(value):
+            if reference.match is None or reference.step not in outputs:
+                continue
+            try:
+                check_compared(outputs[reference.step], reference, budget, more=reference.step in cut)
+            except Several as several:
+                return Ambiguous(name, several).failed(step.id)
+    return None
 
 
 def _arguments(
