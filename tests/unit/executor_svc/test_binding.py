@@ -18,7 +18,16 @@ from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api, RequestBody
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Failed, Skipped, Succeeded
-from services.contracts.plan import ForEach, ListValue, ObjectValue, Value, When, content_hash_in_parts
+from services.contracts.plan import (
+    ForEach,
+    ListValue,
+    Match,
+    ObjectValue,
+    Reference,
+    Value,
+    When,
+    content_hash_in_parts,
+)
 from services.contracts.planning import CompiledPlan
 from services.contracts.preview import PreviewRequest, PreviewResponse
 from services.size_budget import SizeBudget
@@ -280,6 +289,22 @@ async def test_reads_that_are_of_no_use_are_told_and_nothing_is_shown(
     assert isinstance(read, Succeeded)
     assert isinstance(unfit, Failed)
     assert unfit.reason == "reference"
+
+
+@pytest.mark.parametrize("more", [True, False])
+async def test_what_may_be_another_item_is_asked_before_the_approval(
+    executor: ExecutorService, upstream: Upstream, more: bool
+) -> None:
+    upstream.replies("/orders", {"orders": [{"id": "ord_1", "name": "Grace Hopper Smith"}], "has_more": more})
+    order = Reference(step="var1", path=("orders", 0, "id"), match=Match(said=("Grace Hopper",)))
+    answer = await shown(executor, plan_of(upstream, {"order": order}))
+    assert [request.request.body for request in answer.requests] == ([] if more else [{"order": "ord_1"}])
+    if more:
+        assert answer.failed is not None
+        outcome = answer.failed.records[1].outcome
+        assert isinstance(outcome, Failed)
+        assert (outcome.reason, [choice.value for choice in outcome.choices]) == ("ambiguous", ["ord_1"])
+    assert posted(upstream) == []
 
 
 async def test_of_a_long_list_the_beginning_is_shown_and_all_is_bound(
