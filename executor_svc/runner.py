@@ -51,6 +51,10 @@ def _record_result(current: Span, result: StepResult) -> None:
         fail(current, result.outcome.reason)
 
 
+def _lost(step: str) -> str:
+    return f"{step} succeeded, but its answer is not kept: the run had no room for it"
+
+
 _MAX_SENT_BYTES: Final = 4 * 1024 * 1024
 """Total size of the requests that are kept in full in the records of a run."""
 _CUT_URL: Final = 200
@@ -97,6 +101,7 @@ class Run:
         self._blocked: dict[str, str] = {}
         self.outputs: dict[str, JsonValue] = {}
         self._cut = set[str]()  # the steps whose lists go on
+        self._lost = set[str]()  # the steps that succeeded, but whose outputs are not kept
         self._records: dict[str, StepRecord] = {}
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
         self._deadline = 0.0
@@ -168,6 +173,9 @@ class Run:
             return Skipped(because=self._blocked[step.id])
         if self._stop.holds(step):
             return Skipped(because=CANCELLED)
+        lost = (ref.step for ref in step_references(step) if ref.step in self._lost) if self._lost else iter(())
+        if (needed := next(lost, None)) is not None:
+            return Failed(reason="refused", message=f"{step.id}: {_lost(needed)}")
         if self._hold is not None and (refused := await self._hold.refusal(step, self.outputs)) is not None:
             return refused
         api, wanted = self._compiled.apis[step.api], self._graph.items.get(step.id)
@@ -205,11 +213,14 @@ class Run:
             self._changed.set()
 
     async def _keep(self, step: Step, result: StepResult) -> None:
-        """Keep the output of a step. In its result, a large one becomes a preview; one without room is a failure."""
+        """Keep the output of a step if there is room for it. In its result, a large one becomes a preview."""
         if isinstance(outcome := result.outcome, Succeeded):
-            result.outcome = await self._value_store.for_caller(outcome, result.bytes)
-            if isinstance(result.outcome, Succeeded):
+            changed = self._compiled.apis[step.api].mutating
+            result.outcome = kept = await self._value_store.for_caller(outcome, result.bytes, changed=changed)
+            if isinstance(kept, Succeeded) and kept.kept:
                 self.outputs[step.id] = outcome.value
+            elif isinstance(kept, Succeeded):
+                self._lost.add(step.id)
 
     def _finish(self, step: Step, result: StepResult, started_ms: float) -> list[str]:
         """Record a step's outcome and return the steps that are ready now."""
@@ -275,8 +286,9 @@ class Run:
     def _finished(self) -> ExecutionFinished:
         outcomes = [record.outcome for record in self._records.values()]
         answer, problem = self._answer()
-        # A missing field does not invalidate the answer values that exist; the problem names it.
-        failed = any(isinstance(outcome, Failed) for outcome in outcomes) or (bool(problem) and not answer)
+        # A missing field does not invalidate the answer values that exist, nor one without room a change that was made.
+        unanswered = bool(problem) and not answer and not self._lost
+        failed = unanswered or any(isinstance(outcome, Failed) for outcome in outcomes)
         doubtful = any(isinstance(outcome, InDoubt) for outcome in outcomes)
         cancelled = any(isinstance(outcome, Skipped) and outcome.because == CANCELLED for outcome in outcomes)
         return ExecutionFinished.model_construct(
@@ -295,6 +307,8 @@ class Run:
         partial = PartialValues(map(self._graph.steps.__getitem__, self._graph.order), self.outputs, self._cut)
         for output in self._compiled.plan.answer:
             reference = output.value
+            if reference.step in self._lost:
+                missing.append(f"answer {output.name!r}: {_lost(reference.step)}")
             if reference.step not in self.outputs:
                 continue  # the step's own record says why
             found, path = self.outputs[reference.step], reference.path

@@ -121,17 +121,18 @@ class _Progress:
 
     pending: Iterator[int]
     value_store: ValueStore
+    changes: bool
     results: dict[int, CallResult] = field(default_factory=dict)
     stopped: bool = False
     held: int = 0
 
     def add(self, index: int, result: CallResult) -> None:
         """Add the result of an item; without its value if the run has no room for it. A failure stops the loop."""
-        if isinstance(result.outcome, Succeeded):
+        if isinstance(result.outcome, Succeeded) and result.outcome.kept:
             try:
-                self.held += self.value_store.hold(result.bytes)
+                self.held += self.value_store.hold(result.outcome.value, result.bytes)
             except RunFull as error:
-                result = replace(result, outcome=not_kept(result.outcome, error))
+                result = replace(result, outcome=not_kept(result.outcome, error, changed=self.changes))
         self.results[index] = result
         if not isinstance(result.outcome, Succeeded):
             self.stopped = True
@@ -204,7 +205,7 @@ async def perform(
         result = await _call(prepared, adapter, f"{run_id}/{step.id}", 0, deadline)
         return StepResult(Skipped(because=CANCELLED)) if result is None else _single(result)
     assert step.foreach is not None
-    progress = _Progress(iter(range(len(prepared.arguments))), value_store)
+    progress = _Progress(iter(range(len(prepared.arguments))), value_store, prepared.api.mutating)
     async with asyncio.TaskGroup() as group:
         for worker in range(min(step.foreach.parallel, len(prepared.arguments))):
             if worker and worker % AT_ONCE == 0:
@@ -308,8 +309,8 @@ def _outcome(results: Mapping[int, CallResult], records: tuple[ItemRecord, ...])
         return first.model_copy(update={"message": f"item {failed[0].index}: {first.message}"})
     if len(results) < len(records):
         return Skipped(because=CANCELLED)
-    outcomes = (results[record.index].outcome for record in records)
-    return Succeeded.model_construct(value=[o.value for o in outcomes if isinstance(o, Succeeded)])
+    made = [o for o in (results[record.index].outcome for record in records) if isinstance(o, Succeeded)]
+    return Succeeded.model_construct(value=[o.value for o in made], kept=all(o.kept for o in made))
 
 
 def _item(index: int, result: CallResult | None, stopped_by: str) -> ItemRecord:
@@ -317,7 +318,8 @@ def _item(index: int, result: CallResult | None, stopped_by: str) -> ItemRecord:
     if result is None:
         return ItemRecord.model_construct(index=index, outcome=Skipped(because=stopped_by))
     if isinstance(result.outcome, Succeeded):
-        return ItemRecord.model_construct(index=index, outcome=Succeeded(status=result.outcome.status))
+        outcome = Succeeded(status=result.outcome.status, kept=result.outcome.kept)
+        return ItemRecord.model_construct(index=index, outcome=outcome)
     return ItemRecord.model_construct(index=index, outcome=result.outcome, request=result.request)
 
 

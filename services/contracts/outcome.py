@@ -23,6 +23,12 @@ class Succeeded(Contract):
     value: JsonValue = None
     status: int | None = None
     stored: StoredValue | None = None
+    kept: bool = Field(
+        default=True,
+        exclude_if=lambda kept: kept,
+        description="False if the call changed something, and its run had no room for the answer. Then `value` is the "
+        "beginning, and steps that need it fail.",
+    )
 
 
 class ItemChoice(Contract):
