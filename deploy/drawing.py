@@ -138,6 +138,7 @@ def outcome_line(record: StepRecord) -> Text:
         "there are more pages" if record.more and record.pages == 1 else "",
         f"{len(record.violations)} schema violations" if record.violations else "",
         "recovered from the ledger after a crash" if record.recovered else "",
+        "" if not isinstance(record.outcome, Succeeded) or record.outcome.kept else "only its beginning was kept",
     ]
     said = "; ".join(note for note in notes if note)
     return line.append(f"  ({said})", "dim") if said else line

@@ -205,13 +205,28 @@ def filled(value: Value, outputs: Mapping[str, JsonValue], item: Item | None, bu
 
 
 def _side(side: Value, when: When, outputs: Mapping[str, JsonValue], budget: SizeBudget) -> Value:
-    """One side of a condition, as :func:`filled`. For `exists`, which copies nothing, a missing value is null."""
+    """One side of a condition, as :func:`filled`; of an `exists`, whether it is there. A missing value is null."""
     if when.op != "exists":
         return filled(side, outputs, None, budget)
     try:
-        return filled(side, outputs, None, budget.uncounted())
+        return _presence(side, outputs, budget.uncounted())
     except Unresolved:
         return LiteralValue(value=None)
+
+
+def _presence(value: Value, outputs: Mapping[str, JsonValue], budget: SizeBudget) -> Value:
+    """True for a known value, null for null, and else the parts that are not known. Copies none. Raises Unresolved."""
+    match value:
+        case Reference():
+            if value.step not in outputs:
+                return value
+            return LiteralValue(value=None if resolve(value, outputs, None, budget) is None else True)
+        case ListValue() | ObjectValue():
+            inner = value.items if isinstance(value, ListValue) else value.fields.values()
+            unknown = [one for part in inner if not _is_literal(one := _presence(part, outputs, budget))]
+            return ListValue(items=tuple(unknown)) if unknown else LiteralValue(value=True)
+        case _:
+            return value
 
 
 def _is_literal(value: Value) -> bool:

@@ -259,9 +259,9 @@ class LedgerAdapter:
 
     def _written(self, key: str, result: CallResult, *, sent: bool) -> CallResult:
         state = CallState.IN_DOUBT if isinstance(result.outcome, InDoubt) else CallState.DONE
-        written = self._value_store.for_ledger(result)
+        written = self._value_store.for_ledger(result, changed=sent)
         self._ledger.outcome(self._lease, key, state, written, sent=sent)
-        return written if isinstance(written.outcome, Failed) else result
+        return result if isinstance(written.outcome, Succeeded) and written.outcome.kept else written
 
 
 async def _digest(call: Call) -> str:

@@ -21,6 +21,7 @@ from executor_svc.models import Call, Caller, Limits, Previewer, Unpreviewable
 from executor_svc.references import Unresolved
 from executor_svc.runner import Run
 from executor_svc.settings import MAX_TAKEN_BYTES
+from executor_svc.steps import uncompared
 from executor_svc.values import ValueStore
 from executor_svc.values import preview as beginning
 from services.contracts.api import Api
@@ -119,10 +120,13 @@ def _after_reads(
 ) -> PreviewResponse:
     """The requests of the held steps. With large values this takes seconds, so it runs beside the event loop."""
     outputs, budget = scope.of_reads(outputs), SizeBudget(limits.copied_bytes)
+    cut = {record.step for record in finished.records if record.more}
     made: list[Iterator[RequestPreview]] = []
     unfit: dict[str, Failed] = {}
     for step in (step for step in compiled.plan.steps if step.id in scope.held):
-        known = resolved_calls(step, outputs, scope.reads, limits.items, budget)
+        # What the run would refuse is told before a person decides.
+        refused = uncompared(step, outputs, cut, budget)
+        known = refused or resolved_calls(step, outputs, scope.reads, limits.items, budget)
         if isinstance(known, Failed):
             unfit[step.id] = known
         made.append(_previews(compiled, step, known, adapter, digest=True))

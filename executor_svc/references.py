@@ -169,29 +169,46 @@ def unmatched(output: JsonValue, reference: Reference, budget: SizeBudget) -> st
 
 
 def best_so_far(output: JsonValue, reference: Reference, budget: SizeBudget, *, more: bool) -> str | None:
-    """The label of the item that matches best, if one that was not compared may match better; else None.
+    """The label of the item that is shown or read with, if one that was not compared may be meant; else None.
 
     ``more``: whether the list goes on after the items in the output.
     """
 
     def found() -> str | None:
-        match, (_, items), alike = reference.match, _list(output, reference), _alike(output, reference, budget)
-        if match is None or match.pick is not None or not alike or not (more or len(items) > MAX_ITEMS):
+        match, (at, items) = reference.match, _list(output, reference)
+        if match is None or match.pick == "any" or not (more or len(items) > MAX_ITEMS):
             return None
-        sure = is_exact(items[alike[0]], match) or _is_given(output, reference, alike)
+        if match.pick == "extreme":
+            index = reference.path[at]
+            return label(items[int(index)]) if more and index in range(len(items)) else None
+        alike = _alike(output, reference, budget)
+        sure = not alike or is_exact(items[alike[0]], match) or _is_given(output, reference, alike)
         return None if sure else label(items[alike[0]])
 
     return budget.cached(output, (reference, "best so far", more), found)
 
 
 def check_compared(output: JsonValue, reference: Reference, budget: SizeBudget, *, more: bool) -> None:
-    """Raise Several, with the best item as the only choice, if one that was not compared may match better."""
-    found = best_so_far(output, reference, budget, more=more)
-    if found is not None:
-        where = f"{render(reference.path[: _list(output, reference)[0]]) or 'the answer'} of {reference.step}"
-        value, _ = _different(output, reference, _alike(output, reference, budget))[0]
-        choice = (value if _is_small(value) else None, found)
-        raise Several(f"{where} goes on after the items that are compared, and none is equal", [choice])
+    """Raise Several, with the best items as choices, if a change must not use them: another one may match as well.
+
+    An equal name is not enough, since an item that was not read may have it, too.
+    """
+
+    def check() -> Several | None:
+        match, (at, items) = reference.match, _list(output, reference)
+        if match is None or match.pick == "any" or not (more or len(items) > MAX_ITEMS):
+            return None
+        alike = _alike(output, reference, budget, by_words=False)
+        if not alike or _is_given(output, reference, alike):
+            return None
+        where = f"{render(reference.path[:at]) or 'the answer'} of {reference.step}"
+        return Several(
+            f"{where} goes on after the items that are compared",
+            _choices(items, _different(output, reference, alike)) or [(None, label(items[alike[0]]))],
+        )
+
+    if (several := budget.cached(output, (reference, "compared", more), check)) is not None:
+        raise several
 
 
 def _chosen(output: JsonValue, reference: Reference, use: Use, budget: SizeBudget | None) -> JsonPath:
@@ -207,7 +224,7 @@ def _chosen(output: JsonValue, reference: Reference, use: Use, budget: SizeBudge
         among = alike or dict.fromkeys([*range(min(len(items), MAX_ITEMS)), int(path[at])])
         found = _different(output, reference, among)
         where = f"{render(path[:at]) or 'the answer'} of {reference.step}"
-        choices = [(value if _is_small(value) else None, label(items[index])) for value, index in found]
+        choices = _choices(items, found)
         if not alike and (len(found) > 1 or (found and use == "change")):
             raise Unmatched(f"no item of {where} matches {written_said(match)}", choices)
         if alike and len(found) > 1 and match.pick != "any":
@@ -271,6 +288,11 @@ def _values(output: JsonValue, reference: Reference, indices: Iterable[int]) -> 
             yield index, walk(output, (*reference.path[:at], index, *reference.path[at + 1 :]), reference.step)
         except Unresolved:
             continue
+
+
+def _choices(items: Sequence[JsonValue], found: Iterable[tuple[JsonValue, int]]) -> list[tuple[JsonValue, str]]:
+    """The choices that these values and the indices of their items are."""
+    return [(value if _is_small(value) else None, label(items[index])) for value, index in found]
 
 
 def _is_small(value: JsonValue) -> bool:

@@ -20,8 +20,8 @@ from executor_svc.choosing import MAX_ITEMS
 from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
 from executor_svc.partial import PartialValues
-from executor_svc.references import Several, Unresolved, Use, best_so_far, check_compared, chosen, unmatched, walk
-from executor_svc.steps import AT_ONCE, CANCELLED, Ambiguous, Prepared, StepResult, Stop, perform, prepare
+from executor_svc.references import Unresolved, Use, best_so_far, chosen, unmatched, walk
+from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare, uncompared
 from executor_svc.values import AnswerTooLarge, AnswerValues, ValueStore
 from services.contracts.answer import AnswerValue
 from services.contracts.evidence import written_said
@@ -36,7 +36,7 @@ from services.contracts.outcome import (
     Succeeded,
     UnmatchedItem,
 )
-from services.contracts.plan import Step, references, step_references
+from services.contracts.plan import Step, step_references
 from services.contracts.planning import CompiledPlan
 from services.size_budget import SizeBudget
 from services.tracing import Attributes, fail, span
@@ -49,6 +49,10 @@ def _record_result(current: Span, result: StepResult) -> None:
         current.set_attribute("nestor.items", len(result.items))
     if isinstance(result.outcome, Failed):
         fail(current, result.outcome.reason)
+
+
+def _lost(step: str) -> str:
+    return f"{step} succeeded, but its answer is not kept: the run had no room for it"
 
 
 _MAX_SENT_BYTES: Final = 4 * 1024 * 1024
@@ -96,6 +100,8 @@ class Run:
         self._waiting = dict(graph.waiting)
         self._blocked: dict[str, str] = {}
         self.outputs: dict[str, JsonValue] = {}
+        self._cut = set[str]()  # the steps whose lists go on
+        self._lost = set[str]()  # the steps that succeeded, but whose outputs are not kept
         self._records: dict[str, StepRecord] = {}
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
         self._deadline = 0.0
@@ -167,6 +173,9 @@ class Run:
             return Skipped(because=self._blocked[step.id])
         if self._stop.holds(step):
             return Skipped(because=CANCELLED)
+        lost = (ref.step for ref in step_references(step) if ref.step in self._lost) if self._lost else iter(())
+        if (needed := next(lost, None)) is not None:
+            return Failed(reason="refused", message=f"{step.id}: {_lost(needed)}")
         if self._hold is not None and (refused := await self._hold.refusal(step, self.outputs)) is not None:
             return refused
         api, wanted = self._compiled.apis[step.api], self._graph.items.get(step.id)
@@ -174,7 +183,7 @@ class Run:
         if (
             use == "change"
             and not self._stop.has_begun(step)
-            and (refused := self._refuse_uncompared(step)) is not None
+            and (refused := uncompared(step, self.outputs, self._cut, self._compared)) is not None
         ):
             return refused
         if use == "change" and wanted is not None and step.id in self._graph.chosen_from:
@@ -185,19 +194,6 @@ class Run:
         if isinstance(prepared, Prepared) and step.api in self._compiled.proof.pages_anywhere:
             return replace(prepared, pages_anywhere=True)
         return prepared
-
-    def _refuse_uncompared(self, step: Step) -> Failed | None:
-        """The failure of a step that leads to a change, if it may use an item only since a better one was not read."""
-        for name, value in step.arguments.items():
-            for reference in references(value):
-                if reference.match is None or reference.step not in self.outputs:
-                    continue
-                output, more = self.outputs[reference.step], self._records[reference.step].more
-                try:
-                    check_compared(output, reference, self._compared, more=more)
-                except Several as several:
-                    return Ambiguous(name, several).failed(step.id)
-        return None
 
     async def _execute(self, prepared: Prepared, group: asyncio.TaskGroup) -> None:
         """Make a step's calls, then those of the steps that it frees. One of these runs in the same task.
@@ -217,11 +213,14 @@ class Run:
             self._changed.set()
 
     async def _keep(self, step: Step, result: StepResult) -> None:
-        """Keep the output of a step. In its result, a large one becomes a preview; one without room is a failure."""
+        """Keep the output of a step if there is room for it. In its result, a large one becomes a preview."""
         if isinstance(outcome := result.outcome, Succeeded):
-            result.outcome = await self._value_store.for_caller(outcome, result.bytes)
-            if isinstance(result.outcome, Succeeded):
+            changed = self._compiled.apis[step.api].mutating
+            result.outcome = kept = await self._value_store.for_caller(outcome, result.bytes, changed=changed)
+            if isinstance(kept, Succeeded) and kept.kept:
                 self.outputs[step.id] = outcome.value
+            elif isinstance(kept, Succeeded):
+                self._lost.add(step.id)
 
     def _finish(self, step: Step, result: StepResult, started_ms: float) -> list[str]:
         """Record a step's outcome and return the steps that are ready now."""
@@ -242,6 +241,8 @@ class Run:
             secrets=result.secrets,
         )
         self._records[step.id] = record
+        if record.more:
+            self._cut.add(step.id)
         self._events.append(StepFinished(record=record))
         freed = self._release(step.id, outcome)
         if self._hold is not None and step.id in self._hold.scope.reads:
@@ -285,8 +286,9 @@ class Run:
     def _finished(self) -> ExecutionFinished:
         outcomes = [record.outcome for record in self._records.values()]
         answer, problem = self._answer()
-        # A missing field does not invalidate the answer values that exist; the problem names it.
-        failed = any(isinstance(outcome, Failed) for outcome in outcomes) or (bool(problem) and not answer)
+        # A missing field does not invalidate the answer values that exist, nor one without room a change that was made.
+        unanswered = bool(problem) and not answer and not self._lost
+        failed = unanswered or any(isinstance(outcome, Failed) for outcome in outcomes)
         doubtful = any(isinstance(outcome, InDoubt) for outcome in outcomes)
         cancelled = any(isinstance(outcome, Skipped) and outcome.because == CANCELLED for outcome in outcomes)
         return ExecutionFinished.model_construct(
@@ -302,10 +304,11 @@ class Run:
         """The available answer values, and the problems with values of steps that succeeded."""
         values, missing = [], []
         shown = AnswerValues(self._value_store)
-        cut = {record.step for record in self._records.values() if record.more}
-        partial = PartialValues(map(self._graph.steps.__getitem__, self._graph.order), self.outputs, cut)
+        partial = PartialValues(map(self._graph.steps.__getitem__, self._graph.order), self.outputs, self._cut)
         for output in self._compiled.plan.answer:
             reference = output.value
+            if reference.step in self._lost:
+                missing.append(f"answer {output.name!r}: {_lost(reference.step)}")
             if reference.step not in self.outputs:
                 continue  # the step's own record says why
             found, path = self.outputs[reference.step], reference.path
@@ -336,7 +339,7 @@ class Run:
         for reference in (*used, *(output.value for output in plan.answer)):
             if reference.match is None or reference.step not in self.outputs or len(found) >= _MAX_UNMATCHED:
                 continue
-            output, more = self.outputs[reference.step], self._records[reference.step].more
+            output, more = self.outputs[reference.step], reference.step in self._cut
             said = written_said(reference.match)
             if (label := unmatched(output, reference, self._compared)) is not None:
                 found[UnmatchedItem(said=said, label=label)] = None

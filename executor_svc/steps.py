@@ -1,7 +1,7 @@
 """One step: its condition, its arguments, and its call or, with `foreach`, its calls. Independent of graph and HTTP."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -15,6 +15,7 @@ from executor_svc.references import (
     Unmatched,
     Unresolved,
     Use,
+    check_compared,
     holds,
     literal_bytes,
     parts,
@@ -34,7 +35,7 @@ from services.contracts.outcome import (
     StepOutcome,
     Succeeded,
 )
-from services.contracts.plan import ItemReference, ListValue, ObjectValue, Step, Value
+from services.contracts.plan import ItemReference, ListValue, ObjectValue, Step, Value, references
 from services.size_budget import SizeBudget, SizeExceeded
 from services.telemetry import get_logger
 
@@ -120,17 +121,18 @@ class _Progress:
 
     pending: Iterator[int]
     value_store: ValueStore
+    changes: bool
     results: dict[int, CallResult] = field(default_factory=dict)
     stopped: bool = False
     held: int = 0
 
     def add(self, index: int, result: CallResult) -> None:
         """Add the result of an item; without its value if the run has no room for it. A failure stops the loop."""
-        if isinstance(result.outcome, Succeeded):
+        if isinstance(result.outcome, Succeeded) and result.outcome.kept:
             try:
-                self.held += self.value_store.hold(result.bytes)
+                self.held += self.value_store.hold(result.outcome.value, result.bytes)
             except RunFull as error:
-                result = replace(result, outcome=not_kept(result.outcome, error))
+                result = replace(result, outcome=not_kept(result.outcome, error, changed=self.changes))
         self.results[index] = result
         if not isinstance(result.outcome, Succeeded):
             self.stopped = True
@@ -203,7 +205,7 @@ async def perform(
         result = await _call(prepared, adapter, f"{run_id}/{step.id}", 0, deadline)
         return StepResult(Skipped(because=CANCELLED)) if result is None else _single(result)
     assert step.foreach is not None
-    progress = _Progress(iter(range(len(prepared.arguments))), value_store)
+    progress = _Progress(iter(range(len(prepared.arguments))), value_store, prepared.api.mutating)
     async with asyncio.TaskGroup() as group:
         for worker in range(min(step.foreach.parallel, len(prepared.arguments))):
             if worker and worker % AT_ONCE == 0:
@@ -307,8 +309,8 @@ def _outcome(results: Mapping[int, CallResult], records: tuple[ItemRecord, ...])
         return first.model_copy(update={"message": f"item {failed[0].index}: {first.message}"})
     if len(results) < len(records):
         return Skipped(because=CANCELLED)
-    outcomes = (results[record.index].outcome for record in records)
-    return Succeeded.model_construct(value=[o.value for o in outcomes if isinstance(o, Succeeded)])
+    made = [o for o in (results[record.index].outcome for record in records) if isinstance(o, Succeeded)]
+    return Succeeded.model_construct(value=[o.value for o in made], kept=all(o.kept for o in made))
 
 
 def _item(index: int, result: CallResult | None, stopped_by: str) -> ItemRecord:
@@ -316,7 +318,8 @@ def _item(index: int, result: CallResult | None, stopped_by: str) -> ItemRecord:
     if result is None:
         return ItemRecord.model_construct(index=index, outcome=Skipped(because=stopped_by))
     if isinstance(result.outcome, Succeeded):
-        return ItemRecord.model_construct(index=index, outcome=Succeeded(status=result.outcome.status))
+        outcome = Succeeded(status=result.outcome.status, kept=result.outcome.kept)
+        return ItemRecord.model_construct(index=index, outcome=outcome)
     return ItemRecord.model_construct(index=index, outcome=result.outcome, request=result.request)
 
 
@@ -332,6 +335,24 @@ class Ambiguous(Unresolved):
         choices = tuple(ItemChoice(argument=self._argument, value=v, label=label) for v, label in self._several.choices)
         reason: Literal["ambiguous", "unmatched"] = "unmatched" if isinstance(self._several, Unmatched) else "ambiguous"
         return Failed(reason=reason, message=f"{step}: {self._argument}: {self._several}", choices=choices)
+
+
+def uncompared(step: Step, outputs: Mapping[str, JsonValue], cut: Collection[str], budget: SizeBudget) -> Failed | None:
+    """The failure of a step that leads to a change, if it may use an item only since another one was not read.
+
+    ``cut``: the steps whose lists go on. ``budget`` caches what is found.
+    """
+    items = () if step.foreach is None else (step.foreach.items,)
+    sides = () if step.when is None else (step.when.left, step.when.right)
+    for name, value in (*step.arguments.items(), *((EACH, one) for one in (*items, *sides))):
+        for reference in references(value):
+            if reference.match is None or reference.step not in outputs:
+                continue
+            try:
+                check_compared(outputs[reference.step], reference, budget, more=reference.step in cut)
+            except Several as several:
+                return Ambiguous(name, several).failed(step.id)
+    return None
 
 
 def _arguments(

@@ -50,13 +50,13 @@ class ValueStore:
         """The number of stored values."""
         return len(self._stored)
 
-    def hold(self, size: int) -> int:
-        """Count an answer that is not stored yet; returns the bytes to be released. Small ones count nothing.
+    def hold(self, value: JsonValue, size: int) -> int:
+        """Count an answer of so many bytes; returns the bytes to be released, none for a small or a stored one.
 
         Raises:
             RunFull: there is no room for it.
         """
-        if size <= _SMALL_BYTES:
+        if size <= _SMALL_BYTES or id(value) in self._known:
             return 0
         self._take(size)
         return size
@@ -74,42 +74,50 @@ class ValueStore:
         known = self._known.get(id(value))
         return known[1] if known is not None else self._put(value, *_written(value, bound))
 
-    def for_ledger(self, result: CallResult) -> CallResult:
-        """The result with a large output replaced by its preview; a failure if there is no room for the output."""
+    def for_ledger(self, result: CallResult, *, changed: bool) -> CallResult:
+        """The result with a large output replaced by its preview; see :func:`not_kept` if there is no room for it."""
         if not isinstance(result.outcome, Succeeded):
             return result
         try:
             stored = self.put(result.outcome.value, self._bound())
         except RunFull as error:
-            return replace(result, outcome=not_kept(result.outcome, error))
+            return replace(result, outcome=not_kept(result.outcome, error, changed=changed))
         return result if stored is None else replace(result, outcome=_shown(result.outcome, stored))
 
-    async def for_caller(self, outcome: Succeeded, size: int) -> Succeeded | Failed:
+    async def for_caller(self, outcome: Succeeded, size: int, *, changed: bool) -> Succeeded | Failed:
         """The outcome for callers. Large outputs become previews; all but small ones do once a run's total is large.
 
-        A failure if there is no room for the output. ``size``: bytes of the answers that the value was read from.
+        See :func:`not_kept` if there is no room for it. ``size``: bytes of the answers that the value was read from.
         """
+        if not outcome.kept:
+            return _beginning(outcome)
         value, bound = outcome.value, self._bound()
         try:
-            if size <= _THREAD_BYTES or id(value) in self._known:
-                stored = self.put(value, bound)
-            else:
-                stored = self._put(value, *await asyncio.to_thread(_written, value, bound))
+            if (known := self._known.get(id(value))) is not None:
+                return _shown(outcome, known[1])
+            beside = size > _THREAD_BYTES
+            written = await asyncio.to_thread(_written, value, bound) if beside else _written(value, bound)
+            stored = self._put(value, *written, counted=self._counted(value))
         except RunFull as error:
-            return not_kept(outcome, error)
+            return not_kept(outcome, error, changed=changed)
         return outcome if stored is None else _shown(outcome, stored)
+
+    def _counted(self, output: JsonValue) -> int:
+        """Bytes of a loop's answers that the ledger stores already. They do not count again in the list of them."""
+        items = output if isinstance(output, list) else []
+        return sum({id(item): self._known[id(item)][1].bytes for item in items if id(item) in self._known}.values())
 
     def _bound(self) -> int:
         full = self._inline > _LARGE_OUTPUTS * self.max_inline
         return min(_SMALL_BYTES, self.max_inline) if full else self.max_inline
 
-    def _put(self, value: JsonValue, size: int, large: LargeValue | None) -> StoredValue | None:
+    def _put(self, value: JsonValue, size: int, large: LargeValue | None, *, counted: int = 0) -> StoredValue | None:
         if large is None:
             self._inline += size
             return None
         stored = self._stored.get(large.id)
         if stored is None:
-            self._take(size)
+            self._take(max(0, size - counted))
             stored = self._stored[large.id] = StoredValue(id=large.id, bytes=size)
             self._keep(large)
         self._known[id(value)] = value, stored  # with the value, so that its id is not reused
@@ -121,11 +129,20 @@ class ValueStore:
         self._left -= size
 
 
-def not_kept(outcome: Succeeded, error: RunFull) -> Failed:
-    """The failure of a call that succeeded, but for whose answer there is no room."""
+def not_kept(outcome: Succeeded, error: RunFull, *, changed: bool) -> Succeeded | Failed:
+    """The outcome of a call that succeeded, but for whose answer there is no room.
+
+    A call that ``changed`` something stays a success, or it would be sent again. Otherwise it is a failure.
+    """
+    if changed:
+        return _beginning(outcome)
     return Failed(
         reason="refused", message=f"the call succeeded, but its answer is not kept: {error}", status=outcome.status
     )
+
+
+def _beginning(outcome: Succeeded) -> Succeeded:
+    return Succeeded.model_construct(value=preview(outcome.value), status=outcome.status, kept=False)
 
 
 def _shown(outcome: Succeeded, stored: StoredValue) -> Succeeded:

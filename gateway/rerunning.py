@@ -211,6 +211,8 @@ async def _values(
         outcome = records[name].outcome
         if not isinstance(outcome, Succeeded):
             continue
+        if not outcome.kept:
+            raise Conflict(f"The answer of {name}, which succeeded, was not kept: its run had no room for it.")
         whole = outcome.value
         if outcome.stored is not None:
             read += outcome.stored.bytes

@@ -241,7 +241,7 @@ def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: C
 def _unmatched(item: UnmatchedItem) -> str:
     label = f"“{message_line(item.label)}”"
     if item.unread:
-        return f"The list goes on; of the items that were compared, {label} matches {item.said} best, but only in part."
+        return f"The list goes on; of the items that were compared, {label} was taken for {item.said}."
     return f"No item matches {item.said} by name; this is about {label}."
 
 

@@ -20,7 +20,7 @@ MAX_ATTEMPTS: Final = 32
 MAX_REASON_CHARS: Final = 300
 MAX_TEXT_CHARS: Final = 200
 EACH: Final = "for each"
-"""The argument name for the list of a `foreach`. It has a space, so it differs from all parameter names."""
+"""The argument name for the list of a `foreach`, and in choices for a condition. No parameter name has a space."""
 
 
 class Attempt(Contract):

@@ -23,6 +23,12 @@ class Succeeded(Contract):
     value: JsonValue = None
     status: int | None = None
     stored: StoredValue | None = None
+    kept: bool = Field(
+        default=True,
+        exclude_if=lambda kept: kept,
+        description="False if the call changed something, and its run had no room for the answer. Then `value` is the "
+        "beginning, and steps that need it fail.",
+    )
 
 
 class ItemChoice(Contract):
@@ -36,14 +42,14 @@ class ItemChoice(Contract):
 class UnmatchedItem(Contract):
     """An item that was used although another may be meant: what was looked up, and a label.
 
-    It does not match the request's words; or, with `unread`, it matches them only in part.
+    It does not match the request's words; or, with `unread`, an item that was not read may match them better.
     """
 
     said: str
     label: str = Field(max_length=200)
     unread: bool = Field(
         default=False,
-        description="It matches best of the compared items, but not exactly, and the list goes on after them.",
+        description="It was taken from the compared items, but not surely, and the list goes on after them.",
     )
 
 

@@ -104,6 +104,13 @@ async def test_a_large_value_is_taken_over_in_full(gateway: Gateway) -> None:
     assert done.plan.steps[0].arguments == {"country": LiteralValue(value="PORTUGAL")}
 
 
+async def test_the_beginning_of_an_answer_is_not_taken_for_it(gateway: Gateway) -> None:
+    gateway.fakes.executor.outcomes[FIND.id] = Succeeded(value={"code": "P..."}, status=200, kept=False)
+    first = await gateway.client.start(start())
+    with pytest.raises(Conflict, match="which succeeded, was not kept"):
+        await gateway.client.rerun(first.id, again("var2"))
+
+
 async def test_large_values_that_parts_are_taken_from_are_counted(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:

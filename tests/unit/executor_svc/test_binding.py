@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,26 @@ import pytest
 from prometheus_client import CollectorRegistry
 from pydantic import JsonValue
 
+from executor_svc.binding import ResolvedCalls, resolved_calls
 from executor_svc.main import open_executor
 from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api, RequestBody
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Failed, Skipped, Succeeded
-from services.contracts.plan import ForEach, ListValue, ObjectValue, Value, When, content_hash_in_parts
+from services.contracts.plan import (
+    ForEach,
+    ListValue,
+    Match,
+    ObjectValue,
+    Reference,
+    Value,
+    When,
+    content_hash_in_parts,
+)
 from services.contracts.planning import CompiledPlan
 from services.contracts.preview import PreviewRequest, PreviewResponse
+from services.size_budget import SizeBudget
 from tests.support.executing import api, compiled, item, literal, parameter, ref, step
 from tests.support.upstream import Upstream
 
@@ -100,6 +112,34 @@ async def test_a_condition_on_a_value_that_is_not_there_does_not_hold(
     assert [request.calls for request in answer.requests] == [int(there)]
     finished = await run(executor, plan, answer)
     assert (finished.status, len(posted(upstream))) == ("succeeded", int(there))
+
+
+def test_a_condition_on_whether_values_are_there_copies_none_of_them() -> None:
+    """A plan may name one large answer ten thousand times."""
+    large: list[JsonValue] = [[number] for number in range(10_000)]
+    outputs: dict[str, JsonValue] = {"var1": {"items": large, "none": None}}
+
+    def calls(left: Value, **more: Any) -> Any:
+        one = step("var2", api("http://x.example", "/a"), when=When(left=left, op="exists"), **more)
+        found = resolved_calls(one, outputs, frozenset({"var1"}), 100, SizeBudget(1_000))
+        assert isinstance(found, ResolvedCalls)
+        return found
+
+    many, none = (ref("var1", "items"),) * 10, ref("var1", "none")
+    tracemalloc.start()
+    try:
+        assert len(calls(ListValue(items=many)).calls) == 1
+        assert len(calls(ObjectValue(fields={"a": ListValue(items=many), "b": none})).calls) == 1
+        part = calls(ListValue(items=(*many, ref("var3", "id"))))
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert taken < 100_000
+    assert part.step.when.left == ListValue(items=(ref("var3", "id"),))
+    for missing in (none, ref("var1", "no"), ListValue(items=(*many, ref("var1", "no")))):
+        assert calls(missing).calls == ()
+    each = ForEach(items=ListValue(items=(literal(1), literal(2))))
+    assert len(calls(ListValue(items=(*many, item())), foreach=each).calls) == 2
 
 
 async def test_without_being_told_to_it_reads_nothing(executor: ExecutorService, upstream: Upstream) -> None:
@@ -249,6 +289,22 @@ async def test_reads_that_are_of_no_use_are_told_and_nothing_is_shown(
     assert isinstance(read, Succeeded)
     assert isinstance(unfit, Failed)
     assert unfit.reason == "reference"
+
+
+@pytest.mark.parametrize("more", [True, False])
+async def test_what_may_be_another_item_is_asked_before_the_approval(
+    executor: ExecutorService, upstream: Upstream, more: bool
+) -> None:
+    upstream.replies("/orders", {"orders": [{"id": "ord_1", "name": "Grace Hopper Smith"}], "has_more": more})
+    order = Reference(step="var1", path=("orders", 0, "id"), match=Match(said=("Grace Hopper",)))
+    answer = await shown(executor, plan_of(upstream, {"order": order}))
+    assert [request.request.body for request in answer.requests] == ([] if more else [{"order": "ord_1"}])
+    if more:
+        assert answer.failed is not None
+        outcome = answer.failed.records[1].outcome
+        assert isinstance(outcome, Failed)
+        assert (outcome.reason, [choice.value for choice in outcome.choices]) == ("ambiguous", ["ord_1"])
+    assert posted(upstream) == []
 
 
 async def test_of_a_long_list_the_beginning_is_shown_and_all_is_bound(

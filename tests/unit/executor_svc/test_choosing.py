@@ -13,8 +13,8 @@ from executor_svc.steps import Prepared, prepare
 from services.contracts.base import JsonPath
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import Failed, ItemChoice, Succeeded, UnmatchedItem
-from services.contracts.plan import Match, Reference, Step
-from tests.support.executing import api, compiled, literal, parameter, ref, step
+from services.contracts.plan import ForEach, ListValue, Match, Reference, Step, When
+from tests.support.executing import api, compiled, item, literal, parameter, ref, step
 from tests.support.running import LIMITS, finish, no_value_store
 
 GRACE: dict[str, Any] = {"id": "p1", "name": "Grace Hopper", "city": "Arlington"}
@@ -193,7 +193,6 @@ async def with_list(items: list[Any], *steps: Step, more: bool, answer: Referenc
         ([MISS, *[KELLY] * MAX_ITEMS], False, to("items", 0, "id"), False),
         ([MISS], False, to("items", 0, "id"), True),
         ([MISS], True, GIVEN, True),
-        ([KELLY, GRACE], True, to("items", 0, "id"), True),
     ],
 )
 async def test_an_item_that_matches_in_part_is_not_sure_if_the_list_goes_on(
@@ -216,6 +215,49 @@ async def test_an_item_that_matches_in_part_is_not_sure_if_the_list_goes_on(
             assert isinstance(outcome, Failed)
             choice = ItemChoice(argument="person", value="p3", label="p3, Grace Hopper Smith, Rome")
             assert (outcome.reason, outcome.choices) == ("ambiguous", (choice,))
+
+
+EXTREME = Reference(step="var1", path=("items", 0, "id"), match=Match(said=("Grace Hopper",), pick="extreme"))
+ANY = Reference(step="var1", path=("items", 0, "id"), match=Match(said=("Grace Hopper",), pick="any"))
+
+
+@pytest.mark.parametrize(
+    ("items", "person", "more", "unread", "asked"),
+    [
+        ([KELLY, GRACE], to("items", 0, "id"), True, None, ["p1"]),  # the next page may have a namesake
+        ([KELLY, GRACE], to("items", 0, "id"), False, None, []),
+        ([KELLY, GRACE], ANY, True, None, []),
+        ([KELLY, GRACE], EXTREME, True, "p2, Grace Kelly, Monaco", ["p1"]),
+        ([KELLY, GRACE], EXTREME, False, None, []),
+        ([GRACE, TWIN], to("items", 0, "id", words=("york",)), True, None, ["p1", "p3"]),
+    ],
+)
+async def test_of_a_list_that_goes_on_a_change_uses_no_item_by_its_name(
+    items: list[Any], person: Reference, more: bool, unread: str | None, asked: list[str]
+) -> None:
+    reading = await with_list(items, step("var2", ONE, {"person": person}), more=more)
+    said = () if unread is None else (UnmatchedItem(said="“Grace Hopper”", label=unread, unread=True),)
+    assert (reading.status, reading.unmatched) == ("succeeded", said)
+    changing = await with_list(items, step("var2", DELETE, {"person": person}), more=more)
+    outcome = changing.records[1].outcome
+    choices = outcome.choices if isinstance(outcome, Failed) else ()
+    assert (changing.status, [one.value for one in choices]) == ("failed" if asked else "succeeded", asked)
+
+
+@pytest.mark.parametrize("more", [True, False])
+async def test_a_change_neither_repeats_nor_depends_on_an_item_of_a_list_that_goes_on(more: bool) -> None:
+    miss = MISS | {"orders": [{"id": "o1"}, {"id": "o2"}]}
+    each = step("var2", DELETE, {"person": item("id")}, foreach=ForEach(items=to("items", 0, "orders")))
+    rome = When(left=to("items", 0, "city"), op="eq", right=literal("Rome"))
+    there = When(left=ListValue(items=(to("items", 0, "city"),)), op="exists")
+    deletes = [step("var2", DELETE, {"person": literal("p3")}, when=when) for when in (rome, there)]
+    for one in (each, *deletes):
+        changing = await with_list([miss], one, more=more)
+        assert changing.status == ("failed" if more else "succeeded")
+        if more:
+            outcome = changing.records[1].outcome
+            assert isinstance(outcome, Failed)
+            assert (outcome.reason, [choice.argument for choice in outcome.choices]) == ("ambiguous", ["for each"])
 
 
 def test_items_without_the_value_are_no_choices() -> None:

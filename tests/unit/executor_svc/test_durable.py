@@ -110,7 +110,9 @@ async def test_a_bug_after_a_change_was_sent_leaves_it_in_doubt_and_never_sends_
     else:
         keep = ValueStore.for_ledger
         monkeypatch.setattr(
-            ValueStore, "for_ledger", lambda store, r: [][0] if isinstance(r.outcome, Succeeded) else keep(store, r)
+            ValueStore,
+            "for_ledger",
+            lambda store, r, **how: [][0] if isinstance(r.outcome, Succeeded) else keep(store, r, **how),
         )
     finished = await finish(executor, plan)
     assert finished.status == "in_doubt"

@@ -2,20 +2,25 @@
 
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from prometheus_client import CollectorRegistry
 
 from executor_svc import values
 from executor_svc.graph import Graph
+from executor_svc.main import open_executor
 from executor_svc.models import Call, CallResult, LargeValue, Limits
 from executor_svc.runner import Run
+from executor_svc.settings import ExecutorSettings
 from executor_svc.values import ValueStore
-from services.contracts.execution import ExecutionFinished
+from services.contracts.api import RequestBody
+from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Failed, Succeeded
 from services.contracts.plan import ForEach, Step
-from tests.support.executing import api, compiled, item, literal, ref, step
+from tests.support.executing import api, compiled, item, literal, parameter, ref, step
 from tests.support.running import GET, POST, Scripted, outcomes
 from tests.support.upstream import Seen, Upstream
 from tests.unit.executor_svc.conftest import Opener
@@ -78,11 +83,87 @@ async def test_all_steps_of_a_run_share_the_room() -> None:
     assert outcomes(alone) == {"a": "succeeded"}
 
 
+class Changing(Answering):
+    """Answers with so much text to a call of POST, and with none to others."""
+
+    def __init__(self) -> None:
+        async def give(call: Call) -> Any:
+            return f"{len(self.calls):08d}".ljust(BYTES - 2, "x") if call.api is POST else {}
+
+        Scripted.__init__(self, give)
+        self.size = BYTES
+
+    async def call(self, call: Call) -> CallResult:
+        return replace(await Scripted.call(self, call), bytes=BYTES if call.api is POST else 2)
+
+
+def post_each(count: int) -> Step:
+    return step("a", POST, {"x": item()}, foreach=ForEach(items=literal(list(range(count))), parallel=1))
+
+
+@pytest.mark.parametrize("first", [step("a", POST), post_each(3)], ids=["call", "loop"])
+async def test_a_change_that_was_made_is_no_failure_if_its_answer_has_no_room(first: Step) -> None:
+    """A rerun of a step that failed sends it again."""
+    kept: list[LargeValue] = []
+    adapter = Changing()
+    finished = await run(
+        adapter, ValueStore(kept.append, 1_000, 6_000 if first.foreach else 100), first, step("b", GET, after=("a",))
+    )
+    assert (finished.status, outcomes(finished)) == ("succeeded", {"a": "succeeded", "b": "succeeded"})
+    outcome = finished.records[0].outcome
+    assert isinstance(outcome, Succeeded)
+    assert (outcome.kept, outcome.stored, len(str(outcome.value)) < 1_000, kept) == (False, None, True, [])
+    assert sum(call.api is POST for call in adapter.calls) == (3 if first.foreach else 1)
+
+
+async def test_a_step_that_needs_an_answer_without_room_says_so() -> None:
+    plan = compiled([GET, POST], step("a", POST), step("b", GET, {"x": ref("a")}), answer={"text": ref("a")})
+    value_store = ValueStore(lambda _: None, 1_000, 100)
+    events = Run(plan, Graph(plan.plan), Changing(), "run-1", LIMITS, value_store).events()
+    finished = [event async for event in events][-1]
+    assert isinstance(finished, ExecutionFinished)
+    needing, lost = finished.records[1].outcome, "a succeeded, but its answer is not kept: the run had no room for it"
+    assert isinstance(needing, Failed)
+    assert (needing.reason, needing.message, finished.problem) == ("refused", f"b: {lost}", f"answer 'text': {lost}")
+    assert finished.answer == ()
+
+
+@pytest.mark.parametrize(("most", "kept"), [(105_000, True), (90_000, False)])
+async def test_the_ledger_of_a_loop_of_changes_counts_an_answer_once(
+    tmp_path: Path, upstream: Upstream, most: int, kept: bool
+) -> None:
+    """All are made and none is recorded as failed; the answers have the whole room, and not half of it."""
+    settings = ExecutorSettings(
+        database_url=f"sqlite+aiosqlite:///{tmp_path}/executor.db",
+        allowed_private_hosts=("127.0.0.1",),
+        max_inline_bytes=1_024,
+        max_kept_bytes=most,
+    )
+    answers: list[dict[str, object]] = [{"x": str(number) * 20_000} for number in range(5)]
+    upstream.replies("/cancel", *answers)
+    cancel = api(upstream.origin, "/cancel", parameter("order", "body"), method="POST", body=RequestBody())
+    loop = step("a", cancel, {"order": item()}, foreach=ForEach(items=literal([*"12345"]), parallel=1))
+    plan = compiled([cancel], loop, mutating=("a",))
+    async with open_executor(settings, CollectorRegistry()) as (executor, _):
+        asked = ExecuteRequest(run_id="run-1", compiled=plan)
+        last = [event async for event in executor.execute(asked)][-1]
+        again = [event async for event in executor.execute(asked)][-1]
+    assert isinstance(last, ExecutionFinished)
+    (record,) = last.records
+    assert isinstance(record.outcome, Succeeded)
+    assert (record.outcome.kept, record.outcome.stored is not None) == (kept, kept)
+    assert [one.outcome.kind for one in record.items] == ["succeeded"] * 5
+    assert (last, len(upstream.seen)) == (again, 5)
+
+
 def test_the_ledger_stores_a_value_once_and_records_that_one_had_no_room() -> None:
     kept: list[LargeValue] = []
     value_store = ValueStore(kept.append, 1_000, BYTES)
     made = [CallResult(Succeeded(value=text * (BYTES - 2), status=201), None, 1) for text in "xxy"]
-    first, again, other = (value_store.for_ledger(one).outcome for one in made)
+    first, again, other = (value_store.for_ledger(one, changed=False).outcome for one in made)
+    changed = value_store.for_ledger(made[2], changed=True).outcome
+    assert isinstance(changed, Succeeded)
+    assert (changed.status, changed.kept, changed.stored, len(str(changed.value))) == (201, False, None, 203)
     assert isinstance(first, Succeeded)
     assert first == again
     assert first.stored is not None

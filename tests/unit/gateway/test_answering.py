@@ -19,7 +19,5 @@ def test_an_item_that_may_be_the_wrong_one_is_told_before_the_values() -> None:
         duration_ms=1,
     )
     done = answer(run, finished, None, Clock(1_000))
-    said = (
-        "The list goes on; of the items that were compared, “KIT-4003 case” matches “KIT-4003” best, but only in part."
-    )
+    said = "The list goes on; of the items that were compared, “KIT-4003 case” was taken for “KIT-4003”."
     assert (done.unsure, done.answer.text) == (said, f"{said}\nprice: 9")

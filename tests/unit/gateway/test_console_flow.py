@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import pytest
+
 from gateway.console.flow import Flow, _by_depth
 from gateway.console.graph import MOST_BOXES, draw
 from services.contracts.event import RunEvent, RunPlanned
@@ -41,8 +43,11 @@ def test_values_are_those_of_the_records_and_what_is_unknown_is_said() -> None:
     assert not flow.inputs(flow.steps[1])[0].found.known
 
 
-def test_a_preview_does_not_say_that_something_is_missing() -> None:
-    preview = Succeeded(value={}, stored=StoredValue(id="0" * 64, bytes=9))
+@pytest.mark.parametrize(
+    "preview",
+    [Succeeded(value={}, stored=StoredValue(id="0" * 64, bytes=9)), Succeeded(value={}, kept=False)],
+)
+def test_a_preview_does_not_say_that_something_is_missing(preview: Succeeded) -> None:
     flow = Flow(_run(_taking(Reference(step="a", path=("x",))), _record("a", preview)))
     assert "large" in flow.bindings["a", "b"][0].found.note
 
