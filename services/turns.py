@@ -23,6 +23,8 @@ REST_TIMES: Final = 15
 MOST_REST_S: Final = 0.25
 """So that requests that wait for something else, such as `/readyz`, do not rest long."""
 _MOST_KNOWN: Final = 10_000
+_MOST_OF_OWNER: Final = 1_000
+"""Known credentials of one owner. A session in a browser may have any number: each `Cookie` header counts as one."""
 _TURN: Final = "nestor.turn"
 
 
@@ -53,6 +55,7 @@ class TurnsMiddleware:
         self.app = app
         self._lines: dict[Hashable, _Line] = {}
         self._owners: dict[bytes, str] = {}
+        self._known: dict[str, dict[bytes, None]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request in its turn. Nothing is done if its client goes away before."""
@@ -91,15 +94,24 @@ class TurnsMiddleware:
 
     def remember(self, credential: bytes, owner: str) -> None:
         """Requests with this credential stand in the line of its owner from now on."""
-        if credential:
-            self._owners.pop(credential, None)  # keeps the dict in order of use
-            self._owners[credential] = owner
-            if len(self._owners) > _MOST_KNOWN:
-                del self._owners[next(iter(self._owners))]
+        if not credential:
+            return
+        self.forget(credential)  # keeps the dicts in order of use
+        self._owners[credential] = owner
+        own = self._known.setdefault(owner, {})
+        own[credential] = None
+        if len(own) > _MOST_OF_OWNER:
+            self.forget(next(iter(own)))
+        if len(self._owners) > _MOST_KNOWN:
+            self.forget(next(iter(self._owners)))
 
     def forget(self, credential: bytes) -> None:
         """Requests with this credential stand in the line of their address again."""
-        self._owners.pop(credential, None)
+        owner = self._owners.pop(credential, None)
+        if owner is not None:
+            del self._known[owner][credential]
+            if not self._known[owner]:
+                del self._known[owner]
 
 
 class _Line:

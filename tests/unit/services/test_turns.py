@@ -238,3 +238,19 @@ async def test_a_request_whose_response_has_begun_waits_for_nothing(house: House
     await _settle()
     assert house.waited == [True]
     assert not waits(scope)
+
+
+async def test_an_owner_cannot_displace_what_others_are_known_by(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "_MOST_KNOWN", 500)
+    monkeypatch.setattr(turns, "_MOST_OF_OWNER", 100, raising=False)
+    house.turns.remember(b"other", "other")
+    for number in range(1_000):
+        house.turns.remember(b"%d" % number, "owner")
+    assert house.turns._owners[b"other"] == "other"
+    assert set(house.turns._owners) == {b"other"} | {b"%d" % number for number in range(900, 1_000)}
+    for number in range(1_000):
+        house.turns.remember(b"%d" % number, f"owner {number}")
+    assert len(house.turns._owners) == 500
+    for credential in list(house.turns._owners):
+        house.turns.forget(credential)
+    assert not house.turns._known
