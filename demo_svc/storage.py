@@ -243,7 +243,7 @@ class DemoStorage:
 
 
 async def _lock(connection: AsyncConnection, grow: int = 0) -> None:
-    """Increase the version. Other writers wait here until the transaction ends (SQLite has only one writer anyway)."""
+    """Keep other writers waiting until the transaction ends, and increase the version by ``grow``."""
     await connection.execute(update(KNOWLEDGE).values(version=KNOWLEDGE.c.version + grow))
 
 

@@ -135,7 +135,7 @@ def outcome_line(record: StepRecord) -> Text:
     notes = [
         f"{record.attempts} attempts" if record.attempts > 1 else "",
         f"{record.pages} pages{', and there are more' if record.more else ''}" if record.pages > 1 else "",
-        "there are more pages" if record.more and record.pages == 1 else "",
+        "there is more" if record.more and record.pages == 1 else "",
         f"{len(record.violations)} schema violations" if record.violations else "",
         "recovered from the ledger after a crash" if record.recovered else "",
         "" if not isinstance(record.outcome, Succeeded) or record.outcome.kept else "only its beginning was kept",

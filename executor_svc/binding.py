@@ -21,6 +21,7 @@ from executor_svc.references import (
     Unresolved,
     chosen,
     holds,
+    is_ambiguous,
     literal_bytes,
     parts,
     resolve,
@@ -210,8 +211,8 @@ def _side(side: Value, when: When, outputs: Mapping[str, JsonValue], budget: Siz
         return filled(side, outputs, None, budget)
     try:
         return _presence(side, outputs, budget.uncounted())
-    except Unresolved:
-        return LiteralValue(value=None)
+    except Unresolved as error:
+        return LiteralValue(value=is_ambiguous(error) or None)
 
 
 def _presence(value: Value, outputs: Mapping[str, JsonValue], budget: SizeBudget) -> Value:

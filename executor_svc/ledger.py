@@ -217,7 +217,9 @@ class LedgerAdapter:
         key = call.key.removeprefix(f"{self._lease.run_id}/")
         known = self._known.get(key)
         if known is not None and known.result is not None:
-            return replace(known.result, recovered=True)
+            recovered = replace(known.result, recovered=True)
+            self._value_store.for_ledger(recovered, changed=True)  # so that it counts as in the process that made it
+            return recovered
         if not call.api.mutating:
             return self._written(key, await self._adapter.call(call), sent=False)
         try:

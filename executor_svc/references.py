@@ -337,6 +337,11 @@ def type_name(value: JsonValue) -> str:
     return {str: "a string", list: "a list", dict: "an object"}[type(value)]
 
 
+def is_ambiguous(error: Unresolved) -> bool:
+    """Whether several items match, so that none was chosen. Then there is a value, unlike where nothing matches."""
+    return isinstance(error, Several) and not isinstance(error, Unmatched)
+
+
 def holds(
     when: When,
     outputs: Mapping[str, JsonValue],
@@ -354,8 +359,8 @@ def holds(
     if when.op == "exists":
         try:
             return resolve(when.left, outputs, item, None if budget is None else budget.uncounted(), use) is not None
-        except Unresolved:
-            return False
+        except Unresolved as error:
+            return is_ambiguous(error)
     left, right = (_compared(side, outputs, item, budget, use) for side in (when.left, when.right))
     if when.op in ("eq", "ne"):
         return equal(left, right) is (when.op == "eq")

@@ -74,6 +74,10 @@ class ValueStore:
         known = self._known.get(id(value))
         return known[1] if known is not None else self._put(value, *_written(value, bound))
 
+    def has(self, value: JsonValue) -> bool:
+        """Whether this very value is stored already, so that it takes no more room."""
+        return id(value) in self._known
+
     def for_ledger(self, result: CallResult, *, changed: bool) -> CallResult:
         """The result with a large output replaced by its preview; see :func:`not_kept` if there is no room for it."""
         if not isinstance(result.outcome, Succeeded):
@@ -191,7 +195,7 @@ class AnswerValues:
     def _put(self, value: JsonValue, max_inline: int | None = None) -> StoredValue | None:
         most = self._value_store.max_inline if max_inline is None else max_inline
         try:
-            if not self._full or not _may_be_large(value):
+            if not self._full or self._value_store.has(value) or not _may_be_large(value):
                 return self._value_store.put(value, most)
         except RunFull:
             self._full = True  # none of the further ones is written

@@ -227,6 +227,13 @@ def give_up(scope: Mapping[str, object]) -> None:
         turn.give_up()
 
 
+def refuse(scope: Mapping[str, object]) -> None:
+    """A request's credential is not valid any more, although its answer's status is not 401."""
+    turn = scope.get(_TURN)
+    if isinstance(turn, _Turn):
+        turn.end(refused=True)
+
+
 def waits(scope: Mapping[str, object]) -> bool:
     """Whether a request waits for a turn, and no response to it has begun."""
     turn = scope.get(_TURN)

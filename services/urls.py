@@ -2,8 +2,6 @@
 
 from yarl import URL
 
-__all__ = ["url_of"]
-
 
 def url_of(text: str, base: URL | None = None) -> URL:
     """The URL in a text, relative to ``base`` if given. Its raw parts can be read without an error.

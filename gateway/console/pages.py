@@ -24,7 +24,7 @@ from services.app import version
 from services.contracts.outcome import RequestRecord
 from services.errors import InvalidRequest, NotFound, ServiceError
 from services.http import StrictRoute, validation_problem
-from services.turns import accept
+from services.turns import accept, refuse
 
 READING_RUNS: Final[tuple[Role, ...]] = ("ask", "approve")
 """Roles that may see the runs of their tenant, as in the API."""
@@ -162,6 +162,7 @@ def _to_login(request: Request) -> RedirectResponse:
     A browser deletes a cookie when its session ends. So there are two signs that there was a session: a form, since
     pages without a session have none, or a cookie that is no longer valid.
     """
+    refuse(request.scope)
     path, ended = request.url.path, "page" if COOKIE in request.cookies else ""
     if request.method == "GET":
         path += f"?{request.url.query}" if request.url.query else ""

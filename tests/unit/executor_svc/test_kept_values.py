@@ -4,6 +4,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from aiohttp import web
@@ -11,8 +12,9 @@ from prometheus_client import CollectorRegistry
 
 from executor_svc import values
 from executor_svc.graph import Graph
+from executor_svc.ledger import Ledger, LedgerAdapter
 from executor_svc.main import open_executor
-from executor_svc.models import Call, CallResult, LargeValue, Limits
+from executor_svc.models import Call, CallResult, CallState, LargeValue, Lease, Limits, RecordedCall
 from executor_svc.runner import Run
 from executor_svc.settings import ExecutorSettings
 from executor_svc.values import ValueStore
@@ -169,6 +171,18 @@ def test_the_ledger_stores_a_value_once_and_records_that_one_had_no_room() -> No
     assert first.stored is not None
     assert isinstance(other, Failed)
     assert (other.reason, other.status, len(kept)) == ("refused", 201, 1)
+
+
+async def test_an_answer_of_a_former_process_counts_as_it_did_there() -> None:
+    """Otherwise a loop that had room would have none when another process continues it."""
+    value_store = ValueStore(lambda _: None, 1_000, BYTES)
+    result = CallResult(Succeeded(value="x" * (BYTES - 2)), None, 1)
+    known = {"a": RecordedCall(CallState.DONE, "", result)}
+    ledger = MagicMock(spec=Ledger)
+    adapter = LedgerAdapter(MagicMock(), ledger, Lease("run-1", "me", 2), known, value_store)
+    again = await adapter.call(Call(GET, {}, "run-1/a", float("inf")))
+    assert isinstance(again.outcome, Succeeded)
+    assert (again.recovered, value_store.has(again.outcome.value)) == (True, True)
 
 
 @pytest.mark.parametrize(("size", "beside"), [(60_000, False), (70_000, True)])

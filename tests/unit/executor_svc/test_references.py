@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from executor_svc.references import Incomparable, Item, Unresolved, equal, holds, resolve, walk
-from services.contracts.plan import ItemReference, ListValue, ObjectValue, Value, When
+from services.contracts.plan import ItemReference, ListValue, Match, ObjectValue, Reference, Value, When
 from tests.support.executing import item, literal, ref
 
 JSON = st.recursive(
@@ -120,6 +120,13 @@ def test_conditions_without_meaning_are_refused(left: Any, op: str, right: Any) 
 def test_exists_asks_for_a_path() -> None:
     assert holds(When(left=ref("a", "next"), op="exists"), {"a": {"next": "x"}})
     assert not holds(When(left=ref("a", "next"), op="exists"), {"a": {}})
+
+
+@pytest.mark.parametrize(("found", "there"), [(["Ada", "Ada"], True), (["Bob", "Eve"], False)])
+def test_of_several_that_match_there_is_one(found: list[str], there: bool) -> None:
+    people: dict[str, Any] = {"a": [{"id": number, "name": name} for number, name in enumerate(found)]}
+    left = Reference(step="a", path=(0, "id"), match=Match(said=("Ada",)))
+    assert holds(When(left=left, op="exists"), people) is there
 
 
 @given(JSON)
