@@ -205,9 +205,8 @@ class DemoService:
         if missing:  # they were added with another encoder
             await self._encode_demos(missing)
             vectors = await self._storage.vectors(self._encoder.name, hashes)
-            entries = tuple(
-                entry for entry in entries if entry.text_hash in vectors
-            )  # a newer version lacks the others
+            # A newer version lacks the others.
+            entries = tuple(entry for entry in entries if entry.text_hash in vectors)
         rows = [vectors[entry.text_hash] for entry in entries]
         matrix = np.stack(rows) if rows else np.empty((0, self._encoder.dimension), np.float32)
         return entries, matrix.astype(np.float32, copy=False)

@@ -137,6 +137,10 @@ class DurableLane:
         execution = await self._stored(run_id)
         return ExecutionState.model_validate({"run_id": run_id, "status": execution.status})
 
+    def value_store(self) -> ValueStore:
+        """The store of one run's large values, empty."""
+        return ValueStore(self.ledger.keep, self._settings.max_inline_bytes, self._settings.max_kept_bytes)
+
     async def resolve(self, run_id: str, step_id: str, request: ResolveRequest) -> ExecutionState:
         """Settle a call in doubt. After the last one, the run continues. A call that was settled before stays as it is.
 
@@ -269,8 +273,7 @@ class DurableLane:
         self, live: LiveRun, graph: Graph, lease: Lease, known: dict[str, RecordedCall], adapter: Caller
     ) -> None:
         request = live.request
-        most = self._settings.max_inline_bytes, self._settings.max_kept_bytes
-        value_store = ValueStore(self.ledger.keep, *most)
+        value_store = self.value_store()
         writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, lease, known, value_store)
         limits = Limits.of(request, self._settings)
         # Of a run that is given up nothing is sent, and its steps say why: not that the reads changed.

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
 
 from pydantic_core import from_json
 
 from executor_svc.models import (
+    LARGE_BYTES,
     Admission,
     Call,
     Caller,
@@ -44,8 +44,6 @@ from services.errors import ServiceError
 from services.telemetry import get_logger
 from services.tracing import traceparent
 
-_LARGE_BYTES: Final = 64 * 1024
-"""Arguments up to this size are hashed on the event loop."""
 _log = get_logger(__name__)
 _MAX_BATCH = 500
 _LINGER_S = 0.005
@@ -269,7 +267,7 @@ class LedgerAdapter:
 async def _digest(call: Call) -> str:
     """The hash of a call's arguments; that of large ones is worked out beside the event loop."""
     arguments = dict(call.arguments)
-    if call.value_bytes <= _LARGE_BYTES:
+    if call.value_bytes <= LARGE_BYTES:
         return content_hash(arguments)
     return await asyncio.to_thread(content_hash_in_parts, arguments)
 

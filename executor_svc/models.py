@@ -21,6 +21,9 @@ No other run makes progress while a loop's conditions are checked and its calls 
 COMPARISONS = 4
 """Conditions may compare this multiple of `copied_bytes`, since comparing is cheaper than sending."""
 
+LARGE_BYTES = 64 * 1024
+"""Size of values above which work on them is done in a thread."""
+
 _BUG = "a bug of the executor ended the call; the details are in its log"
 
 CallOutcome = Succeeded | Failed | InDoubt

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from executor_svc.choosing import MAX_ITEMS, best, is_exact, label
 from services.contracts.base import JsonPath
 from services.contracts.evidence import written_said
-from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Reference, Value, When
+from services.contracts.plan import ItemReference, ListValue, LiteralValue, Match, ObjectValue, Reference, Value, When
 from services.size_budget import SizeBudget
 
 
@@ -176,7 +176,7 @@ def best_so_far(output: JsonValue, reference: Reference, budget: SizeBudget, *, 
 
     def found() -> str | None:
         match, (at, items) = reference.match, _list(output, reference)
-        if match is None or match.pick == "any" or not (more or len(items) > MAX_ITEMS):
+        if match is None or not _may_miss(match, items, more=more):
             return None
         if match.pick == "extreme":
             index = reference.path[at]
@@ -188,6 +188,11 @@ def best_so_far(output: JsonValue, reference: Reference, budget: SizeBudget, *, 
     return budget.cached(output, (reference, "best so far", more), found)
 
 
+def _may_miss(match: Match, items: Sequence[JsonValue], *, more: bool) -> bool:
+    """Whether an item that is not compared may be meant: not if any item will do."""
+    return match.pick != "any" and (more or len(items) > MAX_ITEMS)
+
+
 def check_compared(output: JsonValue, reference: Reference, budget: SizeBudget, *, more: bool) -> None:
     """Raise Several, with the best items as choices, if a change must not use them: another one may match as well.
 
@@ -196,7 +201,7 @@ def check_compared(output: JsonValue, reference: Reference, budget: SizeBudget, 
 
     def check() -> Several | None:
         match, (at, items) = reference.match, _list(output, reference)
-        if match is None or match.pick == "any" or not (more or len(items) > MAX_ITEMS):
+        if match is None or not _may_miss(match, items, more=more):
             return None
         alike = _alike(output, reference, budget, by_words=False)
         if not alike or _is_given(output, reference, alike):

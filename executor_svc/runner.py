@@ -51,10 +51,6 @@ def _record_result(current: Span, result: StepResult) -> None:
         fail(current, result.outcome.reason)
 
 
-def _lost(step: str) -> str:
-    return f"{step} succeeded, but its answer is not kept: the run had no room for it"
-
-
 _MAX_SENT_BYTES: Final = 4 * 1024 * 1024
 """Total size of the requests that are kept in full in the records of a run."""
 _CUT_URL: Final = 200
@@ -175,7 +171,7 @@ class Run:
             return Skipped(because=CANCELLED)
         lost = (ref.step for ref in step_references(step) if ref.step in self._lost) if self._lost else iter(())
         if (needed := next(lost, None)) is not None:
-            return Failed(reason="refused", message=f"{step.id}: {_lost(needed)}")
+            return Failed(reason="refused", message=f"{step.id}: {_not_kept(needed)}")
         if self._hold is not None and (refused := await self._hold.refusal(step, self.outputs)) is not None:
             return refused
         api, wanted = self._compiled.apis[step.api], self._graph.items.get(step.id)
@@ -308,7 +304,7 @@ class Run:
         for output in self._compiled.plan.answer:
             reference = output.value
             if reference.step in self._lost:
-                missing.append(f"answer {output.name!r}: {_lost(reference.step)}")
+                missing.append(f"answer {output.name!r}: {_not_kept(reference.step)}")
             if reference.step not in self.outputs:
                 continue  # the step's own record says why
             found, path = self.outputs[reference.step], reference.path
@@ -349,3 +345,7 @@ class Run:
 
     def _now_ms(self) -> float:
         return round((time.perf_counter() - self._began) * 1000, 3)
+
+
+def _not_kept(step: str) -> str:
+    return f"{step} succeeded, but its answer is not kept: the run had no room for it"

@@ -100,7 +100,7 @@ class ExecutorService:
         if refused is not None:
             raise refused
         self._check_room()
-        value_store = self._value_store()
+        value_store = self._lane.value_store()
         seconds = request.deadline_ms / 1000, self._settings.step_deadline_ms / 1000
         limits = Limits(*seconds, self._settings.max_items, self._settings.max_taken_bytes)
         self._reading += 1
@@ -148,7 +148,7 @@ class ExecutorService:
 
     async def _read(self, request: ExecuteRequest, graph: Graph) -> AsyncGenerator[ExecutionEvent, None]:
         """The memory lane."""
-        value_store = self._value_store()
+        value_store = self._lane.value_store()
         limits = Limits.of(request, self._settings)
         hold = hold_of(request, graph, limits)
         adapter = ForTenant(self._adapter, request.tenant)
@@ -170,9 +170,6 @@ class ExecutorService:
             if not finished:
                 self._metrics.abandoned()
                 _log.info("run abandoned", run=request.run_id)
-
-    def _value_store(self) -> ValueStore:
-        return ValueStore(self._lane.ledger.keep, self._settings.max_inline_bytes, self._settings.max_kept_bytes)
 
     async def _wait_until_stored(self, value_store: ValueStore) -> None:
         """Wait until stored values can be fetched, before their references are sent. Gives up after a time-out."""

@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from executor_svc.models import CallResult, LargeValue, value_id_of
+from executor_svc.models import LARGE_BYTES, CallResult, LargeValue, value_id_of
 from executor_svc.settings import MAX_KEPT_BYTES
 from services.contracts.outcome import Failed, StoredValue, Succeeded
 
@@ -21,8 +21,6 @@ _PREVIEW_VALUES: Final = 500
 _LARGE_OUTPUTS: Final = 16
 _LARGE_VALUES: Final = 4
 _SMALL_BYTES: Final = 1_000
-_THREAD_BYTES: Final = 64 * 1024
-"""Size of answers above which their values are written in a thread."""
 
 
 class RunFull(Exception):
@@ -99,7 +97,7 @@ class ValueStore:
         try:
             if (known := self._known.get(id(value))) is not None:
                 return _shown(outcome, known[1])
-            beside = size > _THREAD_BYTES
+            beside = size > LARGE_BYTES
             written = await asyncio.to_thread(_written, value, bound) if beside else _written(value, bound)
             stored = self._put(value, *written, counted=self._counted(value))
         except RunFull as error:

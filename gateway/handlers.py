@@ -230,7 +230,7 @@ async def approve_run(
     run_id: Id, body: ApproveRequest, service: Service, caller: Caller, request: Request, response: Response
 ) -> Run:
     """The approval holds for exactly the plan named in the body, and for the requests that the run shows."""
-    return _answered(await service.approve(run_id, body, caller), request, response)
+    return _answered(await service.decisions.approve(run_id, body, caller), request, response)
 
 
 @runs.post(
@@ -262,7 +262,7 @@ async def rerun(
 @runs.post("/runs/{run_id}:cancel", summary="Cancel a run", responses=UNDER_WAY_ANSWER, openapi_extra=WORKING)
 async def cancel_run(run_id: Id, service: Service, caller: Caller, request: Request, response: Response) -> Run:
     """No further call is sent. 202 while active calls are waited for; 409 if the run has already ended."""
-    return _answered(await service.cancel(run_id, caller), request, response)
+    return _answered(await service.decisions.cancel(run_id, caller), request, response)
 
 
 @runs.post("/runs/{run_id}/feedback", summary="Confirm or reject a run's outcome", openapi_extra=WORKING)
@@ -305,7 +305,7 @@ async def resolve_step(
     wait: Annotated[bool, Query(description="False: answer 202 immediately when the run continues.")] = True,
 ) -> Run:
     """Report the outcome of a call. When the last call in doubt is settled, the run continues and is waited for."""
-    return _answered(await service.resolve(run_id, step, body, caller, wait=wait), request, response)
+    return _answered(await service.decisions.resolve(run_id, step, body, caller, wait=wait), request, response)
 
 
 @apis.get("/apis", summary="Search the API catalogue", openapi_extra=ANY_ROLE)

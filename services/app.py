@@ -112,15 +112,20 @@ def create_service(
         app.include_router(router)
     app.include_router(_operations_router())
     _declare_problem(app)
-    asks_for_token = not isinstance(settings, InternalSettings) or settings.service_token is not None
+    _add_middleware(app, settings, HttpMetrics(registry, name))
+    return app
+
+
+def _add_middleware(app: FastAPI, settings: ServiceSettings, metrics: HttpMetrics) -> None:
+    """Add what each request passes, the innermost first."""
+    is_open = isinstance(settings, InternalSettings) and settings.service_token is None
     if isinstance(settings, InternalSettings) and settings.service_token:
         own_check = frozenset({"/metrics"} if settings.metrics_token else ())
         app.add_middleware(ServiceTokenMiddleware, token=settings.service_token, own_check=own_check)
     app.add_middleware(NamesMiddleware, allowed=settings.allowed_hosts)
-    app.add_middleware(RequestScopeMiddleware, service=name, metrics=HttpMetrics(registry, name))
-    if asks_for_token:  # an internal service without a token works for whoever can reach it
+    app.add_middleware(RequestScopeMiddleware, service=app.state.name, metrics=metrics)
+    if not is_open:  # an internal service without a token works for whoever can reach it
         app.add_middleware(TurnsMiddleware)
-    return app
 
 
 def service_router(*, route_class: type[StrictRoute] = StrictRoute, **options: Any) -> APIRouter:

@@ -34,7 +34,7 @@ async def cancel_chosen(
     refused: list[tuple[str, str]] = []
     for run_id in chosen:
         try:
-            await service.cancel(run_id, who.principal)
+            await service.decisions.cancel(run_id, who.principal)
         except ServiceError as error:
             refused.append((run_id, error.detail or error.title))
     if not refused:

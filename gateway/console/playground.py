@@ -286,5 +286,5 @@ async def _begin(
         run = await service.start(start, who.principal, key)
     if view.run.status is RunStatus.NEEDS_APPROVAL and view.asked.options.dry_run:
         with suppress(Conflict):
-            await service.cancel(view.run.id, who.principal)
+            await service.decisions.cancel(view.run.id, who.principal)
     return redirect(f"{PATH}/runs/{run.id}")

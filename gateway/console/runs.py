@@ -210,7 +210,7 @@ async def approve(run_id: Id, service: Service, who: Who, form: Form) -> Respons
     if form.get("digest"):  # of the requests that were shown, if the run has one
         fields["digest"] = form["digest"]
     asked = request_of(ApproveRequest, fields)
-    await service.approve(run_id, asked, who.principal)
+    await service.decisions.approve(run_id, asked, who.principal)
     return redirect(run_path(run_id))
 
 
@@ -219,7 +219,7 @@ async def reject(run_id: Id, service: Service, who: Who, form: Form) -> Response
     """Cancel a run that waits for an approval. A reason, if given, is stored as feedback."""
     who.require("approve")
     said = request_of(FeedbackRequest, {"verdict": Verdict.REJECTED, "reason": form.get("reason", "")})
-    await service.cancel(run_id, who.principal)
+    await service.decisions.cancel(run_id, who.principal)
     if said.reason:
         await service.outcomes.judge(run_id, said, who.principal)
     return redirect(run_path(run_id))
@@ -229,7 +229,7 @@ async def reject(run_id: Id, service: Service, who: Who, form: Form) -> Response
 async def cancel(run_id: Id, service: Service, who: Who, form: Form) -> Response:
     """Cancel a run."""
     who.require(*READING_RUNS)
-    await service.cancel(run_id, who.principal)
+    await service.decisions.cancel(run_id, who.principal)
     return redirect(run_path(run_id))
 
 
@@ -251,7 +251,8 @@ async def resolve(run_id: Id, service: Service, who: Who, form: Form) -> Respons
         fields["item"] = form["item"]
     if form.get("value", "").strip():
         fields["value"] = read_json("value", form["value"])
-    await service.resolve(run_id, form.get("step", ""), request_of(ResolveRequest, fields), who.principal, wait=False)
+    said = request_of(ResolveRequest, fields)
+    await service.decisions.resolve(run_id, form.get("step", ""), said, who.principal, wait=False)
     return redirect(run_path(run_id))
 
 

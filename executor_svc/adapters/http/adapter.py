@@ -22,9 +22,9 @@ from executor_svc.adapters.http.response import CUT, BadResponse, decode, decode
 from executor_svc.adapters.http.retry import RetryPolicy
 from executor_svc.adapters.http.sending import PendingCall, Sender
 from executor_svc.adapters.http.transport import Reply, open_transport
-from executor_svc.adapters.http.workers import LARGE, NotDone, Workers
+from executor_svc.adapters.http.workers import NotDone, Workers
 from executor_svc.masking import Masker
-from executor_svc.models import Call, CallOutcome, CallResult, Unpreviewable
+from executor_svc.models import LARGE_BYTES, Call, CallOutcome, CallResult, Unpreviewable
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from services.compute import ComputePool, for_tenant
@@ -134,7 +134,7 @@ class HttpAdapter:
         while True:
             await self._sender.hold(pending, size)
             built = self._workers.run(size, call.deadline, build_request, call.api, call.arguments, call.key)
-            if (request := await built).body_bytes <= size + LARGE:
+            if (request := await built).body_bytes <= size + LARGE_BYTES:
                 return request
             size = request.body_bytes
             del request  # whatever waits for memory holds no body meanwhile

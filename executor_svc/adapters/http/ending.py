@@ -23,6 +23,8 @@ from executor_svc.adapters.http.paging import (
     PAGE_COUNTS,
     PAGE_NUMBERS,
     SIZES,
+    SURE_FLAGS,
+    SURE_TOKENS,
     TOTALS,
     Paging,
     facts_of,
@@ -37,11 +39,7 @@ from executor_svc.adapters.http.transport import Reply
 
 _ITEMS: Final = frozenset({"items", "data", "results", "records", "entries", "values", "content", "rows", "elements"})
 _WRAPPERS: Final = frozenset({"data", "result", "results", "response", "payload", "body", "content", "embedded"})
-_SURE_FLAGS: Final = ("hasmore", "hasnext", "hasnextpage", "moreresults")
-_SURE_TOKENS: Final = (
-    *("nextpagetoken", "nextcursor", "nexttoken", "nextcontinuationtoken", "continuationtoken", "nextmarker"),
-    *("nextpagecursor", "nextoffset"),
-)
+_SURE_TOKENS: Final = (*SURE_TOKENS, "nextoffset")
 _ABOUT: Final = frozenset(
     {
         *(*TOTALS, *PAGE_COUNTS, *MORE_FLAGS, *PAGE_NUMBERS, *SIZES, *NEXT_URLS, *CONTAINERS, *_SURE_TOKENS),
@@ -151,7 +149,7 @@ def _list_of(body: JsonValue) -> tuple[list[tuple[dict[str, JsonValue], str]], l
 
 def _more(facts: Mapping[str, JsonValue], clear: Mapping[str, JsonValue], *, linked: bool) -> bool | None:
     """Whether another page follows, by all ``facts`` with sure names and by the ``clear`` ones; None: not said."""
-    flag = first_fact(facts, _SURE_FLAGS)
+    flag = first_fact(facts, SURE_FLAGS)
     flag = flag if isinstance(flag, bool) else clear.get("more")
     if isinstance(flag, bool):
         return flag

@@ -41,14 +41,17 @@ _SIZE_PARAMETERS: Final = frozenset(
     }
 )
 _CONTROLS: Final = _TOKEN_PARAMETERS | _PAGE_PARAMETERS | _OFFSET_PARAMETERS | _SIZE_PARAMETERS
-_NEXT_TOKENS: Final = (
+SURE_TOKENS: Final = (
     *("nextpagetoken", "nextcursor", "nexttoken", "nextcontinuationtoken", "continuationtoken", "nextmarker"),
-    *("nextpagecursor", "endcursor", "next"),
+    "nextpagecursor",
 )
+"""Names that mean the next page's token in any answer."""
+_NEXT_TOKENS: Final = (*SURE_TOKENS, "endcursor", "next")
 NEXT_URLS: Final = ("next", "nexturl", "nextlink", "nextpage", "nextpageurl", "odatanextlink", "nexthref")
 TOTALS: Final = ("total", "totalcount", "totalitems", "totalresults", "totalsize", "totalrecords", "totalelements")
 PAGE_COUNTS: Final = ("pages", "totalpages", "pagecount", "numpages", "lastpage", "pagetotal")
-MORE_FLAGS: Final = ("hasmore", "hasnext", "hasnextpage", "more", "moreresults")
+SURE_FLAGS: Final = ("hasmore", "hasnext", "hasnextpage", "moreresults")
+MORE_FLAGS: Final = (*SURE_FLAGS, "more")
 PAGE_NUMBERS: Final = ("page", "pagenumber", "currentpage", "pageindex", "number")
 SIZES: Final = ("limit", "pagesize", "size", "perpage", "itemsperpage")
 CONTAINERS: Final = frozenset({"meta", "metadata", "pagination", "paging", "pageinfo", "page", "links"})

@@ -2,15 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Literal, ParamSpec, TypeVar
+from typing import Literal, ParamSpec, TypeVar
 
+from executor_svc.models import LARGE_BYTES
 from services.compute import ComputePool
 from services.errors import Overloaded
 
 P = ParamSpec("P")
 T = TypeVar("T")
-LARGE: Final = 64 * 1024
-"""Size of values, in bytes, above which work on them is done in a thread."""
 
 
 class NotDone(Exception):
@@ -33,7 +32,7 @@ class Workers:
         Raises:
             NotDone: there was no result in time, or too much work is waiting.
         """
-        if size <= LARGE:
+        if size <= LARGE_BYTES:
             return work(*args, **kwargs)
         try:
             async with asyncio.timeout_at(deadline):

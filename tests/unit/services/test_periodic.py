@@ -2,11 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from services.errors import ServiceUnavailable
 from services.periodic import repeating
 
 
-async def test_a_bug_does_not_end_it() -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError(), ServiceUnavailable("It is away.", service="database")])
+async def test_neither_a_bug_nor_an_outage_ends_it(error: Exception) -> None:
     times = 0
     again = asyncio.Event()
 
@@ -14,22 +17,7 @@ async def test_a_bug_does_not_end_it() -> None:
         nonlocal times
         times += 1
         if times == 1:
-            raise ZeroDivisionError
-        again.set()
-
-    async with repeating(work, 0.01), asyncio.timeout(10):
-        await again.wait()
-
-
-async def test_an_outage_does_not_end_it() -> None:
-    times = 0
-    again = asyncio.Event()
-
-    async def work() -> None:
-        nonlocal times
-        times += 1
-        if times == 1:
-            raise ServiceUnavailable("It is away.", service="database")
+            raise error
         again.set()
 
     async with repeating(work, 0.01), asyncio.timeout(10):
