@@ -13,13 +13,13 @@ from services.contracts.planning import Cascade, PlanResponse
 from services.contracts.trace import PlannerTrace
 
 MODEL: Final = "served"
-"""The backend that is a language model. Its answer is final, even if it says that nothing fits. If it fails, the next
-backend is asked."""
+"""The backend that is a language model. Its answer is final, even if it says that nothing fits, unless a judge finds it
+unlikely. If the model fails, the next backend is asked."""
 DEMONSTRATED: Final = "demonstrated"
 """The backend that follows demonstrations. It is asked first if the request has demonstrations. Only a plan that can be
 proved counts as its answer: if no demonstration fits, that says nothing about the request."""
 COMPACT: Final = "compact"
-"""The trained backend. A judge, if one was fitted, estimates how likely its answer is right."""
+"""The trained backend."""
 DELIBERATE: Final = frozenset({"planned", "needs_input", "no_plan", "needs", "denied"})
 """Outcomes that are an answer, rather than a failure to give one."""
 _RESERVE_S: Final = 1.5
@@ -33,7 +33,8 @@ class CascadePolicy:
     Attributes:
         cascade: which backend is asked first if there is a language model.
         escalate_to: a further backend, asked after the default one; None: no further backend.
-        escalate_below: the smallest confidence at which a plan is final that no language model made.
+        escalate_below: the smallest confidence at which a plan is final. Of a language model's answers it applies to
+            those that a judge weighed: to plans, questions and refusals.
         abstain_below: a plan with less confidence than this, after all backends were asked, is withheld.
         abstain_changes_below: the same for a plan that may change something.
         unsure_below: a plan with less confidence than this is returned and marked as unsure. So is a plan whose calls
@@ -68,7 +69,8 @@ class CascadePolicy:
     def is_final(self, answer: BackendAnswer) -> bool:
         """Whether the answer is final, so that no other backend needs to be asked."""
         if answer.response.backend == MODEL:
-            return answer.outcome in DELIBERATE
+            likely = not answer.judged or answer.response.confidence >= self.escalate_below
+            return likely and answer.outcome in DELIBERATE
         if answer.response.backend == DEMONSTRATED:
             return answer.outcome == "planned"
         return answer.outcome == "planned" and answer.response.confidence >= self.escalate_below
@@ -86,6 +88,7 @@ class BackendAnswer:
         plan: the plan, the plan that the questions are about, or the plan that was denied.
         own_confidence: the backend's own confidence in the plan, or in there being no plan.
         rank: place of the plan among the backend's drafts, 0 for the best.
+        judged: whether the response's confidence is a judge's, rather than the backend's own.
     """
 
     response: PlanResponse
@@ -95,12 +98,25 @@ class BackendAnswer:
     plan: Plan | None = None
     own_confidence: float = 0.0
     rank: int = 0
+    judged: bool = False
+
+    @property
+    def can_be_judged(self) -> bool:
+        """Whether this is an answer to the request. A failed server gives none, nor does a wish for operations."""
+        return self.outcome != "needs" and (self.fault is None or not self.fault.outage)
 
     def replaces(self, other: BackendAnswer | None) -> bool:
-        """Whether this answer is better than an earlier one that is not final."""
-        if other is None or other.outcome != "planned":
+        """Whether this answer is better than an earlier one that is not final.
+
+        If both were judged, the likelier one is better, whatever its kind. Otherwise a plan is better than an answer
+        without one, and of two plans the more confident one is.
+        """
+        if other is None:
             return True
-        return self.outcome == "planned" and self.response.confidence >= other.response.confidence
+        likelier = self.response.confidence >= other.response.confidence
+        if self.judged and other.judged:
+            return likelier
+        return other.outcome != "planned" or (self.outcome == "planned" and likelier)
 
 
 class TimeLeft:

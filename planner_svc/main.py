@@ -13,7 +13,7 @@ from planner_svc.backends.base import PlannerBackend
 from planner_svc.backends.served.backend import ServedBackend, open_served
 from planner_svc.cascade import CascadePolicy
 from planner_svc.handlers import router
-from planner_svc.judging.judge import AnswerJudge, Weigh
+from planner_svc.judging.judge import Weigh, load_judges
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.sentences.writer import SentenceWriter
 from planner_svc.service import PlannerService
@@ -39,12 +39,17 @@ def create_app(
         transports: how to reach other services; this service needs none.
         backends: planner backends by name; if not given, the backends that ship.
         writer: writes answers as sentences; if not given, the language model that the settings name, if any.
+
+    Raises:
+        JudgeError: a judge is damaged, or NESTOR_PLANNER_SERVED_JUDGE names a folder without one.
     """
     settings = settings or PlannerSettings()
+    judges = load_judges(model_directory(settings.model), settings.served.judge) if backends is None else {}
+    weigh = {name: judge.weigh for name, judge in judges.items()}
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with _opened(settings, app.state.registry, backends, writer) as service:
+        async with _opened(settings, app.state.registry, backends, writer, weigh) as service:
             app.state.service = service
             app.state.readiness |= {"computations": service.check_moving}
             yield
@@ -65,6 +70,7 @@ async def _opened(
     registry: CollectorRegistry,
     backends: Mapping[str, PlannerBackend] | None,
     writer: SentenceWriter | None,
+    weigh: Mapping[str, Weigh],
 ) -> AsyncIterator[PlannerService]:
     """The service and its resources; see :func:`create_app`."""
     pool = ComputePool(
@@ -72,13 +78,10 @@ async def _opened(
     )
     metrics = PlannerMetrics(registry)
     served: ServedBackend | None = None
-    weigh: Weigh | None = None
     try:
         available = backends
         if available is None:
             available = await asyncio.to_thread(load_backends, pool, settings.model)
-            judge = AnswerJudge.load(model_directory(settings.model))
-            weigh = judge.weigh if judge is not None else None
             served = open_served(settings.served, pool, metrics)
             if served is not None:
                 available = {**available, served.name: served}

@@ -25,7 +25,7 @@ class PlannerMetrics:
         )
         self.judged = Histogram(
             "nestor_planner_judged",
-            "Probability that the trained planner's result is right, as estimated by its judge.",
+            "Probability that a planner's result is right, as estimated by its judge.",
             buckets=_SHARES,
             registry=registry,
         )

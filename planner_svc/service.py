@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from planner_svc.backends.base import PlannerBackend
-from planner_svc.cascade import COMPACT, DEMONSTRATED, MODEL, BackendAnswer, CascadePolicy, TimeLeft
+from planner_svc.cascade import DEMONSTRATED, MODEL, BackendAnswer, CascadePolicy, TimeLeft
 from planner_svc.compile import compile_plan
 from planner_svc.judging.judge import Weigh
 from planner_svc.metrics import PlannerMetrics
@@ -60,7 +60,7 @@ class PlannerService:
         turns: Limits how many requests are planned at once, and picks the next one; None: no limit.
         policy: Which backends are asked if a request names none.
         writer: Writes answers as sentences; None: no answer is.
-        weigh: Estimates how likely the trained backend's answers are right; None: its own confidence is used.
+        weigh: Estimate how likely a backend's answers are right, by backend. Without one its own confidence is used.
         signer: Signs proved plans; None: plans are not signed.
         servers: Return the known status of each language model's server.
 
@@ -80,7 +80,7 @@ class PlannerService:
         turns: FairSlots | None = None,
         policy: CascadePolicy | None = None,
         writer: SentenceWriter | None = None,
-        weigh: Weigh | None = None,
+        weigh: Mapping[str, Weigh] | None = None,
         signer: PlanSigner | None = None,
         servers: Sequence[Callable[[], ModelServer]] = (),
     ) -> None:
@@ -97,7 +97,7 @@ class PlannerService:
         self._metrics = metrics
         self._turns = turns or FairSlots(_NO_LIMIT, 0)
         self._writer = writer
-        self._weigh = weigh
+        self._weigh = dict(weigh or {})
         self._signer = signer
         self._servers = tuple(servers)
 
@@ -239,15 +239,16 @@ class PlannerService:
             with span(f"draft {name}", {"nestor.backend": name}) as current:
                 answer = await self._draft_answer(name, request, limit_s)
                 current.set_attribute("nestor.outcome", answer.outcome)
-            if name != COMPACT or self._weigh is None:
+            weigh = self._weigh.get(name)
+            if weigh is None or not answer.can_be_judged:
                 return answer, _log_entry(answer, started)
-            likely = probability(await self._pool.run(self._weigh, request, answer))
+            likely = probability(await self._pool.run(weigh, request, answer))
         except (ServiceUnavailable, Overloaded, DeadlineExceeded) as failed:
             return failed, _failure_entry(name, failed, started)
         self._metrics.judged.observe(likely)
         entry = _log_entry(answer, started).model_copy(update={"judged": round(likely, 4)})
         response = answer.response.model_copy(update={"confidence": likely})
-        return dataclasses.replace(answer, response=response), entry
+        return dataclasses.replace(answer, response=response, judged=True), entry
 
     async def _request_for(self, name: str, request: PlanRequest) -> PlanRequest:
         """The request for one backend, without phrases about arguments that the backend cannot fill.

@@ -1,9 +1,10 @@
 """Settings of the planner; environment variables start with ``NESTOR_PLANNER_``."""
 
+from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from services.contracts.planning import Cascade
@@ -79,6 +80,11 @@ class ServedSettings(BaseSettings):
         description="Whether to request the tokens' log-probabilities. The probability of the least likely token is "
         "the plan's confidence.",
     )
+    judge: Path | None = Field(
+        default=None,
+        description="Folder with the `judge.npz` of this model's answers, which `nestor train judge` wrote. It says "
+        "how likely an answer is right. Unset or empty: the model's own confidence is used.",
+    )
     repairs: int = Field(
         default=1, ge=0, le=3, description="How often the model is shown why its plan cannot be proved, to repair it."
     )
@@ -87,6 +93,11 @@ class ServedSettings(BaseSettings):
         description="Whether the model also writes answers as sentences, if the request does not set it "
         "(docs/answers.md). Unset: only with `detail=full`.",
     )
+
+    @field_validator("judge", mode="before")
+    @classmethod
+    def _unset_if_empty(cls, value: object) -> object:
+        return None if value == "" else value  # an empty path would be the working directory
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -119,8 +130,8 @@ class PlannerSettings(InternalSettings):
     cascade: Cascade = Field(
         default="model_first",
         description="Which planner is asked first if a language model is configured (`NESTOR_PLANNER_SERVED_URL`). "
-        "`model_first`: the model, then the default backend if the model fails. `compact_first`: the default backend, "
-        "then the model if the backend is not sure.",
+        "`model_first`: the model, then the default backend if the model fails or its answer is judged unlikely. "
+        "`compact_first`: the default backend, then the model if the backend is not sure.",
     )
     backend_timeout_s: float = Field(
         default=20.0,
@@ -137,8 +148,8 @@ class PlannerSettings(InternalSettings):
         default=0.5,
         ge=0,
         le=1,
-        description="Lowest confidence at which a plan is accepted without asking a further planner. It does not "
-        "apply to plans of a language model.",
+        description="Lowest confidence at which a plan is accepted without asking a further planner. It applies to a "
+        "language model's answers only if they are judged (`NESTOR_PLANNER_SERVED_JUDGE`).",
     )
     abstain_below: float = Field(
         default=0.1,

@@ -60,6 +60,7 @@ def serve(
     """Run all of Nestor in one process, on SQLite."""
     from deploy.onebox import serve_onebox  # imports all services, so only when serving
     from deploy.sockets import UnprotectedService
+    from planner_svc.backends.compact.second_stage import JudgeError
 
     try:
         with exit_on_llm_error(needs_llm=with_llm):
@@ -68,7 +69,7 @@ def serve(
     except BadSettings as error:
         typer.echo(visible(f"Not started: {settings_problem(error)} (docs/settings.md)"), err=True)
         raise typer.Exit(2) from None
-    except (UnprotectedService, SecretsUnreadable, OSError) as error:
+    except (UnprotectedService, SecretsUnreadable, JudgeError, OSError) as error:
         typer.echo(visible(f"Not started: {error}"), err=True)
         raise typer.Exit(2) from None
 

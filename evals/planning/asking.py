@@ -24,8 +24,8 @@ from evals.planning.running import ANYTHING
 from planner_svc.backends import load_backends
 from planner_svc.backends.base import PlannerBackend
 from planner_svc.backends.served.backend import ServedBackend, open_served
-from planner_svc.cascade import BackendAnswer
-from planner_svc.judging.judge import AnswerJudge
+from planner_svc.cascade import COMPACT, MODEL, BackendAnswer
+from planner_svc.judging.judge import AnswerJudge, load_judges
 from planner_svc.judging.signs import signs_of
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
@@ -66,13 +66,13 @@ class Answer:
         status: the planner's status, or ``failed`` if it gave no answer.
         plan: the plan to score, if any.
         compiled: the proved plan, if any.
-        confidence: 0 to 1; for the trained backend the probability from its judge, if it has one.
+        confidence: 0 to 1; the probability from the backend's judge, if it has one.
         sure: 0 to 1, the backend's own confidence.
         reason: why there is no plan, or the questions.
         diagnostics: the compiler's diagnostics.
         traces: what a language model was shown and wrote, for each time it was asked.
         looked_up: APIs offered in addition, because the planner missed them.
-        signs: the judge's input features; empty if the backend has none.
+        signs: the judge's input features; empty for backends and answers that are not judged.
     """
 
     status: Status
@@ -158,7 +158,7 @@ class RecordingJudge:
         judge: the wrapped judge; None: use the backend's own confidence.
 
     Attributes:
-        signs: the features of the draft that was judged last.
+        signs: the features of the draft that was judged last; the caller clears them before each request.
     """
 
     def __init__(self, judge: AnswerJudge | None) -> None:
@@ -209,6 +209,7 @@ class Planner:
         traces: tuple[PlannerTrace, ...] = ()
         looked_up: tuple[str, ...] = ()
         lookups = SolveOptions().lookups if look_up is not None else 0
+        self._judge.signs = ()
         while True:
             response = await self._asked(query, context, offer, demos, looked_up)
             traced = self._backend.draft if isinstance(response, ServiceError) else response
@@ -293,7 +294,7 @@ async def open_planner(
 
     Raises:
         DataError: there is no such backend.
-        JudgeError: the judge is damaged.
+        JudgeError: a judge is damaged or missing.
     """
     settings = PlannerSettings()
     pool = ComputePool(max(settings.compute_workers, os.cpu_count() or 1), settings.compute_waiting, name="planner")
@@ -312,7 +313,7 @@ async def open_planner(
             hint = f"; {SERVED!r} is there where NESTOR_PLANNER_SERVED_URL is set" if chosen == SERVED else ""
             raise DataError(f"there is no planner {chosen!r}; there is {', '.join(sorted(available))}{hint}")
         backend = RecordingBackend(available[chosen])
-        judge = RecordingJudge(AnswerJudge.load(model_directory(settings.model)))
+        judge = RecordingJudge(load_judges(model_directory(settings.model), settings.served.judge).get(chosen))
         service = PlannerService(
             {chosen: backend},
             chosen,
@@ -320,7 +321,7 @@ async def open_planner(
             backend_timeout_s=BACKEND_TIMEOUT_S,
             max_alternatives=settings.max_alternatives,
             metrics=metrics,
-            weigh=judge.weigh,
+            weigh={COMPACT: judge.weigh, MODEL: judge.weigh},
         )
         yield Planner(service, backend, judge)
     finally:

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from planner_svc.backends.compact.second_stage import Judge
-from planner_svc.cascade import BackendAnswer
+from planner_svc.backends.compact.second_stage import Judge, JudgeError
+from planner_svc.cascade import COMPACT, MODEL, BackendAnswer
 from planner_svc.judging.signs import SIGNS, signs_of
 from services.contracts.planning import PlanRequest
 
@@ -44,3 +44,19 @@ class AnswerJudge:
         """
         trees = Judge.load(directory / JUDGE, SIGNS)
         return None if trees is None else cls(trees)
+
+
+def load_judges(compact: Path, served: Path | None) -> dict[str, AnswerJudge]:
+    """The judges by backend. Each was fitted to answers of the model in its own folder.
+
+    Args:
+        compact: the trained planner's directory, which may have no judge.
+        served: the directory with the judge of the language model's answers; None: they are not judged.
+
+    Raises:
+        JudgeError: a judge is damaged or weighs other signs than this version, or ``served`` has none.
+    """
+    found = {COMPACT: AnswerJudge.load(compact), MODEL: AnswerJudge.load(served) if served is not None else None}
+    if served is not None and found[MODEL] is None:
+        raise JudgeError(f"NESTOR_PLANNER_SERVED_JUDGE: {served} holds no {JUDGE} (`nestor train judge` writes one)")
+    return {name: judge for name, judge in found.items() if judge is not None}

@@ -1,4 +1,4 @@
-"""``nestor train planner``, ``confidence`` and ``judge``: the compact planner, its confidence, and its judge."""
+"""``nestor train planner``, ``confidence`` and ``judge``: the compact planner, its confidence, and planners' judges."""
 
 from pathlib import Path
 from typing import Annotated
@@ -98,15 +98,21 @@ def train_confidence(
 
 
 def train_judge(
-    model: Annotated[Path, typer.Argument(help="Folder that `nestor train planner` wrote.", file_okay=False)],
+    model: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder that `nestor train planner` or `nestor train llm` wrote.", exists=True, file_okay=False
+        ),
+    ],
     predictions: Annotated[
         list[Path],
         typer.Option(
-            help="File of `nestor eval plan --planner compact --predictions`, with this model; can be repeated."
+            help="File of `nestor eval plan --predictions` with this model (`--planner compact` or `served`); can be "
+            "repeated."
         ),
     ],
 ) -> None:
-    """Fit the judge of the planner's plans to the outcomes of whole requests that nothing was trained on, in MODEL.
+    """Fit the judge of a planner's answers to the outcomes of whole requests that nothing was trained on, in MODEL.
 
     Prints its effect at several thresholds (NESTOR_PLANNER_ABSTAIN_BELOW), for vendors that it had not seen.
     """

@@ -43,7 +43,7 @@ class Judge:
         try:
             arrays = read_arrays(path)
             if "signs" not in arrays or tuple(arrays["signs"].tolist()) != signs:
-                raise JudgeError(f"{path} uses other signs than this version: train the planner again")
+                raise JudgeError(f"{path} uses other signs than this version: fit it again")
             return cls(signs, Trees.of(arrays, len(signs)))
         except TreesError as error:
             raise JudgeError(f"{path} contains no trees: {error}") from None

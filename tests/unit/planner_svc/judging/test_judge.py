@@ -1,4 +1,4 @@
-"""The trained planner's answer and its judge: how likely it is right, and what is too unlikely to be answered with."""
+"""A planner's answer and its judge: how likely it is right, and what is too unlikely to be answered with."""
 
 import dataclasses
 import math
@@ -11,11 +11,13 @@ from prometheus_client import CollectorRegistry
 
 from planner_svc.backends.compact.second_stage import Judge, JudgeError
 from planner_svc.cascade import BackendAnswer, CascadePolicy
-from planner_svc.judging.judge import JUDGE, AnswerJudge, Weigh
+from planner_svc.judging.judge import JUDGE, AnswerJudge, Weigh, load_judges
 from planner_svc.judging.signs import SIGNS, signs_of
+from planner_svc.main import create_app
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import Fault, PlanDraft
 from planner_svc.service import PlannerService
+from planner_svc.settings import PlannerSettings, ServedSettings
 from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api
 from services.contracts.demo import Demo, SelectedDemo
@@ -69,6 +71,7 @@ def service(
     weigh: Weigh | None = None,
     *others: Scripted,
     policy: CascadePolicy | None = None,
+    of_model: Weigh | None = None,
 ) -> PlannerService:
     return PlannerService(
         {one.name: one for one in (Scripted("compact", draft), *others)},
@@ -78,7 +81,7 @@ def service(
         max_alternatives=2,
         metrics=PlannerMetrics(CollectorRegistry()),
         policy=policy,
-        weigh=weigh,
+        weigh={name: one for name, one in (("compact", weigh), ("served", of_model)) if one is not None},
     )
 
 
@@ -146,7 +149,7 @@ async def test_a_denied_change_is_told_of(pool: ComputePool) -> None:
     assert "denied" in response.reason or "policy" in response.reason
 
 
-async def test_a_language_models_word_is_not_judged(pool: ComputePool) -> None:
+async def test_a_language_models_word_is_not_judged_by_the_judge_of_another(pool: ComputePool) -> None:
     model = Scripted("served", PlanDraft(OTHER, 0.8))
     first = service(pool, PlanDraft(GOOD, 1), holding(0.4), model)
     assert first.backends().cascade == ("served", "compact")
@@ -165,6 +168,84 @@ async def test_the_judge_says_whether_a_language_model_is_asked(pool: ComputePoo
     assert (unsure.backend, unsure.plan) == ("served", OTHER)
     sure = await service(pool, PlanDraft(GOOD, 0.1), holding(0.6), model, policy=policy).plan(REQUEST)
     assert [one.backend for one in sure.asked] == ["compact"]
+
+
+_REFUSES, _ASKS = PlanDraft(None, 0.9, reason="The model says that nothing fits."), PlanDraft(ASKS, 0.8)
+_MODELS = PlanDraft(OTHER, 0.8)
+
+
+@pytest.mark.parametrize(
+    ("likely", "drafted", "of_compact", "asked", "stands"),
+    [
+        (0.5, _MODELS, 0.9, ["served"], "served"),
+        (0.3, _MODELS, 0.4, ["served", "compact"], "compact"),
+        (0.3, _MODELS, 0.2, ["served", "compact"], "served"),
+        (0.5, _REFUSES, 0.9, ["served"], "served"),
+        (0.3, _REFUSES, 0.4, ["served", "compact"], "compact"),
+        (0.3, _ASKS, 0.4, ["served", "compact"], "compact"),
+        (0.3, _ASKS, 0.2, ["served", "compact"], "served"),
+    ],
+)
+async def test_a_model_asked_first_is_followed_where_its_word_is_unlikely(
+    pool: ComputePool, likely: float, drafted: PlanDraft, of_compact: float, asked: list[str], stands: str
+) -> None:
+    policy = CascadePolicy("model_first", escalate_below=0.5, unsure_below=0.5)
+    model = Scripted("served", drafted)
+    judged = service(pool, PlanDraft(GOOD, 1), holding(of_compact), model, policy=policy, of_model=holding(likely))
+    response = await judged.plan(REQUEST)
+    assert [one.backend for one in response.asked] == asked
+    assert (response.backend, [one.backend for one in response.asked if one.stood]) == (stands, [stands])
+    assert response.confidence == (likely if stands == "served" else of_compact)
+    assert (response.asked[0].confidence, response.asked[0].judged) == (drafted.confidence, likely)
+    assert bool(response.unsure) == (response.status == "planned" and response.confidence < 0.5)
+
+
+@pytest.mark.parametrize(
+    ("of_compact", "first", "likely", "drafted", "stands"),
+    [
+        (0.4, PlanDraft(GOOD, 1), 0.7, _MODELS, "served"),
+        (0.4, PlanDraft(GOOD, 1), 0.45, _MODELS, "served"),
+        (0.4, PlanDraft(GOOD, 1), 0.3, _MODELS, "compact"),
+        (0.4, PlanDraft(GOOD, 1), 0.3, _REFUSES, "compact"),
+        (0.4, PlanDraft(ASKS, 1), 0.3, _MODELS, "compact"),
+        (0.7, PlanDraft(None, 0.9), 0.3, _MODELS, "compact"),
+        (0.2, PlanDraft(None, 0.9), 0.3, _MODELS, "served"),
+    ],
+)
+async def test_a_model_asked_second_is_followed_where_its_word_is_likelier(
+    pool: ComputePool, of_compact: float, first: PlanDraft, likely: float, drafted: PlanDraft, stands: str
+) -> None:
+    policy = CascadePolicy("compact_first", escalate_below=0.5)
+    model = Scripted("served", drafted)
+    judged = service(pool, first, holding(of_compact), model, policy=policy, of_model=holding(likely))
+    response = await judged.plan(REQUEST)
+    assert [(one.backend, one.judged) for one in response.asked] == [("compact", of_compact), ("served", likely)]
+    assert (response.backend, response.confidence) == (stands, likely if stands == "served" else of_compact)
+
+
+async def test_a_plan_of_a_model_that_is_not_likely_enough_is_withheld(pool: ComputePool) -> None:
+    model = Scripted("served", _MODELS)
+    judged = service(pool, PlanDraft(None, 0.9), holding(0.05), model, policy=SURE, of_model=holding(0.1))
+    response = await judged.plan(REQUEST)
+    assert (response.status, response.backend) == ("no_plan", "served")
+    assert "10%" in response.reason
+
+
+@pytest.mark.parametrize(
+    ("drafted", "outcome", "stands"),
+    [
+        (PlanDraft(None, fault=Fault("down", "it is down", outage=True)), "down", "compact"),
+        (PlanDraft(None, 0.8, needs=("paint a house",)), "needs", "served"),
+    ],
+)
+async def test_what_answers_nothing_is_not_judged(
+    pool: ComputePool, drafted: PlanDraft, outcome: str, stands: str
+) -> None:
+    policy = CascadePolicy("model_first", escalate_below=0.5)
+    model = Scripted("served", drafted)
+    judged = service(pool, PlanDraft(GOOD, 1), holding(0.9), model, policy=policy, of_model=holding(0.1))
+    response = await judged.plan(REQUEST)
+    assert (response.asked[0].outcome, response.asked[0].judged, response.backend) == (outcome, None, stands)
 
 
 async def test_what_was_demonstrated_is_not_judged(pool: ComputePool) -> None:
@@ -326,3 +407,30 @@ async def test_a_judge_that_says_what_is_no_probability_harms_nobody(
 ) -> None:
     response = await service(pool, PlanDraft(GOOD, 0.9), holding(said)).plan(REQUEST)
     assert (response.plan, response.confidence, response.asked[0].judged) == (GOOD, meant, meant)
+
+
+def test_the_judge_of_a_models_word_is_where_the_setting_says(tmp_path: Path) -> None:
+    compact, model = tmp_path / "compact", tmp_path / "model"
+    model.mkdir()
+    KEPT.save(model)
+    assert load_judges(compact, None) == {}
+    found = load_judges(compact, model)
+    assert found.keys() == {"served"}
+    assert found["served"].weigh(REQUEST, _answer(GOOD)) == pytest.approx(0.881, abs=1e-3)
+    assert ServedSettings.model_validate({"judge": ""}).judge is None
+
+
+@pytest.mark.parametrize("damage", ["none", "text", "signs"])
+def test_a_model_whose_judge_cannot_be_used_does_not_start(tmp_path: Path, damage: str) -> None:
+    if damage == "text":
+        (tmp_path / JUDGE).write_text("[1]")
+    if damage == "signs":
+        dataclasses.replace(KEPT.trees, signs=SIGNS[1:]).save(tmp_path / JUDGE)
+    settings = PlannerSettings(served=ServedSettings(judge=tmp_path))
+    wanted = {
+        "none": f"NESTOR_PLANNER_SERVED_JUDGE: {tmp_path} holds no {JUDGE}",
+        "text": JUDGE,
+        "signs": "other signs",
+    }
+    with pytest.raises(JudgeError, match=wanted[damage]):
+        create_app(settings)
