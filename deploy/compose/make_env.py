@@ -49,6 +49,9 @@ SHIPPED = {
     "NESTOR_GPU_ADAPTER": "./services/models/smollm2-135m-planner",
 }
 """The model that the GPU profile serves by default; the same values stand in ``docker-compose.yml``."""
+JUDGE = "NESTOR_PLANNER_SERVED_JUDGE"
+"""Folder in the planner's container of the judge of the model's answers; ``docker-compose.yml`` mounts it."""
+JUDGE_FILE = "judge.npz"
 REGISTRY = "NESTOR_LLM_REGISTRY"
 SHIPPED_REGISTRY = "./services/models"
 """The registry that the CPU profile reads by default; the same value stands in ``docker-compose.yml``."""
@@ -105,31 +108,55 @@ def form_of_promoted(env: dict[str, str]) -> dict[str, str]:
         OSError: ``.env`` names a folder without a registry.
         ValueError: it is not JSON, or promotes nothing.
     """
-    file = ROOT / (_unquoted(env.get(REGISTRY, "")) or SHIPPED_REGISTRY) / "registry.json"
+    _, entry = _promoted(env)
+    return FULL_FORM if entry.get("detail") == "full" else {"NESTOR_PLANNER_SERVED_DETAIL": "brief"}
+
+
+def judge_of_model(profile: str, env: dict[str, str]) -> str:
+    """Folder of the judge of the model's answers, as it is mounted in the planner's container; empty if there is none.
+
+    Raises:
+        OSError: ``.env`` names a folder without a registry.
+        ValueError: the registry is not JSON, or promotes nothing.
+    """
+    if profile == "gpu":
+        given = "NESTOR_GPU_ADAPTER"
+        folder, mounted = ROOT / (_unquoted(env.get(given, "")) or SHIPPED[given]), "/adapter"
+    else:
+        folder, _ = _promoted(env)
+        mounted = f"/registry/{folder.name}"
+    return mounted if (folder / JUDGE_FILE).is_file() else ""
+
+
+def _promoted(env: dict[str, str]) -> tuple[Path, dict[str, object]]:
+    """Folder and entry of the model that the registry promotes. Raises as :func:`judge_of_model`."""
+    registry = ROOT / (_unquoted(env.get(REGISTRY, "")) or SHIPPED_REGISTRY)
+    file = registry / "registry.json"
     found = json.loads(file.read_text(encoding="utf-8"))
     try:
-        entry = found["adapters"][found["promoted"]]
-        return FULL_FORM if entry.get("detail") == "full" else {"NESTOR_PLANNER_SERVED_DETAIL": "brief"}
-    except (LookupError, TypeError, AttributeError):
+        name = found["promoted"]
+        return registry / name, dict(found["adapters"][name])
+    except (LookupError, TypeError, ValueError):
         raise ValueError(f"{file} promotes no model") from None
 
 
 def complete_env(path: Path, model: str | None = None, *, pin_images: bool = False) -> tuple[dict[str, str], list[str]]:
     """Append missing or empty values to the env file. Returns all its values, and the names that were written.
 
-    With ``model``, the lines that choose the model are overwritten, on the CPU with those of its prompt's form. How the
-    planner calls it is added for the model that ships and for all on the CPU; for others the defaults hold, but for the
-    prompt's form. With ``pin_images``, the lines of the images are overwritten.
+    With ``model``, the lines that choose the model and the judge of its answers are overwritten, on the CPU with those
+    of its prompt's form. How the planner calls it is added for the model that ships and for all on the CPU; for others
+    the defaults hold, but for the prompt's form. With ``pin_images``, the lines of the images are overwritten.
     """
     have = read_env(path)
     chosen, random, fixed = read_env(IMAGES) if pin_images else {}, list(RANDOM), dict(FIXED)
     if model is not None:
         chosen, random = chosen | chosen_model(model), [*RANDOM, MODEL_KEY]
+        chosen[JUDGE] = judge_of_model(model, have)
         chosen |= form_of_promoted(have) if model == "llm" else {}
         fixed |= form_of_adapter(have) if serves_own_model(model, have) else read_env(PROFILE)
     wanted = {name: secrets.token_urlsafe(24) for name in random} | fixed
     added = {name: value for name, value in wanted.items() if _is_empty(have.get(name, ""))}
-    added |= {name: value for name, value in chosen.items() if have.get(name) != value}
+    added |= {name: value for name, value in chosen.items() if have.get(name, "") != value}
     if added:
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []

@@ -13,11 +13,13 @@ from deploy.llm.install import install
 from deploy.llm.promoted import model_to_serve
 from deploy.llm.settings import FOLDER, settings_from_environment
 from deploy.llm.supervisor import _FULL_FORM
+from planner_svc.judging.judge import JUDGE
 from tests.unit.deploy.llm.test_promoted import place, promote
 
 __all__ = ["place"]  # a fixture: a working directory without models, and an environment that names none
 
-COMPOSED = yaml.safe_load((make_env.ROOT / "docker-compose.yml").read_text("utf-8"))["services"]["llm"]
+SERVICES = yaml.safe_load((make_env.ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+COMPOSED = SERVICES["llm"]
 DOCKERFILE = (make_env.ROOT / "deploy" / "Dockerfile").read_text("utf-8")
 MOUNTS = dict(volume.removesuffix(":ro").rsplit(":", 1) for volume in COMPOSED["volumes"])
 
@@ -62,6 +64,28 @@ def test_the_planner_asks_in_the_form_of_what_is_promoted(place: Path) -> None:
     assert asked(place, f"NESTOR_LLM_REGISTRY={place / 'var/models'}") == _FULL_FORM
     promote(place, 2)
     assert asked(place)["NESTOR_PLANNER_SERVED_DETAIL"] == "brief"
+
+
+def test_the_judge_of_what_is_promoted_is_mounted_and_named(place: Path) -> None:
+    env_file = place / ".env"
+    env_file.write_text(
+        f"NESTOR_LLM_REGISTRY={place / 'var/models'}\nNESTOR_GPU_ADAPTER={place / 'var/models/of-seed-1'}\n"
+    )
+    judge, folder = make_env.JUDGE, promote(place, 1)
+    make_env.complete_env(env_file, "llm")
+    assert judge not in make_env.read_env(env_file)
+    (folder / JUDGE).touch()
+    for profile, named in (("llm", "/registry/of-seed-1"), ("gpu", "/adapter")):
+        make_env.complete_env(env_file, profile)
+        assert make_env.read_env(env_file)[judge] == named
+    promote(place, 2)
+    make_env.complete_env(env_file, "llm")
+    assert make_env.read_env(env_file)[judge] == "", "the next model has no judge"
+    planner = SERVICES["planner_svc"]
+    assert judge in planner["environment"]
+    assert f"${{{make_env.REGISTRY}:-{make_env.SHIPPED_REGISTRY}}}:/registry:ro" in planner["volumes"]
+    adapter = "NESTOR_GPU_ADAPTER"
+    assert f"${{{adapter}:-{make_env.SHIPPED[adapter]}}}:/adapter:ro" in planner["volumes"]
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", "{}", json.dumps({"promoted": "one", "adapters": {}})])
