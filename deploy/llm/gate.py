@@ -26,6 +26,7 @@ from deploy.llm.trained import is_whole, sha256_of, weight_files, write_planner
 from evals.planning.command import COLUMNS, Measurement, errors_only, measure
 from evals.planning.evaluate import PlanReport
 from planner_svc.backends.served.prompt import PROMPT_VERSION
+from planner_svc.judging.judge import JUDGE
 from services.registry import Entry, PromptForm, RegistryError, enter, promoted, read_registry
 
 LORA_NAME: Final = "lora.gguf"
@@ -34,7 +35,7 @@ PARAMETER_F1: Final = "parameter F1"
 """The metric that decides. A parameter is right only if its call is; it separates models better than full match."""
 _KIND: Final = "Q8_0"
 """Type of the merged models' layers, the one that `nestor llm install` writes."""
-_KEPT: Final = ("report.json", "MODEL_CARD.md", "NOTICE", "LICENSE")
+_KEPT: Final = ("report.json", "MODEL_CARD.md", "NOTICE", "LICENSE", JUDGE)
 _KEPT_OF_WHOLE: Final = ("*.json", "*.jinja", "*.txt")
 """What transformers writes beside a whole model's weights: indices, generation settings, the tokenizer."""
 
@@ -162,6 +163,7 @@ def _promote(candidate: Path, entry: Entry, registry: Path) -> None:
     if candidate.resolve() != place.resolve():
         beside = [file for pattern in _KEPT_OF_WHOLE for file in candidate.glob(pattern)] if is_whole(candidate) else []
         place.mkdir(parents=True, exist_ok=True)
+        (place / JUDGE).unlink(missing_ok=True)  # it was fitted to the answers of the weights that are replaced
         for file in {*weights, *beside, *(candidate / name for name in _KEPT)}:
             if file.is_file():
                 shutil.copyfile(file, place / file.name)

@@ -19,10 +19,11 @@ _KIND = "Q8_0"
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A GGUF file, and the form of the prompt that its model was trained with."""
+    """A GGUF file, the form of the prompt that its model was trained with, and that model's folder in a registry."""
 
     file: Path
     detail: PromptForm = "brief"
+    folder: Path | None = None
 
 
 def registry_to_read(given: Path | None = None) -> Path:
@@ -65,7 +66,7 @@ def model_to_serve(settings: LlmSettings, folder: Path = FOLDER) -> ServedModel:
             raise ModelFileError(f"there is no {folder / BASE_NAME} to merge {found.folder} into: make llm")
         file = install(folder, found.folder, _KIND, _say, found.base(), own_file)
     _say(f"{found.entry.name}, which {registry} promotes, is served from {file}")
-    return ServedModel(file, found.entry.detail)
+    return ServedModel(file, found.entry.detail, found.folder)
 
 
 def _say(line: str) -> None:

@@ -23,6 +23,7 @@ from deploy.llm.probe import gives_token
 from deploy.llm.promoted import model_to_serve
 from deploy.llm.settings import LlmSettings, settings_from_environment
 from deploy.sockets import free_port
+from planner_svc.judging.judge import JUDGE
 from services.registry import PromptForm
 from services.telemetry import get_logger
 
@@ -140,6 +141,12 @@ def _profile(detail: PromptForm) -> dict[str, str]:
     return {"NESTOR_PLANNER_SERVED_CONSTRAINT": "gbnf"} | dict(line.split("=", 1) for line in lines) | form
 
 
+def _judge(folder: Path | None) -> dict[str, str]:
+    """The planner's setting for the judge of the model's answers, if the model's folder has one."""
+    has_judge = folder is not None and (folder / JUDGE).is_file()
+    return {"NESTOR_PLANNER_SERVED_JUDGE": str(folder)} if has_judge else {}
+
+
 def _environment(settings: LlmSettings) -> dict[str, str]:
     """The settings as environment variables for the server's process."""
     values = {name: value for name, value in settings if value is not None}
@@ -153,7 +160,8 @@ def _environment(settings: LlmSettings) -> dict[str, str]:
 def planning_model(detail: PromptForm | None = None) -> Iterator[str]:
     """Serve the model until the context ends, and configure this process's planner to use it. Yields its base URL.
 
-    It is the file NESTOR_LLM_MODEL, or else the model that the registry promotes.
+    It is the file NESTOR_LLM_MODEL, or else the model that the registry promotes. That one's answers are judged if its
+    folder has a judge.
 
     Create the planner's settings inside the context, because they read the environment. Only this process has the key.
     ``detail`` is the form of the prompt that the model was trained with; None: the registered one, or brief.
@@ -168,11 +176,12 @@ def planning_model(detail: PromptForm | None = None) -> Iterator[str]:
     model = model_to_serve(settings)
     settings = settings.model_copy(update={"model": model.file})
     key = settings.api_key or SecretStr(secrets.token_urlsafe(24))
+    asked = _profile(detail or model.detail) | _judge(model.folder)
     supervisor = ServerSupervisor(settings.model_copy(update={"api_key": key}))
     try:
         supervisor.wait_for_token()
         os.environ |= {
-            **{name: os.environ.get(name, value) for name, value in _profile(detail or model.detail).items()},
+            **{name: os.environ.get(name, value) for name, value in asked.items()},
             "NESTOR_PLANNER_SERVED_URL": f"{supervisor.url}/v1",
             "NESTOR_PLANNER_SERVED_MODEL": settings.name,
             "NESTOR_PLANNER_SERVED_API_KEY": key.get_secret_value(),

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from evals.data import DataError
 from planner_svc.backends.served.prompt import PROMPT_VERSION
+from planner_svc.judging.judge import JUDGE
 from training.llm.base import ADAPTER, Base, Start, find_base, find_start, load_base
 from training.llm.builder import TRAIN, Stats, read_stats
 from training.llm.card import BaseReport, Report, StartReport, TrainingReport, read_report, versions, write_card
@@ -120,6 +121,7 @@ def read_tuning(recipe: Path | None, method: Method, minutes: float | None, epoc
 def write_model(model: Any, tokenizer: Any, base: Base, tuning: Tuning, out: Path) -> None:
     """Write the adapter in half precision, with the name of its base; or the whole model with its tokenizer."""
     out.mkdir(parents=True, exist_ok=True)
+    (out / JUDGE).unlink(missing_ok=True)  # it was fitted to the answers of the weights that are replaced
     if tuning.method == "full":
         model.half().save_pretrained(out)
         tokenizer.save_pretrained(out)

@@ -1,8 +1,8 @@
-"""Fits the judge of the trained planner's answers to the results of whole requests that the planner was not trained on.
+"""Fits the judge of a planner's answers to the results of whole requests that the planner was not trained on.
 
-The judge is :mod:`planner_svc.judging.judge`. ``nestor eval plan --planner compact --predictions`` writes the answers,
-their features, and whether they were right. All figures are from judges that had seen no request to the same vendor.
-Otherwise features that a vendor's requests share would make the figures too good.
+The judge is :mod:`planner_svc.judging.judge`. ``nestor eval plan --predictions`` writes the answers of the compact
+planner or of a language model, their features, and whether they were right. All figures are from judges that had seen
+no request to the same vendor. Otherwise features that a vendor's requests share would make the figures too good.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def fit_answer_judge(model: Path, predictions: Sequence[Path]) -> AnswerJudgeFit
     """Fit the judge of a planner's folder, and write it there.
 
     Args:
-        model: the folder.
-        predictions: files of ``nestor eval plan --planner compact --predictions``, made with this model.
+        model: the folder of the compact planner, or of the language model.
+        predictions: files of ``nestor eval plan --predictions``, made with this model.
 
     Raises:
         DataError: a file is not valid, or all of them hold too little data.
@@ -140,7 +140,7 @@ def _read(file: Path) -> Iterator[tuple[str, float, list[float], bool, bool, boo
     try:
         for line in file.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
-            if row["status"] == "failed":
+            if row["status"] == "failed" or row["signs"] is None:  # no answer, or a wish for further operations
                 continue
             if row["signs"].keys() != set(SIGNS):
                 raise DataError(f"{file} tells other signs than this version's: measure again")
@@ -156,6 +156,4 @@ def _read(file: Path) -> Iterator[tuple[str, float, list[float], bool, bool, boo
     except DataError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"{file} holds no predictions of `nestor eval plan --planner compact`: {type(error).__name__} {error}"
-        ) from None
+        raise DataError(f"{file} holds no predictions of `nestor eval plan`: {type(error).__name__} {error}") from None

@@ -11,6 +11,7 @@ import pytest
 from deploy.llm import gate
 from deploy.llm.gate import PARAMETER_F1, Figures, judge, measured
 from planner_svc.backends.served.prompt import PROMPT_VERSION
+from planner_svc.judging.judge import JUDGE
 from services.registry import Entry, PromptForm, RegistryError, enter, promoted, read_registry
 
 SHA = "b" * 64
@@ -93,6 +94,17 @@ def test_the_first_must_beat_what_ships_if_that_has_the_same_base(place: Path, m
     assert read_registry(place / "shipped").promoted == "small"
     shutil.rmtree(place / "models")
     assert tried(place, "of-another-base", 21, "c" * 64).before == "base"
+
+
+def test_a_judge_is_promoted_with_the_model_that_it_was_fitted_to(place: Path) -> None:
+    adapter(place / "first", 40)
+    (place / "first" / JUDGE).write_text("of 40")
+    assert tried(place, "first", 40).better
+    kept = place / "models/first" / JUDGE
+    assert kept.read_text() == "of 40"
+    (place / "first" / JUDGE).unlink()
+    assert tried(place, "first", 41).better
+    assert not kept.exists(), "other weights, other answers"
 
 
 def test_each_is_asked_in_the_form_that_it_was_trained_with(place: Path, asked: list[PromptForm]) -> None:

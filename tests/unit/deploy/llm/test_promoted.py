@@ -15,6 +15,7 @@ from deploy.llm.settings import LlmSettings
 from deploy.llm.supervisor import planning_model
 from deploy.llm.trained import sha256_of, weight_files
 from planner_svc.backends.served.prompt import PROMPT_VERSION
+from planner_svc.judging.judge import JUDGE
 from services.registry import Entry, enter
 from tests.support.llama import tiny_factors, tiny_llama, write_peft
 from tests.unit.deploy.llm.test_server import PROMPT, log_probabilities
@@ -80,10 +81,17 @@ def test_a_whole_model_that_is_promoted_is_served(place: Path) -> None:
 def test_the_planner_asks_in_the_form_that_was_registered(
     place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    promote(place, 1, detail="full")
+    folder = promote(place, 1, detail="full")
     os.environ |= {"NESTOR_LLM_THREADS": "1", "NESTOR_LLM_CONTEXT": "512"}
     with planning_model():
         assert os.environ["NESTOR_PLANNER_SERVED_DETAIL"] == "full"
+        assert "NESTOR_PLANNER_SERVED_JUDGE" not in os.environ
+    (folder / JUDGE).touch()  # no part of what was registered: it is fitted to a registered model's answers
+    with planning_model():
+        assert Path(os.environ["NESTOR_PLANNER_SERVED_JUDGE"]) == Path("var/models/of-seed-1")
+    os.environ["NESTOR_PLANNER_SERVED_JUDGE"] = ""
+    with planning_model():
+        assert os.environ["NESTOR_PLANNER_SERVED_JUDGE"] == "", "what the environment says takes precedence"
     said = capfd.readouterr().err
     assert "of-seed-1, which var/models promotes, is served from var/llm/registered-of-seed-1.gguf" in said
     assert "(var/llm/registered-of-seed-1.gguf) is served on" in said

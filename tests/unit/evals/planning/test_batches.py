@@ -1,6 +1,7 @@
 """A language model that is asked by files: prompts out, answers in, a second round, and whatever answers may be."""
 
 import json
+import math
 import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -95,6 +96,15 @@ def test_prompts_leave_and_answers_are_measured(tmp_path: Path) -> None:
     assert told["answers"] == {"planned": 75.0, "needs_input": 0.0, "no_plan": 25.0, "failed": 0.0}
     first = rows_of(lines)[0]
     assert first["outputs"] == [{"output": solved(rows[0]), "problem": ""}]
+    assert [row["sure"] for row in rows_of(lines)] == [0.8] * 4, "the model's own confidence"
+    odds = math.log(0.8 / 0.2)
+    signs = ("plans", "refuses", "sure of a plan", "sure of a refusal", "calls", "calls that change something")
+    assert [[round(row["signs"][name], 4) for name in signs] for row in rows_of(lines)] == [
+        [1, 0, round(odds, 4), 0, 1, 0],
+        [1, 0, round(odds, 4), 0, 2, 0],
+        [1, 0, round(odds, 4), 0, 2, 0],
+        [0, 1, 0, round(odds, 4), 0, 0],
+    ]
     # The same prompts, whenever they are written, and other ones under other conditions.
     again, _ = round_of(data, "again", solved, "--candidates", "given")
     assert again == rows
@@ -139,6 +149,17 @@ def test_a_second_round_shows_what_was_looked_up(tmp_path: Path) -> None:
     assert shown == [False, True]
     told = measured(data, "--k", "1", "--responses-in", answers, "--responses-in", more)
     assert (told["full_match"], told["pass_rate"], told["format_acc"]) == (100.0, 100.0, 100.0)
+
+
+def test_a_wish_for_operations_has_no_signs(tmp_path: Path) -> None:
+    data = folder(tmp_path / "data", TOOLS, ROWS[:2])
+    need = json.dumps({"calls": [], "need": ["the weather of a city"]})
+    given = ("--candidates", "given")
+    _, answers = round_of(data, "first", lambda row: solved(row) if asked_of(row) == ROWS[0]["query"] else need, *given)
+    measured(data, *given, "--responses-in", answers, "--predictions", tmp_path / "lines.jsonl")
+    first, second = rows_of(tmp_path / "lines.jsonl")
+    assert (first["status"], first["signs"]["plans"]) == ("planned", 1)
+    assert (second["status"], second["signs"]) == ("no_plan", None), "and not those of the request before"
 
 
 def test_what_could_not_be_read_is_no_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,7 +211,11 @@ def test_a_budget_of_time_ends_the_run(data: Path, base: Path, tmp_path: Path) -
 
 def test_full_finetuning_writes_a_model(data: Path, base: Path, tmp_path: Path) -> None:
     tuning = TUNING.model_copy(update={"method": "full", "rate": 0.001})
+    judge = tmp_path / "mine" / "judge.npz"
+    judge.parent.mkdir()
+    judge.touch()
     assert train_llm(base, data, tmp_path / "mine", tmp_path / "work", tuning, "cpu") is not None
+    assert not judge.exists(), "it was fitted to the answers of other weights"
     model = AutoModelForCausalLM.from_pretrained(str(tmp_path / "mine"))
     assert sum(one.numel() for one in model.parameters()) > 50_000
     assert AutoTokenizer.from_pretrained(str(tmp_path / "mine")).chat_template

@@ -12,7 +12,7 @@ pytest.importorskip("sklearn", reason="needs requirements/train.txt")
 
 from deploy.cli import app
 from evals.data import DataError
-from planner_svc.judging.judge import JUDGE, AnswerJudge
+from planner_svc.judging.judge import JUDGE, AnswerJudge, load_judges
 from planner_svc.judging.signs import SIGNS
 from training.planner.judge_fitting import fit_answer_judge
 
@@ -50,10 +50,11 @@ def test_the_judge_learns_which_words_are_right(tmp_path: Path) -> None:
     assert judge.trees(matrix)[known].min() > 0.8 > 0.2 > judge.trees(matrix)[~known & ~sure].max()
 
 
-def test_what_failed_is_no_word(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", ["failed", "no_plan"])
+def test_what_failed_or_asked_for_operations_is_no_word(tmp_path: Path, status: str) -> None:
     file = predictions(tmp_path / "lines.jsonl", 200)
     lines = file.read_text().splitlines()
-    failed = json.dumps(json.loads(lines[0]) | {"status": "failed", "signs": None})
+    failed = json.dumps(json.loads(lines[0]) | {"status": status, "signs": None})
     file.write_text("\n".join([*lines, failed]))
     assert fit_answer_judge(tmp_path, [file]).requests == 200
 
@@ -64,6 +65,22 @@ def test_the_command_tells_what_thresholds_would_do(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "200 requests to 8 vendors" in result.output
     assert (tmp_path / JUDGE).exists()
+
+
+def test_the_judge_of_a_language_model_is_fitted_in_its_folder(tmp_path: Path) -> None:
+    """As `nestor eval plan --planner served` writes it: with each turn's text, and refusals among the answers."""
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text("{}")
+    plans = predictions(tmp_path / "plans.jsonl", 200, outputs=[{"output": '{"calls": []}', "problem": ""}])
+    refusals = predictions(tmp_path / "refusals.jsonl", 60, status="no_plan")
+    files = ["--predictions", str(plans), "--predictions", str(refusals)]
+    result = CliRunner().invoke(app, ["train", "judge", str(adapter), *files])
+    assert result.exit_code == 0, result.output
+    assert "260 requests to 8 vendors" in result.output
+    assert load_judges(tmp_path, adapter).keys() == {"served"}
+    gone = CliRunner().invoke(app, ["train", "judge", str(tmp_path / "gone"), *files])
+    assert (gone.exit_code, (tmp_path / "gone").exists()) == (2, False)
 
 
 @pytest.mark.parametrize(
