@@ -101,7 +101,8 @@ async def test_two_runs_are_compared_beside_the_event_loop(gateway: Gateway, mon
         return compare(*runs)
 
     monkeypatch.setattr("gateway.service.compare", noting)
-    monkeypatch.setattr("gateway.quotas.Quotas.charge", lambda _self, _tenant, size: charged.append(size))
+    store = gateway.app.state.service._store
+    monkeypatch.setattr(store, "_on_read", lambda _tenant, size: charged.append(size))
     first = await gateway.client.solve(ask(ASK_HOLIDAYS))
     charged.clear()
     await gateway.client.run(first.id)
