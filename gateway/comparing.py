@@ -13,6 +13,8 @@ from services.contracts.plan import Step
 from services.contracts.run import Run
 
 _Difference = tuple[JsonPath, JsonValue, JsonValue]
+_Pair = tuple[str | int, Any, Any]
+"""A key or an index, and the two values there."""
 
 
 def compare(run: Run, other: Run) -> Comparison:
@@ -106,7 +108,7 @@ def _difference(ours: Any, theirs: Any, reused: Collection[str] = ()) -> _Differ
     if ours == theirs and to_json(ours) == to_json(theirs):  # in a fraction of the time
         return None
     path: list[str | int] = []
-    waiting = [iter([("", ours, theirs)])]
+    waiting: list[Iterator[_Pair]] = [iter([("", ours, theirs)])]
     while waiting:
         for key, one, two in waiting[-1]:
             if reused and any(_refers_to_any(side, reused) for side in (one, two)):
@@ -134,7 +136,7 @@ def _missing(one: Mapping[str, Any], two: Mapping[str, Any]) -> str | None:
     return next(name for name in (*one, *two) if name not in one or name not in two)
 
 
-def _pairs(one: Any, two: Any) -> Iterator[tuple[str | int, Any, Any]]:
+def _pairs(one: Any, two: Any) -> Iterator[_Pair]:
     """The members of two objects with the same names; or the items of two lists, and what one has beyond the other."""
     if isinstance(one, dict):
         yield from ((name, one[name], two[name]) for name in one)
@@ -142,4 +144,4 @@ def _pairs(one: Any, two: Any) -> Iterator[tuple[str | int, Any, Any]]:
     yield from ((at, *pair) for at, pair in enumerate(zip(one, two, strict=False)))
     if len(one) != len(two):
         at = min(len(one), len(two))
-        yield (at, *(side[at] if at < len(side) else None for side in (one, two)))
+        yield at, one[at] if at < len(one) else None, two[at] if at < len(two) else None
