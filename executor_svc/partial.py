@@ -27,7 +27,6 @@ class PartialValues:
     def __init__(self, steps: Iterable[Step], outputs: Mapping[str, JsonValue], cut: Collection[str]) -> None:
         self._outputs, self._cut = outputs, cut
         self._mapped, self._made, self._repeated = set[str](), set[str](), set[str]()
-        self._known = dict[tuple[str, JsonPath], bool]()
         self._lists = dict[int, bool]()  # by the identity of values, which the outputs keep alive
         for step in steps if cut else ():
             sides = () if step.when is None else (step.when.left, step.when.right)
@@ -41,14 +40,8 @@ class PartialValues:
     def holds(self, step: str, path: JsonPath) -> bool:
         """Whether the value at a path of a step's output comes from such a list, without being one item of it.
 
-        A plan may name the same value thousands of times, under several paths.
+        A plan may name the same value thousands of times, so what is found out about it is kept.
         """
-        key = (step, path)
-        if (known := self._known.get(key)) is None:
-            known = self._known[key] = self._holds(step, path)
-        return known
-
-    def _holds(self, step: str, path: JsonPath) -> bool:
         call = step in self._mapped and bool(path) and isinstance(path[0], int)
         if step in self._made or (step in self._repeated and not call):
             return True

@@ -115,7 +115,7 @@ class ExecutorSettings(InternalSettings):
         default=256, ge=1, description="Open connections to all upstreams together; one tenant may use half."
     )
     max_connections_per_host: int = Field(
-        default=128, ge=1, description="Open connections to one upstream; one tenant may use half."
+        default=256, ge=1, description="Open connections to one upstream; one tenant may use half."
     )
     max_response_bytes: int = Field(
         default=10 * 1024 * 1024,

@@ -105,6 +105,15 @@ async def test_small_answers_that_are_used_often_are_large_together(noted: Any, 
     assert MAIN not in threads
 
 
+async def test_small_answers_that_many_steps_use_are_large_together(noted: Any, workers: Workers) -> None:
+    """They may all be ready at once."""
+    threads = noted(references, "equal")
+    when = When(left=ref("a"), op="ne", right=literal(1))
+    steps = [step(f"b{number}", GET, when=when) for number in range(4)]
+    await ended(compiled([GET], step("a", GET), *steps), Answering(LISTED, LARGE_BYTES // 2), workers)
+    assert [thread is MAIN for thread in threads] == [True, True, False, True]
+
+
 async def test_the_conditions_of_a_loop_are_checked_beside_the_event_loop(noted: Any, workers: Workers) -> None:
     """Each item may look at the same small answer."""
     threads = noted(references, "_contains")
