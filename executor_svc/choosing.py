@@ -3,11 +3,12 @@
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from pydantic import JsonValue
 
+from services.compute import checkpoint
 from services.contracts.plan import Match
 
 MAX_ITEMS: Final = 200
@@ -15,25 +16,51 @@ MAX_ITEMS: Final = 200
 _MAX_LEAVES: Final = 40
 _MAX_DEPTH: Final = 3
 _MAX_CHARS: Final = 200
+_MAX_NORMALISED: Final = 2 * _MAX_CHARS
+"""Characters of a field without case and accents. A single one may stand for 18 others."""
 _LABEL_LEAVES: Final = 4
 _WORD: Final = re.compile(r"[^\W_]+")
 
+Fields = tuple[str, ...]
+"""The fields of an item, each as the words in it with a blank before and after."""
 
-def best(items: Sequence[JsonValue], match: Match, given: Collection[int] = ()) -> list[int]:
+
+def fields_of(items: Sequence[JsonValue]) -> list[Fields]:
+    """The fields of the items that are compared. They take up to 16 kB an item: work them out once for a list."""
+    found = []
+    for item in items[:MAX_ITEMS]:
+        checkpoint()
+        found.append(_fields(item))
+    return found
+
+
+def best(fields: Sequence[Fields], match: Match, given: Collection[int] = ()) -> list[int]:
     """The indices of the items that match best, in order; none if no item holds the text that was looked up.
 
     An item with a field equal to the text ranks above an item with a field that only holds all of its words. Ties are
-    broken by the number of the request's other words in the item. ``given``: the items with the value that was given.
+    broken by the number of the request's other words in the item.
+
+    Args:
+        fields: the fields of the items, as :func:`fields_of` gives them.
+        match: what was looked up.
+        given: the items with the value that was given.
     """
-    scores = [_score(item, match, given=index in given) for index, item in enumerate(items[:MAX_ITEMS])]
-    top = max(scores, default=(0, 0))
-    return [index for index, score in enumerate(scores) if score == top] if top[0] else []
+    said = [words for text in match.said if (words := _words(text))]  # no item is found by signs alone
+    found = [_said(one, said, given=index in given) for index, one in enumerate(fields)]
+    if not (top := max(found, default=0)):
+        return []
+    alike = [index for index, score in enumerate(found) if score == top]
+    if len(alike) == 1 or not match.words:
+        return alike
+    others = [frozenset(_words(word)) for word in match.words]
+    counts = [_held(fields[index], others) for index in alike]
+    return [index for index, count in zip(alike, counts, strict=True) if count == max(counts)]
 
 
 def is_exact(item: JsonValue, match: Match) -> bool:
     """Whether each text that was looked up equals a field of the item, so that no other item can match better."""
     fields = _fields(item)
-    return all(words in fields for text in match.said if (words := _words(text)))
+    return all(_field(words) in fields for text in match.said if (words := _words(text)))
 
 
 def label(item: JsonValue) -> str:
@@ -42,24 +69,31 @@ def label(item: JsonValue) -> str:
     return " ".join(", ".join(values).split())[:_MAX_CHARS]
 
 
-def _score(item: JsonValue, match: Match, *, given: bool) -> tuple[int, int]:
-    fields = _fields(item)
-    sets = [frozenset(field) for field in fields]
-    said = 2 if given else 0
-    for text in match.said:
-        words = _words(text)
-        if not words:  # no item is found by signs alone
-            continue
-        if words in fields:
-            said += 2
-        elif any(one.issuperset(words) for one in sets):
-            said += 1
-    item_words = frozenset().union(*sets)
-    return said, sum(1 for word in match.words if item_words.issuperset(_words(word)))
+def _said(fields: Fields, said: Sequence[Sequence[str]], *, given: bool) -> int:
+    """How well an item's fields match the texts that were looked up."""
+    checkpoint()
+    score = 2 if given else 0
+    for words in said:
+        if _field(words) in fields:
+            score += 2
+        elif any(all(f" {word} " in field for word in words) for field in fields):
+            score += 1
+    return score
 
 
-def _fields(item: JsonValue) -> list[tuple[str, ...]]:
-    return [_words(str(leaf)[:_MAX_CHARS]) for leaf in _leaves(item)]
+def _held(fields: Fields, words: Sequence[frozenset[str]]) -> int:
+    """How many of the words are in the fields."""
+    checkpoint()
+    held = frozenset("".join(fields).split(" "))
+    return sum(1 for one in words if held >= one)
+
+
+def _fields(item: JsonValue) -> Fields:
+    return tuple(_field(_words(str(leaf)[:_MAX_CHARS], _MAX_NORMALISED)) for leaf in _leaves(item))
+
+
+def _field(words: Sequence[str]) -> str:
+    return f" {' '.join(words)} "
 
 
 def _leaves(item: JsonValue) -> Iterator[str | int | float]:
@@ -70,15 +104,17 @@ def _leaves(item: JsonValue) -> Iterator[str | int | float]:
         below: list[JsonValue] = []
         for value in level:
             if isinstance(value, dict | list):
-                below += list(value.values() if isinstance(value, dict) else value)[:_MAX_LEAVES]
+                below += islice(value.values() if isinstance(value, dict) else value, _MAX_LEAVES - len(below))
             elif value is not None and not isinstance(value, bool) and left:
                 left -= 1
                 yield value
-        level = below[:_MAX_LEAVES]
+        level = below
 
 
-@lru_cache(maxsize=16_384)
-def _words(text: str) -> tuple[str, ...]:
-    """The words of a text, without case and accents."""
-    plain = unicodedata.normalize("NFKD", text.casefold())
-    return tuple(_WORD.findall("".join(char for char in plain if not unicodedata.combining(char))))
+def _words(text: str, most: int | None = None) -> list[str]:
+    """The words of a text, without case and accents; of its first ``most`` characters, once they are normalised."""
+    plain = text.casefold()
+    if not plain.isascii():
+        decomposed = unicodedata.normalize("NFKD", plain)[: None if most is None else 2 * most]  # most accents go
+        plain = "".join(char for char in decomposed if not unicodedata.combining(char))
+    return _WORD.findall(plain[:most])

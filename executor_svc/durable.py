@@ -22,6 +22,8 @@ from executor_svc.settings import ExecutorSettings
 from executor_svc.settling import call_key, is_settled_so, open_doubts, settled
 from executor_svc.storage import LedgerStore
 from executor_svc.values import ValueStore
+from executor_svc.workers import Workers
+from services.compute import for_tenant
 from services.contracts.doubt import ResolveRequest
 from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished, ExecutionState, StepFinished
 from services.contracts.outcome import Failed, RequestRecord
@@ -49,8 +51,9 @@ class DurableLane:
         membership: Membership,
         settings: ExecutorSettings,
         metrics: ExecutorMetrics,
+        workers: Workers,
     ) -> None:
-        self._adapter, self._store, self._membership = adapter, store, membership
+        self._adapter, self._store, self._membership, self._workers = adapter, store, membership, workers
         self._gate = Gate()
         self._settings, self._metrics = settings, metrics
         self.ledger = Ledger(store, self._cancel_live)
@@ -279,7 +282,9 @@ class DurableLane:
         # Of a run that is given up nothing is sent, and its steps say why: not that the reads changed.
         hold = None if isinstance(adapter, _GivenUpAdapter) else hold_of(request, graph, limits)
         gated = self._gate.before(writing)
-        run = Run(request.compiled, graph, gated, request.run_id, limits, value_store, frozenset(known), hold)
+        for_tenant.set(request.tenant)
+        begun, workers = frozenset(known), self._workers
+        run = Run(request.compiled, graph, gated, request.run_id, limits, value_store, begun, hold, workers)
         live.begin(run)
         try:
             async for event in run.events():

@@ -68,6 +68,7 @@ async def open_executor(
         adapter = await stack.enter_async_context(open_http_adapter(settings, secrets, metrics.upstream))
         store = LedgerStore(engine, Sealer(settings.proof_key))
         stack.callback(store.close)
-        lane = DurableLane(adapter, store, Membership(engine, MEMBERS, settings.lease_s), settings, metrics)
+        membership = Membership(engine, MEMBERS, settings.lease_s)
+        lane = DurableLane(adapter, store, membership, settings, metrics, adapter.workers)
         await stack.enter_async_context(lane.working())
         yield ExecutorService(adapter, lane, store, secrets, journal, settings, metrics), engine

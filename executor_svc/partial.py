@@ -27,6 +27,7 @@ class PartialValues:
     def __init__(self, steps: Iterable[Step], outputs: Mapping[str, JsonValue], cut: Collection[str]) -> None:
         self._outputs, self._cut = outputs, cut
         self._mapped, self._made, self._repeated = set[str](), set[str](), set[str]()
+        self._lists = dict[int, bool]()  # by the identity of values, which the outputs keep alive
         for step in steps if cut else ():
             sides = () if step.when is None else (step.when.left, step.when.right)
             if self._any_in((*step.arguments.values(), *sides)):
@@ -37,16 +38,22 @@ class PartialValues:
                     self._repeated.add(step.id)
 
     def holds(self, step: str, path: JsonPath) -> bool:
-        """Whether the value at a path of a step's output comes from such a list, without being one item of it."""
+        """Whether the value at a path of a step's output comes from such a list, without being one item of it.
+
+        A plan may name the same value thousands of times, so what is found out about it is kept.
+        """
         call = step in self._mapped and bool(path) and isinstance(path[0], int)
         if step in self._made or (step in self._repeated and not call):
             return True
         if step not in self._cut or any(isinstance(part, int) for part in (path[1:] if call else path)):
             return False
         try:
-            return _holds_list(walk(self._outputs.get(step), path, step))
+            value = walk(self._outputs.get(step), path, step)
         except Unresolved:
             return False
+        if (known := self._lists.get(id(value))) is None:
+            known = self._lists[id(value)] = _holds_list(value)
+        return known
 
     def _any_in(self, values: Iterable[Value]) -> bool:
         return any(self.holds(one.step, one.path) for value in values for one in references(value))

@@ -24,6 +24,7 @@ from executor_svc.settings import MAX_TAKEN_BYTES
 from executor_svc.steps import uncompared
 from executor_svc.values import ValueStore
 from executor_svc.values import preview as beginning
+from executor_svc.workers import Workers
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
 from services.contracts.evidence import written_path
@@ -87,7 +88,12 @@ def previews(
 
 
 async def read_and_preview(
-    compiled: CompiledPlan, adapter: Caller, value_store: ValueStore, limits: Limits, run_id: str
+    compiled: CompiledPlan,
+    adapter: Caller,
+    value_store: ValueStore,
+    limits: Limits,
+    run_id: str,
+    workers: Workers | None = None,
 ) -> PreviewResponse:
     """The same, with the values of the reads that feed the held steps. Makes these reads.
 
@@ -99,10 +105,11 @@ async def read_and_preview(
         value_store: where large outputs are stored.
         limits: limits of the reads.
         run_id: used in the calls' keys.
+        workers: threads for work on large values.
     """
     graph = Graph(compiled.plan)
     scope = Scope.of(compiled, graph)
-    run = Run(compiled, graph, adapter, run_id, limits, value_store, hold=PreviewHold(scope))
+    run = Run(compiled, graph, adapter, run_id, limits, value_store, hold=PreviewHold(scope), workers=workers)
     finished = None
     async for event in run.events():
         finished = event

@@ -6,12 +6,15 @@ changed.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import is_
 from typing import Final, Literal
 
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from executor_svc.choosing import MAX_ITEMS, best, is_exact, label
+from executor_svc.choosing import MAX_ITEMS, best, fields_of, is_exact, label
+from services.compute import checkpoint
 from services.contracts.base import JsonPath
 from services.contracts.evidence import written_said
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, Match, ObjectValue, Reference, Value, When
@@ -50,6 +53,8 @@ Use = Literal["shown", "read", "change"]
 
 MAX_CHOICES: Final = 10
 _MAX_CHOICE_CHARS: Final = 200
+_NESTED: Final = frozenset({bool, list, dict})
+"""Types in a list whose kinds have to be compared one by one."""
 _ORDERINGS: Final = {
     "lt": lambda left, right: left < right,
     "le": lambda left, right: left <= right,
@@ -259,7 +264,8 @@ def _alike(output: JsonValue, reference: Reference, budget: SizeBudget | None, *
         if match.given is not None:
             among = _values(output, reference, range(min(len(items), MAX_ITEMS)))
             given = {index for index, value in among if equal(value, match.given)}
-        return best(items, match if by_words else match.model_copy(update={"words": ()}), given)
+        fields = fields_of(items) if budget is None else budget.cached(items, "fields", lambda: fields_of(items))
+        return best(fields, match if by_words else match.model_copy(update={"words": ()}), given)
 
     return found() if budget is None else budget.cached(output, (reference, "alike", by_words), found)
 
@@ -361,6 +367,7 @@ def holds(
         Incomparable: the values have no order.
         SizeExceeded: the compared values are larger than the budget that is left.
     """
+    checkpoint()
     if when.op == "exists":
         try:
             return resolve(when.left, outputs, item, None if budget is None else budget.uncounted(), use) is not None
@@ -388,23 +395,37 @@ def equal(left: JsonValue, right: JsonValue) -> bool:
     """Equality of JSON values. Unlike in Python, true is not equal to 1."""
     if left is right or left != right:  # Python's comparison takes a fraction of the time
         return left is right
-    return (isinstance(left, dict | list) and to_json(left) == to_json(right)) or _equal(left, right)
+    return (isinstance(left, dict | list) and to_json(left) == to_json(right)) or _same_kinds(left, right)
 
 
-def _equal(left: JsonValue, right: JsonValue) -> bool:
+def _same_kinds(left: JsonValue, right: JsonValue) -> bool:
+    """Whether values that are equal in Python have their booleans at the same places."""
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(_equal(a, b) for a, b in zip(left, right, strict=True))
+        if not {*map(type, left), *map(type, right)} & _NESTED:
+            return True  # also for a million numbers within a few milliseconds
+        return all(_same_kinds(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
-    return isinstance(left, bool) is isinstance(right, bool) and left == right
+        return all(_same_kinds(left[key], right[key]) for key in left)
+    return isinstance(left, bool) is isinstance(right, bool)
 
 
 def _contains(container: JsonValue, element: JsonValue) -> bool:
     if isinstance(container, list):
-        return element in container and any(equal(element, other) for other in container)
+        return element in container and _is_among(element, container)
     if isinstance(container, (str, dict)) and isinstance(element, str):
         return element in container
     raise Incomparable(f"`when` cannot look for {type_name(element)} in {type_name(container)}")
+
+
+def _is_among(element: JsonValue, container: list[JsonValue]) -> bool:
+    """Whether one of the values that are equal in Python is so in JSON, too: for Python, true is the same as 1."""
+    if isinstance(element, dict | list):
+        return any(equal(element, other) for other in container if other == element)
+    if isinstance(element, bool):
+        return any(map(is_, container, repeat(element)))
+    if not isinstance(element, int | float) or element not in (0, 1):
+        return True
+    return container.count(element) > sum(map(is_, container, repeat(bool(element))))
 
 
 def _both_numbers(left: JsonValue, right: JsonValue) -> bool:

@@ -7,9 +7,9 @@ step's deadline is later, so at the run's deadline all running steps time out an
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from opentelemetry.trace import Span
 from pydantic import JsonValue
@@ -18,11 +18,12 @@ from pydantic_core import to_json
 from executor_svc.binding import Hold, feeding_changes
 from executor_svc.choosing import MAX_ITEMS
 from executor_svc.graph import Graph
-from executor_svc.models import Adapter, Limits
+from executor_svc.models import LARGE_BYTES, Adapter, Limits
 from executor_svc.partial import PartialValues
 from executor_svc.references import Unresolved, Use, best_so_far, chosen, unmatched, walk
 from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare, uncompared
 from executor_svc.values import AnswerTooLarge, AnswerValues, ValueStore
+from executor_svc.workers import NotDone, Workers
 from services.contracts.answer import AnswerValue
 from services.contracts.evidence import written_said
 from services.contracts.execution import ExecutionEvent, ExecutionFinished, StepFinished, StepStarted
@@ -36,7 +37,7 @@ from services.contracts.outcome import (
     Succeeded,
     UnmatchedItem,
 )
-from services.contracts.plan import Step, step_references
+from services.contracts.plan import Reference, Step, step_references
 from services.contracts.planning import CompiledPlan
 from services.size_budget import SizeBudget
 from services.tracing import Attributes, fail, span
@@ -56,6 +57,9 @@ _MAX_SENT_BYTES: Final = 4 * 1024 * 1024
 _CUT_URL: Final = 200
 _MAX_UNMATCHED: Final = 5
 _NOT_KEPT: Final = "(not kept)"
+_NOT_PREPARED: Final = "its values could not be read from earlier answers in time"
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Run:
@@ -70,6 +74,7 @@ class Run:
         value_store: where large outputs are stored; events hold previews of them.
         begun: keys, without the run id, of the calls that a former process had started.
         hold: keeps steps from making calls until or unless they are approved.
+        workers: threads for work on large values; None: all work is done on the event loop.
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class Run:
         value_store: ValueStore,
         begun: frozenset[str] = frozenset(),
         hold: Hold | None = None,
+        workers: Workers | None = None,
     ) -> None:
         if hold is not None and any(key.partition("/")[0] in hold.scope.held for key in begun):
             hold = None  # a former process has already found the reads unchanged since the approval
@@ -91,6 +97,9 @@ class Run:
         self._limits, self._value_store = limits, value_store
         self._feeding = feeding_changes(compiled, graph)
         self._compared = SizeBudget(limits.compared_bytes)
+        self._workers, self._comparing = workers, asyncio.Lock()
+        self._sizes: dict[str, int] = {}
+        self._looked_at = 0  # bytes of outputs that were looked at on the event loop since the last work beside it
         self._sent_bytes = 0
         self._stop = Stop(begun=begun)
         self._waiting = dict(graph.waiting)
@@ -121,7 +130,7 @@ class Run:
                 while self._events:
                     yield self._events.popleft()
             await driver  # a bug inside a step is raised here
-            yield self._finished()
+            yield await self._finished()
         finally:
             driver.cancel()
             await asyncio.gather(driver, return_exceptions=True)
@@ -174,6 +183,35 @@ class Run:
             return Failed(reason="refused", message=f"{step.id}: {_not_kept(needed)}")
         if self._hold is not None and (refused := await self._hold.refusal(step, self.outputs)) is not None:
             return refused
+        size = self._size(step_references(step))
+        size += LARGE_BYTES + 1 if step.foreach is not None else 0  # they may be looked at for each item
+        try:
+            return await self._beside(size, self._deadline, self._prepared, step)
+        except NotDone as error:
+            if not self._stop.has_begun(step):
+                return Failed(reason=error.reason, message=f"{step.id}: {_NOT_PREPARED}")
+            return self._prepared(step)  # its calls in doubt would go unreported
+
+    def _size(self, used: Iterable[Reference]) -> int:
+        """The size of the outputs that these references use, each time that they do."""
+        return sum(self._sizes.get(one.step, 0) for one in used)
+
+    async def _beside(
+        self, size: int, deadline: float | None, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Do work that looks at outputs of ``size`` bytes; in a worker thread if that and the work before are much.
+
+        Raises:
+            NotDone: it was not done before the deadline, or too much work is waiting.
+        """
+        async with self._comparing:  # what is compared and known is counted without locks
+            self._looked_at += size
+            if self._workers is None or self._looked_at <= LARGE_BYTES:
+                return work(*args, **kwargs)
+            size, self._looked_at = self._looked_at, 0
+            return await self._workers.run(size, deadline, work, *args, **kwargs)
+
+    def _prepared(self, step: Step) -> Prepared | Failed | Skipped:
         api, wanted = self._compiled.apis[step.api], self._graph.items.get(step.id)
         use: Use = "change" if step.id in self._feeding else "read"
         if (
@@ -215,6 +253,7 @@ class Run:
             result.outcome = kept = await self._value_store.for_caller(outcome, result.bytes, changed=changed)
             if isinstance(kept, Succeeded) and kept.kept:
                 self.outputs[step.id] = outcome.value
+                self._sizes[step.id] = max(result.bytes, kept.stored.bytes if kept.stored is not None else 0)
             elif isinstance(kept, Succeeded):
                 self._lost.add(step.id)
 
@@ -279,9 +318,9 @@ class Run:
         inherited = isinstance(outcome, Skipped) and finished in self._blocked
         return self._blocked[finished] if inherited else finished
 
-    def _finished(self) -> ExecutionFinished:
+    async def _finished(self) -> ExecutionFinished:
         outcomes = [record.outcome for record in self._records.values()]
-        answer, problem = self._answer()
+        (answer, problem), unmatched = await self._told()
         # A missing field does not invalidate the answer values that exist, nor one without room a change that was made.
         unanswered = bool(problem) and not answer and not self._lost
         failed = unanswered or any(isinstance(outcome, Failed) for outcome in outcomes)
@@ -292,14 +331,29 @@ class Run:
             records=tuple(self._records[step.id] for step in self._compiled.plan.steps),
             answer=answer,
             problem=problem,
-            unmatched=self._unmatched(),
+            unmatched=unmatched,
             duration_ms=self._now_ms(),
         )
 
-    def _answer(self) -> tuple[tuple[AnswerValue, ...], str]:
+    async def _told(self) -> tuple[tuple[tuple[AnswerValue, ...], str], tuple[UnmatchedItem, ...]]:
+        """The answer with its problems, and the items that may not be meant. Also told after the run's deadline."""
+        plan, shown = self._compiled.plan, AnswerValues(self._value_store)
+        used = [output.value for output in plan.answer]
+        used += [one for step in plan.steps for one in step_references(step) if self._cut or one.match is not None]
+
+        def tell() -> tuple[tuple[tuple[AnswerValue, ...], str], tuple[UnmatchedItem, ...]]:
+            return self._answer(shown), self._unmatched()
+
+        try:
+            return await self._beside(self._size(used), None, tell)
+        except NotDone:  # the process ends
+            return tell()
+        finally:
+            self._value_store.keep(shown.unstored)
+
+    def _answer(self, shown: AnswerValues) -> tuple[tuple[AnswerValue, ...], str]:
         """The available answer values, and the problems with values of steps that succeeded."""
         values, missing = [], []
-        shown = AnswerValues(self._value_store)
         partial = PartialValues(map(self._graph.steps.__getitem__, self._graph.order), self.outputs, self._cut)
         for output in self._compiled.plan.answer:
             reference = output.value

@@ -20,6 +20,7 @@ from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from executor_svc.storage import LedgerStore
 from executor_svc.values import ValueStore
+from services.compute import for_tenant
 from services.contracts.doubt import ResolveRequest
 from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished, ExecutionState
 from services.contracts.operations import ExecutorStatus
@@ -105,8 +106,9 @@ class ExecutorService:
         limits = Limits(*seconds, self._settings.max_items, self._settings.max_taken_bytes)
         self._reading += 1
         try:
-            adapter = ForTenant(self._adapter, request.tenant)
-            shown = await read_and_preview(compiled, adapter, value_store, limits, f"preview-{uuid.uuid4().hex}")
+            for_tenant.set(request.tenant)
+            adapter, run_id = ForTenant(self._adapter, request.tenant), f"preview-{uuid.uuid4().hex}"
+            shown = await read_and_preview(compiled, adapter, value_store, limits, run_id, self._adapter.workers)
             await self._wait_until_stored(value_store)
         finally:
             self._reading -= 1
@@ -152,7 +154,9 @@ class ExecutorService:
         limits = Limits.of(request, self._settings)
         hold = hold_of(request, graph, limits)
         adapter = ForTenant(self._adapter, request.tenant)
-        run = Run(request.compiled, graph, adapter, request.run_id, limits, value_store, hold=hold)
+        for_tenant.set(request.tenant)
+        workers = self._adapter.workers
+        run = Run(request.compiled, graph, adapter, request.run_id, limits, value_store, hold=hold, workers=workers)
         finished = False
         self._reading += 1
         self._metrics.active.inc()

@@ -1,7 +1,7 @@
 """Large values by reference. The full value is stored once, under the hash of its JSON; elsewhere a preview is used."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -63,14 +63,16 @@ class ValueStore:
         """Return bytes that were held."""
         self._left += size
 
-    def put(self, value: JsonValue, bound: int) -> StoredValue | None:
+    def put(self, value: JsonValue, bound: int, keep: Callable[[LargeValue], None] | None = None) -> StoredValue | None:
         """Store a value if its JSON has more than ``bound`` bytes; None if it has not.
+
+        ``keep`` takes it in place of the function that stores values, which must be called on the event loop.
 
         Raises:
             RunFull: there is no room for it.
         """
         known = self._known.get(id(value))
-        return known[1] if known is not None else self._put(value, *_written(value, bound))
+        return known[1] if known is not None else self._put(value, *_written(value, bound), keep=keep)
 
     def has(self, value: JsonValue) -> bool:
         """Whether this very value is stored already, so that it takes no more room."""
@@ -113,7 +115,20 @@ class ValueStore:
         full = self._inline > _LARGE_OUTPUTS * self.max_inline
         return min(_SMALL_BYTES, self.max_inline) if full else self.max_inline
 
-    def _put(self, value: JsonValue, size: int, large: LargeValue | None, *, counted: int = 0) -> StoredValue | None:
+    def keep(self, values: Iterable[LargeValue]) -> None:
+        """Store values that were taken in place of that. Call it on the event loop."""
+        for value in values:
+            self._keep(value)
+
+    def _put(
+        self,
+        value: JsonValue,
+        size: int,
+        large: LargeValue | None,
+        *,
+        counted: int = 0,
+        keep: Callable[[LargeValue], None] | None = None,
+    ) -> StoredValue | None:
         if large is None:
             self._inline += size
             return None
@@ -121,7 +136,7 @@ class ValueStore:
         if stored is None:
             self._take(max(0, size - counted))
             stored = self._stored[large.id] = StoredValue(id=large.id, bytes=size)
-            self._keep(large)
+            (keep or self._keep)(large)
         self._known[id(value)] = value, stored  # with the value, so that its id is not reused
         return stored
 
@@ -167,11 +182,15 @@ class AnswerValues:
     """The values that an answer shows. An answer may name a large value thousands of times, or thousands of values.
 
     Their total size is bounded by that of four large values. Beyond it, values that are not small become previews.
+
+    Attributes:
+        unstored: large values that are not stored yet, so that answers can be made beside the event loop.
     """
 
     def __init__(self, value_store: ValueStore) -> None:
         self._value_store, self._left = value_store, _LARGE_VALUES * value_store.max_inline
         self._full = False
+        self.unstored: list[LargeValue] = []
         self._known = dict[int, tuple[JsonValue, JsonValue, StoredValue | None, int]]()
 
     def of(self, value: JsonValue) -> tuple[JsonValue, StoredValue | None]:
@@ -194,7 +213,7 @@ class AnswerValues:
         most = self._value_store.max_inline if max_inline is None else max_inline
         try:
             if not self._full or self._value_store.has(value) or not _may_be_large(value):
-                return self._value_store.put(value, most)
+                return self._value_store.put(value, most, self.unstored.append)
         except RunFull:
             self._full = True  # none of the further ones is written
         raise AnswerTooLarge(

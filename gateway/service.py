@@ -1,5 +1,6 @@
 """The rules of requests: who may ask for what, and when. It has no HTTP and no SQL. ``runs`` does the work on runs."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -46,6 +47,8 @@ from services.telemetry import get_logger
 _log = get_logger(__name__)
 _EVENTS_WEIGHT: Final = 4
 """Size of a run with its events, relative to the run: they have its steps, and the run as planned and as ended."""
+_COMPARED_WEIGHT: Final = 2
+"""Size of a run that is compared, relative to one that is shown: going through its values takes as long as parsing."""
 _NOTHING: Final[Mapping[str, object]] = {}
 
 
@@ -197,8 +200,8 @@ class GatewayService:
 
     async def compare(self, run_id: str, other: str, principal: Principal) -> Comparison:
         """The first difference between two runs. Raises NotFound, also for a run of another tenant."""
-        found = [await self._store.get(one, principal.tenant) for one in (run_id, other)]
-        return compare(*found)
+        found = [await self._store.get(one, principal.tenant, _COMPARED_WEIGHT) for one in (run_id, other)]
+        return await asyncio.to_thread(compare, *found)
 
     async def follow(self, run_id: str, principal: Principal, after: int) -> AsyncGenerator[RunEvent, None] | None:
         """The events of a run with a higher number than ``after``; None if there are none and will be none.

@@ -22,11 +22,11 @@ from executor_svc.adapters.http.response import CUT, BadResponse, decode, decode
 from executor_svc.adapters.http.retry import RetryPolicy
 from executor_svc.adapters.http.sending import PendingCall, Sender
 from executor_svc.adapters.http.transport import Reply, open_transport
-from executor_svc.adapters.http.workers import NotDone, Workers
 from executor_svc.masking import Masker
 from executor_svc.models import LARGE_BYTES, Call, CallOutcome, CallResult, Unpreviewable
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
+from executor_svc.workers import NotDone, Workers
 from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api
 from services.contracts.operations import Breaker
@@ -92,11 +92,15 @@ class _ReadFailed(Exception):
 
 
 class HttpAdapter:
-    """:class:`~executor_svc.models.Adapter` over HTTP. Masks in each result the secrets that the call presented."""
+    """:class:`~executor_svc.models.Adapter` over HTTP. Masks in each result the secrets that the call presented.
+
+    Attributes:
+        workers: the threads that read large answers. They take other work on large values as well.
+    """
 
     def __init__(self, sender: Sender, pool: ComputePool, settings: ExecutorSettings) -> None:
         self._sender, self._pool, self._max_values = sender, pool, settings.max_response_values
-        self._workers = Workers(pool)
+        self.workers = Workers(pool)
         self._strict = settings.strict_responses
         self._limits = ListLimits(settings.max_pages, settings.max_list_items, settings.max_response_bytes)
         self._pagings: LruCache[tuple[str, str], Paging | None] = LruCache(_MAX_PAGINGS)
@@ -133,7 +137,7 @@ class HttpAdapter:
         call, size = pending.call, body_estimate(pending.call.api, pending.call.value_bytes)
         while True:
             await self._sender.hold(pending, size)
-            built = self._workers.run(size, call.deadline, build_request, call.api, call.arguments, call.key)
+            built = self.workers.run(size, call.deadline, build_request, call.api, call.arguments, call.key)
             if (request := await built).body_bytes <= size + LARGE_BYTES:
                 return request
             size = request.body_bytes
@@ -267,7 +271,7 @@ class HttpAdapter:
     async def _in_worker(self, reading: _Reading, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run ``work``; in a worker thread if the answers are large. Raises _ReadFailed."""
         try:
-            return await self._workers.run(reading.bytes, reading.pending.call.deadline, work, *args, **kwargs)
+            return await self.workers.run(reading.bytes, reading.pending.call.deadline, work, *args, **kwargs)
         except NotDone as error:
             message = _TOO_LATE if error.reason == "timeout" else _TOO_MANY
             raise _ReadFailed(Failed(reason=error.reason, message=message)) from None

@@ -98,12 +98,15 @@ class Said:
 
 
 def list_member(value: JsonValue) -> str:
-    """The member that holds an object's items: its only list, or the only one of its lists with a usual name."""
+    """The member that holds an object's items: its only list, or the only one of its lists with a usual name.
+
+    Looks at the first members only; an answer may have a million.
+    """
     if not isinstance(value, dict):
         return ""
-    lists = [name for name, member in value.items() if isinstance(member, list)]
+    lists = [name for name, member in _members(value) if isinstance(member, list)]
     if len(lists) > 1:
-        lists = [name for name in lists[:MAX_NAMES] if is_one_of(name, _ITEMS)]
+        lists = [name for name in lists if is_one_of(name, _ITEMS)]
     return lists[0] if len(lists) == 1 else ""
 
 

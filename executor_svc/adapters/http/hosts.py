@@ -1,6 +1,7 @@
 """State of each upstream host: its circuit breaker, its retry budget and its load limits."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from executor_svc.adapters.http.lru import LruCache
 from executor_svc.adapters.http.transport import SendFailed
 from executor_svc.settings import ExecutorSettings, HostLimit
 from services.contracts.operations import Breaker as BreakerStatus
+from services.errors import Overloaded
+from services.fair_slots import FairSlots
 
 HostEvent = Literal["retry", "retry_refused", "circuit_opened", "circuit_closed", "circuit_refused"]
 Observer = Callable[[HostEvent], None]
@@ -33,6 +36,10 @@ class CircuitOpen(Exception):
 
 class NoSlot(Exception):
     """The limits of a host left no room for the request before its deadline."""
+
+
+class NoConnection(Exception):
+    """The tenant's other calls had all connections that it may use until the deadline."""
 
 
 class RetryBudget:
@@ -133,13 +140,14 @@ class HostLimits:
 class Host:
     """One origin, as one tenant calls it. ``budget`` is asked before each retry; ``limits`` is None if there are none.
 
-    The client's pools limit the connections per host: their queues are fair and respect deadlines.
+    ``slots``: the connections that the tenant may have to it, kept open and fresh ones.
     """
 
     name: str
     breaker: Breaker
     budget: RetryBudget
     limits: HostLimits | None
+    slots: Mapping[bool, asyncio.Semaphore]
 
     def check(self) -> None:
         """Call before sending. Raises CircuitOpen."""
@@ -170,7 +178,8 @@ class Host:
 class Hosts:
     """All hosts, separately for each tenant. Keeps the state of the 10,000 most recently used.
 
-    Whether a host fails can depend on what it is asked. So one tenant's failures do not stop another one's calls.
+    Whether a host fails can depend on what it is asked. So one tenant's failures do not stop another one's calls. Nor
+    does an upstream that is slow for one tenant: each tenant may use half of the connections, in all and to a host.
     """
 
     def __init__(self, settings: ExecutorSettings, observe: Observer) -> None:
@@ -178,6 +187,8 @@ class Hosts:
         self._settings = settings
         self._known: LruCache[tuple[str | None, URL], Host] = LruCache(_MAX_HOSTS)
         # Never evicted, since requests wait in them. Bounded, since the keys come from the settings.
+        most = settings.max_connections
+        self._shared = {fresh: FairSlots(most, sys.maxsize, max(1, most // 2)) for fresh in (False, True)}
         self._limits: Mapping[str, HostLimits] = {
             name.lower(): HostLimits(limit) for name, limit in settings.host_limits.items()
         }
@@ -185,6 +196,23 @@ class Hosts:
     def of(self, origin: URL, tenant: str | None) -> Host:
         """The host of an origin, for this tenant."""
         return self._known.get((tenant, origin), lambda: self._make(origin))
+
+    @asynccontextmanager
+    async def connection(self, host: Host, tenant: str | None, deadline: float, *, fresh: bool) -> AsyncIterator[None]:
+        """Hold one of the connections that a tenant may use; of those that are kept open, or a ``fresh`` one.
+
+        Raises:
+            NoConnection: there was none before ``deadline``, a reading of the loop's clock.
+        """
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await stack.enter_async_context(host.slots[fresh])  # first: it holds up no call to another host
+                    left_s = max(0.0, deadline - asyncio.get_running_loop().time())
+                    await stack.enter_async_context(self._shared[fresh].slot(tenant or "", left_s))
+            except (TimeoutError, Overloaded):
+                raise NoConnection from None
+            yield
 
     def breakers(self) -> tuple[BreakerStatus, ...]:
         """The breakers of the hosts whose last request failed; open ones first. Of several of a host, the worst one."""
@@ -198,4 +226,6 @@ class Hosts:
         name, settings = f"{origin.raw_host}:{origin.port}", self._settings
         breaker = Breaker(settings.circuit_failures, settings.circuit_open_s, self.observe)
         limits = self._limits.get(name) or self._limits.get(origin.raw_host or "")
-        return Host(name, breaker, RetryBudget(asyncio.get_running_loop().time()), limits)
+        most = max(1, settings.max_connections_per_host // 2)
+        slots = {fresh: asyncio.Semaphore(most) for fresh in (False, True)}
+        return Host(name, breaker, RetryBudget(asyncio.get_running_loop().time()), limits, slots)

@@ -1,6 +1,7 @@
 """Sends a request with retries until it is answered, and tracks whether it may have had an effect."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -9,19 +10,20 @@ from yarl import URL
 from executor_svc.adapters.http.budget import FREE_BYTES, Share
 from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
 from executor_svc.adapters.http.digest import UnusableChallenge
-from executor_svc.adapters.http.hosts import CircuitOpen, Host, Hosts, NoSlot
+from executor_svc.adapters.http.hosts import CircuitOpen, Host, Hosts, NoConnection, NoSlot
 from executor_svc.adapters.http.request import Credentials, HttpRequest
 from executor_svc.adapters.http.retry import GATEWAY, RetryPolicy
 from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
-from executor_svc.adapters.http.workers import NotDone, Workers
 from executor_svc.masking import Masker, masker_of
 from executor_svc.models import Call
+from executor_svc.workers import NotDone, Workers
 from services.contracts.operations import Breaker
 from services.contracts.outcome import Failed, InDoubt
 
 _RESENT: Final = "an earlier process may have sent the request"
 _NOT_READY: Final = "the credentials could not be added to the large request in time"
 _NO_SLOT: Final = "nothing was sent: the limits of {name} did not allow it before the deadline"
+_NO_CONNECTION: Final = "nothing was sent: the tenant's other calls had all its connections until the deadline"
 
 
 @dataclass(slots=True)
@@ -132,6 +134,8 @@ class Sender:
                 return last or Failed(reason="circuit_open", message=str(error))
             except NoSlot:
                 return last or Failed(reason="timeout", message=_NO_SLOT.format(name=host.name))
+            except NoConnection:
+                return last or Failed(reason="timeout", message=_NO_CONNECTION)
             last = ended if isinstance(ended, Reply) else _lost(ended)
             if isinstance(ended, Reply) and ended.status == 401 and not refreshed:
                 refreshed = True
@@ -161,10 +165,12 @@ class Sender:
         return True
 
     async def _attempt(self, host: Host, request: HttpRequest, pending: PendingCall) -> Reply | SendFailed:
-        """Make one attempt; record the host's health and a possible effect. Raises CircuitOpen, NoSlot."""
-        if host.limits is None:
-            return await self._once(host, request, pending)
-        async with host.limits.slot(pending.call.deadline):
+        """Make one attempt; record health and a possible effect. Raises CircuitOpen, NoSlot and NoConnection."""
+        call, fresh = pending.call, not pending.call.api.resendable
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._hosts.connection(host, call.tenant, call.deadline, fresh=fresh))
+            if host.limits is not None:
+                await stack.enter_async_context(host.limits.slot(call.deadline))
             return await self._once(host, request, pending)
 
     async def _once(self, host: Host, request: HttpRequest, pending: PendingCall) -> Reply | SendFailed:

@@ -2,14 +2,17 @@
 
 import html
 import re
+import threading
 
 import pytest
 
+from gateway.comparing import compare
 from gateway.console.session import Role, Session
 from services.contracts.api import Location, Parameter
+from services.contracts.comparison import Comparison
 from services.contracts.outcome import Succeeded
 from services.contracts.plan import AnswerOutput, LiteralValue, Match, Plan, Reference
-from services.contracts.run import RunStatus
+from services.contracts.run import Run, RunStatus
 from tests.api.gateway.test_rerun import BROKEN, ran
 from tests.support.console_pages import ESCAPED, HOSTILE, get, hidden, post, visit
 from tests.support.gateways import (
@@ -87,6 +90,27 @@ async def test_a_run_without_a_plan_or_without_its_apis_has_a_page_for_reruns(ga
     refused = await post(gateway, f"runs/{first.id}/rerun", cookie, csrf=csrf, **{"from": "var2"}, do="show")
     assert refused.status_code == 422
     assert "no API" in refused.text
+
+
+async def test_two_runs_are_compared_beside_the_event_loop(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may hold a million values; and a comparison counts as reading each run twice."""
+    threads, charged = list[threading.Thread](), list[int]()
+
+    def noting(*runs: Run) -> Comparison:
+        threads.append(threading.current_thread())
+        return compare(*runs)
+
+    monkeypatch.setattr("gateway.service.compare", noting)
+    store = gateway.app.state.service._store
+    monkeypatch.setattr(store, "_on_read", lambda _tenant, size: charged.append(size))
+    first = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    charged.clear()
+    await gateway.client.run(first.id)
+    found = await gateway.http.get(f"/runs/{first.id}/compare/{first.id}")
+    assert found.json()["divergence"] is None
+    assert charged == [charged[0], 2 * charged[0], 2 * charged[0]]
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
 
 
 async def test_two_runs_are_compared_side_by_side(gateway: Gateway) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from executor_svc.choosing import MAX_ITEMS, best
+from executor_svc.choosing import MAX_ITEMS, best, fields_of
 from executor_svc.graph import Graph
 from executor_svc.models import Call, CallResult, Limits
 from executor_svc.references import Several, Unmatched, Unresolved, Use, chosen, resolve, walk
@@ -49,7 +49,7 @@ def found(reference: Reference, *items: Any) -> Any:
     ],
 )
 def test_the_best_match(said: str, words: tuple[str, ...], items: tuple[Any, ...], best_ones: list[int]) -> None:
-    assert best(items, Match(said=(said,), words=words)) == best_ones
+    assert best(fields_of(items), Match(said=(said,), words=words)) == best_ones
 
 
 def test_its_value_is_taken() -> None:
@@ -364,12 +364,12 @@ def test_only_the_beginning_of_an_answer_is_compared() -> None:
     match = Match(said=("Grace Hopper",))
     many: list[Any] = [{"name": "x"}] * MAX_ITEMS
     wide: Any = {f"k{n}": "x" for n in range(1_000)} | GRACE
-    assert best([*many, GRACE], match) == []
-    assert best([wide], match) == []
+    assert best(fields_of([*many, GRACE]), match) == []
+    assert best(fields_of([wide]), match) == []
     deep: Any = "Grace Hopper"
     for _ in range(90):
         deep = [deep]
-    assert best([deep, "x" * 1_000 + " Grace Hopper"], match) == []
+    assert best(fields_of([deep, "x" * 1_000 + " Grace Hopper"]), match) == []
 
 
 def test_signs_alone_match_nothing() -> None:

@@ -18,7 +18,7 @@ from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings, HostLimit
 from services.contracts.outcome import Failed, Succeeded
 from tests.support.executing import api
-from tests.support.upstream import Seen, Upstream
+from tests.support.upstream import Seen, Upstream, serve_upstream
 from tests.unit.executor_svc.conftest import Opener
 
 
@@ -204,3 +204,53 @@ async def test_what_happens_to_hosts_is_counted(upstream: Upstream) -> None:
 def test_limits_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NESTOR_EXECUTOR_HOST_LIMITS", '{"api.example.com": {"concurrency": 8, "per_second": 5}}')
     assert ExecutorSettings().host_limits == {"api.example.com": HostLimit(concurrency=8, per_second=5)}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_tenant_whose_upstream_is_silent_leaves_connections_to_others(
+    method: str, upstream: Upstream, opened: Opener
+) -> None:
+    """Also to the same host: there, too, it may have half of the connections."""
+    heard, go = asyncio.Semaphore(0), asyncio.Event()
+
+    @upstream.on("/silent")
+    async def silent(_: Seen) -> web.Response:
+        heard.release()
+        await go.wait()
+        return web.json_response({})
+
+    call = await opened(max_connections=4, max_connections_per_host=4)
+    made = api(upstream.origin, "/silent", method=method)
+    waiting = [asyncio.create_task(call(made, tenant="red")) for _ in range(8)]
+    await asyncio.gather(heard.acquire(), heard.acquire())
+    quick = await call(api(upstream.origin, "/x", method=method), within_s=5, tenant="blue")
+    assert isinstance(quick.outcome, Succeeded)
+    assert upstream.count("/silent") == 2
+    go.set()
+    assert all(isinstance(result.outcome, Succeeded) for result in await asyncio.gather(*waiting))
+
+
+async def test_the_connections_to_all_hosts_are_shared_by_tenants(opened: Opener) -> None:
+    heard, go = asyncio.Semaphore(0), asyncio.Event()
+
+    async def silent(_: Seen) -> web.Response:
+        heard.release()
+        await go.wait()
+        return web.json_response({})
+
+    async with serve_upstream() as one, serve_upstream() as two, serve_upstream() as well:
+        call = await opened(max_connections=4, max_connections_per_host=4)
+        waiting = []
+        for upstream in (one, two):
+            upstream.on("/silent")(silent)
+            made = api(upstream.origin, "/silent")
+            waiting += [asyncio.create_task(call(made, tenant="red")) for _ in range(4)]
+        await asyncio.gather(heard.acquire(), heard.acquire())
+        late = await call(api(well.origin, "/x"), within_s=0.2, tenant="red")
+        assert isinstance(late.outcome, Failed)
+        assert (late.outcome.reason, late.attempts) == ("timeout", 0)
+        assert "the tenant's other calls had all its connections" in late.outcome.message
+        quick = await call(api(well.origin, "/x"), within_s=5, tenant="blue")
+        assert isinstance(quick.outcome, Succeeded)
+        go.set()
+        await asyncio.gather(*waiting)

@@ -1,4 +1,7 @@
-"""Threads for work on large requests and answers, so that the event loop goes on meanwhile."""
+"""Threads for work on large requests and answers, so that the event loop goes on meanwhile.
+
+The work is charged to :data:`~services.compute.for_tenant`, so that tenants share the threads fairly.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -26,8 +29,10 @@ class Workers:
     def __init__(self, pool: ComputePool) -> None:
         self._pool = pool
 
-    async def run(self, size: int, deadline: float, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of ``work`` on values of ``size`` bytes. ``deadline`` is a reading of the loop's clock.
+    async def run(
+        self, size: int, deadline: float | None, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """The result of ``work`` on values of ``size`` bytes. ``deadline``: a reading of the loop's clock, or None.
 
         Raises:
             NotDone: there was no result in time, or too much work is waiting.
