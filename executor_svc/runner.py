@@ -157,6 +157,8 @@ class Run:
                 self._held_steps.append(step.id)
                 continue
             prepared = await self._prepare(step)
+            if self._hold is not None and isinstance(prepared, Prepared):
+                prepared = self._hold.excess(prepared) or prepared
             if isinstance(prepared, Prepared):
                 self._events.append(StepStarted(step=step.id, api=step.api, at_ms=self._now_ms()))
                 started.append(prepared)
@@ -172,7 +174,7 @@ class Run:
         lost = (ref.step for ref in step_references(step) if ref.step in self._lost) if self._lost else iter(())
         if (needed := next(lost, None)) is not None:
             return Failed(reason="refused", message=f"{step.id}: {_not_kept(needed)}")
-        if self._hold is not None and (refused := await self._hold.refusal(step, self.outputs)) is not None:
+        if self._hold is not None and (refused := await self._hold.refusal(step, self.outputs, self._cut)) is not None:
             return refused
         api, wanted = self._compiled.apis[step.api], self._graph.items.get(step.id)
         use: Use = "change" if step.id in self._feeding else "read"
