@@ -319,9 +319,7 @@ class ApprovalHold:
         budget = SizeBudget(self.most_bytes)
         return [one.id for one in self.plan.steps if self._is_changed(one, read, cut, budget)]
 
-    def _is_changed(
-        self, step: Step, read: Mapping[str, JsonValue], cut: Collection[str], budget: SizeBudget
-    ) -> bool:
+    def _is_changed(self, step: Step, read: Mapping[str, JsonValue], cut: Collection[str], budget: SizeBudget) -> bool:
         if step.id not in self.digests:
             return False
         if uncompared(step, read, cut, budget) is not None:

@@ -19,7 +19,6 @@ from executor_svc.binding import Hold, feeding_changes
 from executor_svc.choosing import MAX_ITEMS
 from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
-from executor_svc.partial import PartialValues
 from executor_svc.references import Unresolved, Use, best_so_far, chosen, unmatched, walk
 from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare, uncompared
 from executor_svc.values import AnswerTooLarge, AnswerValues, ValueStore
@@ -38,6 +37,7 @@ from services.contracts.outcome import (
 )
 from services.contracts.plan import Step, step_references
 from services.contracts.planning import CompiledPlan
+from services.partial import PartialValues
 from services.size_budget import SizeBudget
 from services.tracing import Attributes, fail, span
 
