@@ -236,8 +236,12 @@ def source(
     reference: Reference, outputs: Mapping[str, JsonValue], budget: SizeBudget
 ) -> tuple[tuple[str | int, ...], JsonValue]:
     """The path that a reference resolves to, with the item that its match selects, and its value. Raises Unresolved."""
-    output = outputs[reference.step]
-    path = reference.path if reference.match is None else tuple(chosen(output, reference, "shown", budget))
+    output, path = outputs[reference.step], reference.path
+    if reference.match is not None:
+        try:
+            path = tuple(chosen(output, reference, "change", budget))
+        except Several:  # no request has the value, but a condition asks whether there is one
+            path = tuple(chosen(output, reference, "shown", budget))
     return path, walk(output, path, f"the output of {reference.step}")
 
 

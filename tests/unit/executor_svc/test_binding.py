@@ -5,7 +5,7 @@ import threading
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -386,6 +386,18 @@ async def test_more_calls_than_were_shown_are_refused(
     assert isinstance(outcome, Failed)
     assert (outcome.reason, posted(upstream)) == ("refused", [])
     assert "1 calls, and 0 were approved" in outcome.message
+
+
+@pytest.mark.parametrize("pick", ["any", "extreme", None])
+async def test_the_value_that_is_told_is_that_of_the_request(
+    executor: ExecutorService, upstream: Upstream, pick: Literal["any", "extreme"] | None
+) -> None:
+    named: list[object] = [{"id": "ord_1", "name": "Blue chair"}, {"id": "ord_2", "name": "Red table"}]
+    upstream.replies("/orders", {"orders": named})
+    table = Reference(step="var1", path=("orders", 0, "id"), match=Match(said=("Red table",), pick=pick))
+    answer = await shown(executor, plan_of(upstream, {"order": table}))
+    assert [one.request.body for one in answer.requests] == [{"order": "ord_2"}]
+    assert [(one.path, one.value) for one in answer.reads] == [(("orders", 1, "id"), "ord_2")]
 
 
 async def test_of_a_long_list_the_beginning_is_shown_and_all_is_bound(
