@@ -6,7 +6,7 @@ waits for them. If a held step would then send anything other than what was appr
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
@@ -21,13 +21,13 @@ from executor_svc.references import (
     Unresolved,
     chosen,
     holds,
-    is_ambiguous,
     literal_bytes,
     parts,
+    presence,
     resolve,
     walk,
 )
-from executor_svc.steps import Ambiguous
+from executor_svc.steps import Ambiguous, Prepared, uncompared
 from services.contracts.evidence import EACH
 from services.contracts.execution import ExecuteRequest
 from services.contracts.outcome import Failed, Skipped
@@ -111,6 +111,10 @@ class ResolvedCalls:
         calls: list[JsonValue] = [{n: v.model_dump(mode="json") for n, v in call.items()} for call in self.calls]
         rest = None if self.step is None else self.step.model_dump(mode="json", include={"foreach", "when"})
         return content_hash_in_parts({"calls": calls, "mapped": self.mapped, "rest": rest})
+
+    def number(self, step: Step) -> int | None:
+        """How many calls the step makes at most; None if the list of its `foreach` is not known."""
+        return len(self.calls) if step.foreach is None or self.mapped or not self.calls else None
 
 
 def resolved_calls(
@@ -210,24 +214,9 @@ def _side(side: Value, when: When, outputs: Mapping[str, JsonValue], budget: Siz
     if when.op != "exists":
         return filled(side, outputs, None, budget)
     try:
-        return _presence(side, outputs, budget.uncounted())
-    except Unresolved as error:
-        return LiteralValue(value=is_ambiguous(error) or None)
-
-
-def _presence(value: Value, outputs: Mapping[str, JsonValue], budget: SizeBudget) -> Value:
-    """True for a known value, null for null, and else the parts that are not known. Copies none. Raises Unresolved."""
-    match value:
-        case Reference():
-            if value.step not in outputs:
-                return value
-            return LiteralValue(value=None if resolve(value, outputs, None, budget) is None else True)
-        case ListValue() | ObjectValue():
-            inner = value.items if isinstance(value, ListValue) else value.fields.values()
-            unknown = [one for part in inner if not _is_literal(one := _presence(part, outputs, budget))]
-            return ListValue(items=tuple(unknown)) if unknown else LiteralValue(value=True)
-        case _:
-            return value
+        return presence(side, outputs, None, budget.uncounted())
+    except Unresolved:
+        return LiteralValue(value=None)
 
 
 def _is_literal(value: Value) -> bool:
@@ -247,8 +236,12 @@ def source(
     reference: Reference, outputs: Mapping[str, JsonValue], budget: SizeBudget
 ) -> tuple[tuple[str | int, ...], JsonValue]:
     """The path that a reference resolves to, with the item that its match selects, and its value. Raises Unresolved."""
-    output = outputs[reference.step]
-    path = reference.path if reference.match is None else tuple(chosen(output, reference, "shown", budget))
+    output, path = outputs[reference.step], reference.path
+    if reference.match is not None:
+        try:
+            path = tuple(chosen(output, reference, "change", budget))
+        except Several:  # no request has the value, but a condition asks whether there is one
+            path = tuple(chosen(output, reference, "shown", budget))
     return path, walk(output, path, f"the output of {reference.step}")
 
 
@@ -260,8 +253,14 @@ class Hold(Protocol):
         """The held steps and the reads that they wait for."""
         ...
 
-    async def refusal(self, step: Step, outputs: Mapping[str, JsonValue]) -> Failed | Skipped | None:
-        """Why a step that is ready must not make its call; None if it may."""
+    async def refusal(
+        self, step: Step, outputs: Mapping[str, JsonValue], cut: Collection[str]
+    ) -> Failed | Skipped | None:
+        """Why a step that is ready must not make its call; None if it may. ``cut``: the steps whose lists go on."""
+        ...
+
+    def excess(self, prepared: Prepared) -> Failed | None:
+        """Why a step must not make these calls: they are more than were approved; None if they are not."""
         ...
 
 
@@ -271,9 +270,12 @@ class PreviewHold:
 
     scope: Scope
 
-    async def refusal(self, step: Step, outputs: Mapping[str, JsonValue]) -> Skipped | None:
+    async def refusal(self, step: Step, outputs: Mapping[str, JsonValue], cut: Collection[str]) -> Skipped | None:
         """Why a step makes no call; None if it is one of these reads."""
         return None if step.id in self.scope.reads else Skipped(because=APPROVAL)
+
+    def excess(self, prepared: Prepared) -> None:
+        """Nothing is approved yet, and reads need no approval."""
 
 
 @dataclass(slots=True)
@@ -289,15 +291,16 @@ class ApprovalHold:
     limit: int
     most_bytes: int
     _changed: list[str] | None = None
+    _most: dict[str, int | None] = field(default_factory=dict)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def refusal(self, step: Step, outputs: Mapping[str, JsonValue]) -> Failed | None:
+    async def refusal(self, step: Step, outputs: Mapping[str, JsonValue], cut: Collection[str]) -> Failed | None:
         """Why a held step must not make its call: with the new reads, some held step differs from what was approved."""
         if step.id not in self.scope.held:
             return None
         async with self._lock:
             if self._changed is None:
-                self._changed = await asyncio.to_thread(self._find_changed, self.scope.of_reads(outputs))
+                self._changed = await asyncio.to_thread(self._find_changed, self.scope.of_reads(outputs), cut)
         if not self._changed:
             return None
         listed = ", ".join(self._changed[:5])
@@ -305,15 +308,31 @@ class ApprovalHold:
             reason="changed", message=f"nothing was sent: the requests of {listed} differ from the approved ones"
         )
 
-    def _find_changed(self, read: Mapping[str, JsonValue]) -> list[str]:
-        budget = SizeBudget(self.most_bytes)
-        return [one.id for one in self.plan.steps if self._is_changed(one, read, budget)]
+    def excess(self, prepared: Prepared) -> Failed | None:
+        """Why a step must not make these calls: they are more than were approved.
 
-    def _is_changed(self, step: Step, read: Mapping[str, JsonValue], budget: SizeBudget) -> bool:
+        Conditions do not decide otherwise than when they were shown, so this is a second lock. It does not ask again:
+        other held steps may have made their calls.
+        """
+        step, number = prepared.step.id, len(prepared.arguments)
+        if (most := self._most.get(step)) is None or number <= most:
+            return None
+        return Failed(reason="refused", message=f"{step}: it would make {number} calls, and {most} were approved")
+
+    def _find_changed(self, read: Mapping[str, JsonValue], cut: Collection[str]) -> list[str]:
+        budget = SizeBudget(self.most_bytes)
+        return [one.id for one in self.plan.steps if self._is_changed(one, read, cut, budget)]
+
+    def _is_changed(self, step: Step, read: Mapping[str, JsonValue], cut: Collection[str], budget: SizeBudget) -> bool:
         if step.id not in self.digests:
             return False
+        if uncompared(step, read, cut, budget) is not None:
+            return True  # its own refusal would come too late: others would have made their calls
         found = resolved_calls(step, read, self.scope.reads, self.limit, budget)
-        return isinstance(found, Failed) or found.digest != self.digests[step.id]
+        if isinstance(found, Failed):
+            return True
+        self._most[step.id] = found.number(step)
+        return found.digest != self.digests[step.id]
 
 
 def hold_of(request: ExecuteRequest, graph: Graph, limits: Limits) -> ApprovalHold | None:

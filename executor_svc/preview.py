@@ -213,9 +213,7 @@ def _previews(
     """A request for each known call, or one request with placeholders for all of them."""
     api = compiled.apis[step.api]
     digest_text = known.digest if digest and isinstance(known, ResolvedCalls) else ""
-    calls = None
-    if not isinstance(known, Failed) and (step.foreach is None or known.mapped or not known.calls):
-        calls = len(known.calls)
+    calls = None if isinstance(known, Failed) else known.number(step)
     foreach = None if step.foreach is None else _list(step.foreach.items)
     if isinstance(known, Failed) or not known.calls:
         problem = known.message if isinstance(known, Failed) else _NO_CALL

@@ -52,6 +52,8 @@ Use = Literal["shown", "read", "change"]
 """What a value is used for: only shown in the answer, to read something else, or, in the end, for a change."""
 
 MAX_CHOICES: Final = 10
+_THERE: Final = LiteralValue(value=True)
+_NULL: Final = LiteralValue(value=None)
 _MAX_CHOICE_CHARS: Final = 200
 _NESTED: Final = frozenset({bool, list, dict})
 """Types in a list whose kinds have to be compared one by one."""
@@ -348,9 +350,39 @@ def type_name(value: JsonValue) -> str:
     return {str: "a string", list: "a list", dict: "an object"}[type(value)]
 
 
-def is_ambiguous(error: Unresolved) -> bool:
-    """Whether several items match, so that none was chosen. Then there is a value, unlike where nothing matches."""
-    return isinstance(error, Several) and not isinstance(error, Unmatched)
+def presence(
+    value: Value,
+    outputs: Mapping[str, JsonValue],
+    item: Item | None = None,
+    budget: SizeBudget | None = None,
+    use: Use = "change",
+) -> Value:
+    """True for a value that is known, null for null, and else the parts that are not known yet. Copies none.
+
+    A value is there if several items match equally well, although none is chosen, unlike where nothing matches. What
+    is decided before an approval stays so in its run: a missing part counts whatever the others are.
+
+    Raises:
+        Unresolved: a known output, or the item, lacks a part.
+    """
+    match value:
+        case ListValue() | ObjectValue():
+            inner = value.items if isinstance(value, ListValue) else value.fields.values()
+            found = [presence(part, outputs, item, budget, use) for part in inner]
+            unknown = tuple(part for part in found if not isinstance(part, LiteralValue))
+            return ListValue(items=unknown) if unknown else _THERE
+        case LiteralValue():
+            return value
+        case Reference() if value.step not in outputs:
+            return value
+        case ItemReference() if item is None:
+            return value
+    try:
+        return _NULL if resolve(value, outputs, item, budget, use) is None else _THERE
+    except Unmatched:
+        raise
+    except Several:
+        return _THERE
 
 
 def holds(
@@ -370,9 +402,10 @@ def holds(
     checkpoint()
     if when.op == "exists":
         try:
-            return resolve(when.left, outputs, item, None if budget is None else budget.uncounted(), use) is not None
-        except Unresolved as error:
-            return is_ambiguous(error)
+            found = presence(when.left, outputs, item, None if budget is None else budget.uncounted(), use)
+        except Unresolved:
+            return False
+        return isinstance(found, LiteralValue) and found.value is not None
     left, right = (_compared(side, outputs, item, budget, use) for side in (when.left, when.right))
     if when.op in ("eq", "ne"):
         return equal(left, right) is (when.op == "eq")

@@ -19,7 +19,6 @@ from executor_svc.binding import Hold, feeding_changes
 from executor_svc.choosing import MAX_ITEMS
 from executor_svc.graph import Graph
 from executor_svc.models import LARGE_BYTES, Adapter, Limits
-from executor_svc.partial import PartialValues
 from executor_svc.references import Unresolved, Use, best_so_far, chosen, unmatched, walk
 from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare, uncompared
 from executor_svc.values import AnswerTooLarge, AnswerValues, ValueStore
@@ -39,6 +38,7 @@ from services.contracts.outcome import (
 )
 from services.contracts.plan import Reference, Step, step_references
 from services.contracts.planning import CompiledPlan
+from services.partial import PartialValues
 from services.size_budget import SizeBudget
 from services.tracing import Attributes, fail, span
 
@@ -166,6 +166,8 @@ class Run:
                 self._held_steps.append(step.id)
                 continue
             prepared = await self._prepare(step)
+            if self._hold is not None and isinstance(prepared, Prepared):
+                prepared = self._hold.excess(prepared) or prepared
             if isinstance(prepared, Prepared):
                 self._events.append(StepStarted(step=step.id, api=step.api, at_ms=self._now_ms()))
                 started.append(prepared)
@@ -181,7 +183,7 @@ class Run:
         lost = (ref.step for ref in step_references(step) if ref.step in self._lost) if self._lost else iter(())
         if (needed := next(lost, None)) is not None:
             return Failed(reason="refused", message=f"{step.id}: {_not_kept(needed)}")
-        if self._hold is not None and (refused := await self._hold.refusal(step, self.outputs)) is not None:
+        if self._hold is not None and (refused := await self._hold.refusal(step, self.outputs, self._cut)) is not None:
             return refused
         size = self._size(step_references(step))
         size += LARGE_BYTES + 1 if step.foreach is not None else 0  # they may be looked at for each item

@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 
+from pydantic import JsonValue
+
 from executor_svc.models import CallResult, CallState, Execution, RecordedCall
+from executor_svc.references import equal
 from services.contracts.doubt import DoubtfulCall, ResolveRequest, doubts_of
 from services.contracts.outcome import Failed, Succeeded
 from services.contracts.plan import Step
@@ -35,8 +38,12 @@ def is_settled_so(execution: Execution, key: str, request: ResolveRequest, calls
     """Whether a call in doubt was settled before just as this request says; of a retry, only until the run goes on."""
     said, known = settled(request), calls.get(key)
     if said is not None:
-        return known is not None and known.result == said
+        return known is not None and known.result == said and equal(_value_of(known.result), _value_of(said))
     return known is None and key in map(_key, _doubts(execution))  # its record was deleted
+
+
+def _value_of(result: CallResult) -> JsonValue:
+    return result.outcome.value if isinstance(result.outcome, Succeeded) else None
 
 
 def open_doubts(execution: Execution, calls: Mapping[str, RecordedCall]) -> tuple[DoubtfulCall, ...]:

@@ -7,7 +7,7 @@ not be repeated is not part of it.
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pydantic import JsonValue, ValidationError
 
@@ -33,6 +33,7 @@ from services.contracts.planning import CompiledPlan
 from services.contracts.rerun import RerunRequest, ResentStep, ReusedStep
 from services.contracts.run import Run
 from services.errors import Conflict, NotFound, ValidationFailed
+from services.partial import MISSING, PartialValues, value_at
 from services.size_budget import SizeBudget, SizeExceeded
 
 _CONDITION: Final = "when"
@@ -41,7 +42,6 @@ _TOO_LARGE: Final = "The earlier values are too large for a plan; rerun from the
 
 _MAX_READ_BYTES: Final = 32 * 1024 * 1024
 """Most bytes of large values that parts are taken from. Each is parsed in full, on the event loop."""
-_MISSING: Final = object()
 _OutputPath = tuple[str, JsonPath]
 """A step, and a path into its output."""
 FetchValue = Callable[[str], Awaitable[JsonValue]]
@@ -101,8 +101,9 @@ async def rerun_of(run: Run, request: RerunRequest, fetch: FetchValue, max_bytes
         values = await _values(edited, taken, records, fetch, SizeBudget(max_bytes))
     except SizeExceeded:
         raise ValidationFailed(_TOO_LARGE) from None
+    partial = _partial(run.plan, records)
     try:
-        plan = _plan_of(run.plan, [_with_literals(step, taken, values) for step in edited])
+        plan = _plan_of(run.plan, [_with_literals(step, taken, values, partial) for step in edited])
     except ValidationError as error:
         raise ValidationFailed("The plan is not valid with these inputs.") from error
     if len(plan.model_dump_json()) > max_bytes:
@@ -223,8 +224,8 @@ async def _values(
             except NotFound:
                 raise Conflict(f"The answer of {name} is no longer kept; rerun from {name}.") from None
         for path, times in paths.items():
-            found = _value_at(whole, path)
-            if found is not _MISSING:
+            found = value_at(whole, path)
+            if found is not MISSING:
                 values[name, path] = found
                 for _ in range(times):
                     budget.take(found)
@@ -239,7 +240,20 @@ def _plan_of(earlier: Plan, steps: list[Step]) -> Plan:
     return Plan(steps=tuple(steps), answer=answer or (last,))
 
 
-def _with_literals(step: Step, taken: Collection[str], values: Mapping[_OutputPath, JsonValue]) -> Step:
+def _partial(plan: Plan, records: Mapping[str, StepRecord]) -> PartialValues:
+    """Which values of the earlier run come from lists that it did not read to their end."""
+    made = {name: one.outcome for name, one in records.items() if isinstance(one.outcome, Succeeded)}
+    return PartialValues(
+        sorted((step for step in plan.steps if step.id in made), key=lambda step: records[step.id].started_ms),
+        {name: outcome.value for name, outcome in made.items()},
+        {name for name, record in records.items() if record.more},
+        {name for name, outcome in made.items() if outcome.stored is not None},
+    )
+
+
+def _with_literals(
+    step: Step, taken: Collection[str], values: Mapping[_OutputPath, JsonValue], partial: PartialValues
+) -> Step:
     """The step with literals in place of references to steps that are not repeated. Raises Conflict."""
 
     def literal(value: Value, *, lenient: bool = False) -> Value:
@@ -248,7 +262,8 @@ def _with_literals(step: Step, taken: Collection[str], values: Mapping[_OutputPa
                 if not lenient and (value.step, value.path) not in values:
                     where = f"The answer of {value.step} has no {_path(value.path)}: rerun from {value.step}."
                     raise Conflict(where)
-                return LiteralValue(value=values.get((value.step, value.path)))
+                found = values.get((value.step, value.path))
+                return LiteralValue(value=found, partial=partial.holds(value.step, value.path))
             case ListValue():
                 return ListValue(items=tuple(literal(item) for item in value.items))
             case ObjectValue():
@@ -270,20 +285,6 @@ def _with_literals(step: Step, taken: Collection[str], values: Mapping[_OutputPa
         when=when,
         after=tuple(name for name in step.after if name not in taken),
     )
-
-
-def _value_at(value: JsonValue, path: JsonPath) -> Any:
-    """The value at a path; _MISSING where there is none."""
-    current = value
-    for part in path:
-        if isinstance(current, dict):
-            there = isinstance(part, str) and part in current
-        else:
-            there = isinstance(current, list) and isinstance(part, int) and 0 <= part < len(current)
-        if not there:
-            return _MISSING
-        current = current[part]  # type: ignore[index]
-    return current
 
 
 def _path(path: JsonPath) -> str:

@@ -29,6 +29,11 @@ class LiteralValue(Contract):
 
     kind: Literal["literal"] = "literal"
     value: JsonValue
+    partial: bool = Field(
+        default=False,
+        exclude_if=lambda partial: not partial,
+        description="An earlier run made it from a list that it did not read to its end.",
+    )
 
 
 class Match(Contract):

@@ -185,6 +185,23 @@ async def test_a_loop_and_a_condition_over_values_that_stand(gateway: Gateway) -
     assert done.plan.steps[0].after == ()
 
 
+async def test_a_list_that_goes_on_is_told_as_such_in_reruns_too(gateway: Gateway) -> None:
+    """Also in a rerun of a rerun, and through a change, which is not made again."""
+    gateway.fakes.executor.outcomes[FIND.id] = Succeeded(value={"code": ["PT"], "total": 9}, status=200)
+    gateway.fakes.executor.cut = frozenset({FIND.id})
+    first = await ran(gateway)
+    assert first.status is RunStatus.SUCCEEDED
+    second = await gateway.client.rerun(first.id, again("var3"))
+    third = await gateway.client.rerun(second.id, again("var3"))
+    for rerun in (second, third):
+        assert rerun.plan is not None
+        assert rerun.plan.steps[0].arguments == {"country": LiteralValue(value="bkg_1", partial=True)}
+    gateway.fakes.executor.cut = frozenset()
+    whole = await gateway.client.rerun((await ran(gateway)).id, again("var3"))
+    assert whole.plan is not None
+    assert whole.plan.steps[0].arguments == {"country": LiteralValue(value="bkg_1")}
+
+
 async def test_what_did_not_succeed_before_the_step_stands_in_the_way(gateway: Gateway) -> None:
     gateway.fakes.executor.outcomes[FIND.id] = BROKEN
     failed = await ran(gateway)

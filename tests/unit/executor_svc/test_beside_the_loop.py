@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from executor_svc import choosing, partial, references, runner, values
+from executor_svc import choosing, references, runner, values
 from executor_svc.adapters.http.ending import list_member
 from executor_svc.choosing import fields_of
 from executor_svc.graph import Graph
@@ -15,6 +15,7 @@ from executor_svc.references import equal, holds
 from executor_svc.runner import Run
 from executor_svc.values import ValueStore
 from executor_svc.workers import Workers
+from services import partial
 from services.compute import ComputePool
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import Succeeded

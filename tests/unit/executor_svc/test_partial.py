@@ -5,17 +5,25 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from executor_svc.graph import Graph
 from executor_svc.models import Call, CallResult
 from executor_svc.runner import Run
 from services.contracts.execution import ExecutionEvent, ExecutionFinished
 from services.contracts.outcome import Succeeded
-from services.contracts.plan import ForEach, ListValue, Reference, When
+from services.contracts.plan import ForEach, ListValue, LiteralValue, Reference, When
+from services.partial import PartialValues
 from tests.support.executing import compiled, item, literal, ref, step
 from tests.support.running import GET, LIMITS, no_value_store
 
-LISTED = {"items": [{"id": 1, "tags": ["x"]}, {"id": 2, "tags": []}], "meta": {"total": 500}, "total": 500}
+LISTED = {
+    "items": [{"id": 1, "tags": ["x"]}, {"id": 2, "tags": []}],
+    "meta": {"total": 500},
+    "total": 500,
+    "deep": {"a": {"b": {"c": [1]}}},
+    "wide": {str(number): number for number in range(101)} | {"ids": [1]},
+}
 
 
 class Cut:
@@ -41,6 +49,8 @@ async def partial(reference: Reference) -> bool:
         step("when", GET, when=When(left=literal(1), op="ne", right=whole)),
         step("each", GET, {"x": item("id")}, foreach=ForEach(items=whole)),
         step("lists", GET, {"x": item()}, foreach=ForEach(items=literal([1, 2]))),
+        step("reused", GET, {"x": ListValue(items=(LiteralValue(value=[1], partial=True),))}),
+        step("loop", GET, {"x": item()}, foreach=ForEach(items=LiteralValue(value=[1, 2], partial=True))),
         answer={"a": reference},
     )
     events: AsyncGenerator[ExecutionEvent, None] = Run(
@@ -66,6 +76,11 @@ async def partial(reference: Reference) -> bool:
         (ref("lists"), True),
         (ref("lists", 1), True),
         (ref("lists", 1, "items"), True),
+        (ref("list", "deep"), True),
+        (ref("list", "wide"), True),
+        (ref("reused", "price"), True),
+        (ref("loop"), True),
+        (ref("loop", 0, "parts"), False),
         (ref("list", "total"), False),
         (ref("list", "meta"), False),
         (ref("list", "items", 0), False),
@@ -80,3 +95,18 @@ async def partial(reference: Reference) -> bool:
 )
 async def test_a_value_is_partial_if_a_list_that_goes_on_is_in_it(reference: Reference, expected: bool) -> None:
     assert await partial(reference) is expected
+
+
+def test_a_whole_answer_whose_list_goes_on_holds_it_wherever_it_is() -> None:
+    deep: JsonValue = {"a": {"b": {"c": {"d": [1]}}}}
+    far: JsonValue = {str(number): number for number in range(200)} | {"ids": [1]}
+    for output in (deep, far):
+        found = PartialValues([step("list", GET)], {"list": output}, {"list"})
+        assert found.holds("list", ())
+
+
+def test_of_a_beginning_only_what_cannot_be_a_list_is_whole() -> None:
+    output: JsonValue = {"total": 500, "items": "[...]", "meta": {"page": 1}}
+    found = PartialValues([step("list", GET)], {"list": output}, {"list"}, {"list"})
+    told = {name: found.holds("list", (name,)) for name in ("total", "items", "meta", "further")}
+    assert told == {"total": False, "items": True, "meta": True, "further": True}

@@ -62,6 +62,17 @@ async def test_the_same_settlement_may_be_repeated_after_the_run_went_on(
             await executor.resolve("run-1", "a", other)
 
 
+async def test_true_and_one_are_different_settlements(house: House, upstream: Upstream) -> None:
+    plan = two_bookings(booking(upstream))
+    await house.left_behind(plan, sending("a", room="blue"))
+    executor = await house.executor()
+    assert (await finish(executor, plan)).status == "in_doubt"
+    await executor.resolve("run-1", "a", ResolveRequest(outcome="succeeded", value={"id": "b1", "paid": True}))
+    ended = (await finish(executor, plan)).status
+    with pytest.raises(Conflict, match=ended):
+        await executor.resolve("run-1", "a", ResolveRequest(outcome="succeeded", value={"id": "b1", "paid": 1}))
+
+
 @pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize("said", [ResolveRequest(outcome="retry"), ResolveRequest(outcome="succeeded", value={})])
 async def test_a_settlement_that_a_crash_cut_short_is_repeated(
