@@ -63,7 +63,8 @@ def importer_version() -> str:
     read again without need, but never lets an outdated reading stay.
     """
     here = Path(__file__).parent
-    sources = [Path(services.contracts.api.__file__), *here.glob("importers/**/*.py"), *here.glob("engine/**/*.py")]
+    folders = (*here.glob("importers/**/*.py"), *here.glob("engine/**/*.py"))
+    sources = [Path(services.contracts.api.__file__), here / "opening.py", *folders]
     digest = hashlib.sha256()
     for source in sorted(sources):
         digest.update(source.read_bytes())

@@ -25,9 +25,9 @@ from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import embedding_text, record
 from retriever_svc.engine.vectors import Indexes, VectorIndex, as_ids, open_indexes
 from retriever_svc.importers import Limits, with_content_hash
-from retriever_svc.importers.opening import MAX_API_BYTES, opened
 from retriever_svc.importing import DocumentImporter
 from retriever_svc.models import Delta, Entry, Hit, Record
+from retriever_svc.opening import MAX_API_BYTES, opened
 from retriever_svc.secrets import needed_secrets
 from retriever_svc.storage import CatalogueStorage
 from services.compute import ComputePool

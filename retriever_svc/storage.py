@@ -26,8 +26,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from retriever_svc.importers.opening import opened
 from retriever_svc.models import Change, Delta, Entry, ImportedDocumentRecord, Record, is_seen, state_of
+from retriever_svc.opening import opened
 from retriever_svc.tables import APIS, CATALOGUE, DOCUMENTS, EMBEDDINGS
 from services.contracts.api import Api
 from services.encoder import Vectors

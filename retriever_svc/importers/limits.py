@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from retriever_svc.importers.opening import MAX_API_BYTES
+from retriever_svc.opening import MAX_API_BYTES
 from services.contracts.api import Effect
 
 MAX_NAME = 200

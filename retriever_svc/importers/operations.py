@@ -16,7 +16,6 @@ from retriever_svc.importers.effects import read_effect
 from retriever_svc.importers.keys import Usual, separate_credentials, usual_names
 from retriever_svc.importers.limits import MAX_DESCRIPTION, MAX_NAME, MAX_SUMMARY, Limits, Notes
 from retriever_svc.importers.names import Names, slug
-from retriever_svc.importers.opening import opened
 from retriever_svc.importers.outline import Outline
 from retriever_svc.importers.parameters import Argument, Reading, name_arguments, read_parameters
 from retriever_svc.importers.refs import Document, JsonObject, SkipOperation, as_list, as_text
@@ -24,6 +23,7 @@ from retriever_svc.importers.schemas import Key, Schemas
 from retriever_svc.importers.security import Alternatives, read_security
 from retriever_svc.importers.servers import NoServer, choose_server, located_server, private_host
 from retriever_svc.importers.swagger import sends_body_parameters, upgrade_operation, upgrade_servers
+from retriever_svc.opening import opened
 from services.contracts.api import OUTSIDE_CONTENT, Api
 from services.contracts.plan import content_hash
 from services.errors import InvalidDocument

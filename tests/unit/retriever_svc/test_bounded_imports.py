@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 from retriever_svc import importing, secrets
 from retriever_svc.importers.limits import MAX_NOTES, MAX_SUMMARY
-from retriever_svc.importers.opening import MAX_API_BYTES, opened
+from retriever_svc.opening import MAX_API_BYTES, opened
 from retriever_svc.secrets import needed_secrets
 from retriever_svc.service import CatalogueService
 from services.contracts.api import Api, ImportReport, ImportRequest, NeededSecret
