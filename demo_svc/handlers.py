@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request, Response, status
 
+from demo_svc.models import Page
 from demo_svc.service import DemoService
 from services.app import service_router
 from services.compute import for_tenant
@@ -12,8 +13,11 @@ from services.contracts.base import ApiId
 from services.contracts.demo import (
     Demo,
     DemoPage,
+    DemosOfApisRequest,
     ImportDemosReport,
     ImportDemosRequest,
+    SameDemosRequest,
+    SameDemosResponse,
     SelectDemosRequest,
     SelectDemosResponse,
     SelectedDemo,
@@ -39,12 +43,18 @@ async def select_demos(body: SelectDemosRequest, service: Service) -> SelectDemo
     """Task-level demos over the threshold, most similar first, then API-level ones in the order of the APIs."""
     for_tenant.set(body.tenant or "")
     if body.same:
-        same = await service.same(body.query, body.k, body.tenant)
+        same = await service.same(body.query, {api.id for api in body.apis}, body.k, body.tenant)
         return SelectDemosResponse(demos=tuple(SelectedDemo(demo=one, similarity=1, level=one.level) for one in same))
     apis = [api.id for api in body.apis]
     chosen = await service.select(body.query, apis, body.k, body.threshold, body.alike, body.tenant)
     demos = (SelectedDemo(demo=demo, similarity=match.similarity, level=match.level) for demo, match in chosen)
     return SelectDemosResponse(demos=tuple(demos))
+
+
+@router.post("/select:same", summary="Which APIs do the demos of this very text use?")
+async def same_demos(body: SameDemosRequest, service: Service) -> SameDemosResponse:
+    """The APIs of each; the demos themselves are selected once it is known which of the APIs are offered."""
+    return SameDemosResponse(apis=tuple(await service.apis_of_same(body.query, body.tenant)))
 
 
 @router.post(
@@ -80,7 +90,16 @@ async def list_demos(
     own: Annotated[bool, Query(description="Only the tenant's own demos, without everyone's.")] = False,
 ) -> DemoPage:
     """Everyone's and the tenant's demos in the order they were added."""
-    page = await service.page(limit, cursor, api, tenant, own=own)
+    return _page(await service.page(limit, cursor, () if api is None else (api,), tenant, own=own))
+
+
+@router.post("/demos:of-apis", summary="List the demos of some APIs")
+async def demos_of_apis(body: DemosOfApisRequest, service: Service) -> DemoPage:
+    """Everyone's and the tenant's demos that use any of these APIs, each once, in the order they were added."""
+    return _page(await service.page(body.limit, body.cursor, body.apis, body.tenant))
+
+
+def _page(page: Page) -> DemoPage:
     return DemoPage(demos=page.demos, total=page.total, next=None if page.next is None else str(page.next))
 
 

@@ -1,7 +1,7 @@
 """The rules of the knowledge base: which demos are valid, when texts are encoded, and when a snapshot is stale."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -23,6 +23,8 @@ _AT_ONCE = 4
 """Texts encoded before another tenant may have its turn."""
 _NEAR = 40
 """Number of the most similar demos that are searched for similar wording."""
+_SAME = 20
+"""Demos of one text that are looked at."""
 _MAX_VALUES = 5_000
 """Most values in a demo's plan, as in a given plan."""
 _MAX_TEXTS = 2_000
@@ -92,14 +94,27 @@ class DemoService:
                 found.setdefault(demo.id, (demo, match))
         return list(found.values())
 
-    async def same(self, query: str, k: int, tenant: str | None = None) -> list[Demo]:
-        """At most k demos of this very text, the tenant's own first, then everyone's; nothing is encoded.
+    async def apis_of_same(self, query: str, tenant: str | None = None) -> list[tuple[str, ...]]:
+        """The APIs of each of the demos that :meth:`same` selects from; no plan is read."""
+        return [apis for _, apis in await self._same(query, tenant)]
+
+    async def same(self, query: str, apis: Set[str], k: int, tenant: str | None = None) -> list[Demo]:
+        """At most k demos of this very text whose APIs are all among these, the tenant's own first, then everyone's.
+
+        Nothing is encoded.
 
         Raises:
             ServiceUnavailable: the database cannot be reached.
         """
-        found = await self._storage.of_text(text_hash(query), k, tenant)
-        return list({demo.id: demo for demo in found}.values())
+        fitting = [key for key, used in await self._same(query, tenant) if apis >= {*used}][:k]
+        found = await self._storage.get(fitting)
+        return [found[key] for key in fitting if key in found]
+
+    async def _same(self, query: str, tenant: str | None) -> list[tuple[str, tuple[str, ...]]]:
+        """Key and APIs of the demos of this text. Of equal ones of the tenant and of everyone, the tenant's."""
+        found = await self._storage.of_text(text_hash(query), _SAME, tenant)
+        keys = {key for key, _ in found}
+        return [(key, apis) for key, apis in found if tenant is None or key_of(key, tenant) not in keys]
 
     async def add(self, demos: Sequence[Demo], tenant: str | None = None) -> tuple[list[Demo], set[str]]:
         """Add demos, as this tenant's or (None) everyone's.
@@ -126,18 +141,18 @@ class DemoService:
         return demo
 
     async def page(
-        self, limit: int, after: int, api: str | None, tenant: str | None = None, *, own: bool = False
+        self, limit: int, after: int, apis: Sequence[str] = (), tenant: str | None = None, *, own: bool = False
     ) -> Page:
         """A page of demos, oldest first.
 
         Args:
             limit: demos on the page.
             after: `next` of the page before; 0: the first page.
-            api: only demos that use this API.
+            apis: only demos that use one of these APIs; empty: all.
             tenant: the tenant whose demos are listed.
             own: leave out everyone's demos.
         """
-        return await self._storage.page(limit, after, api, tenant, own=own)
+        return await self._storage.page(limit, after, apis, tenant, own=own)
 
     async def delete(self, demo_id: str, tenant: str | None = None) -> None:
         """Remove the tenant's own demo with that id, or (None) everyone's. Raises NotFound if there is none."""

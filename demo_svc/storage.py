@@ -38,7 +38,7 @@ METADATA = MetaData()
 _log = get_logger(__name__)
 MAX_DEMO_BYTES: Final = 262_144
 """Most bytes of a demo as it is stored. Larger ones of earlier versions are listed, but not selected."""
-_PAGE_BYTES: Final = 4_000_000
+_PAGE_BYTES: Final = 300_000
 """Most bytes of the demos of a page, unless the first one is larger. The page is parsed and written at once."""
 
 DEMOS = Table(
@@ -188,29 +188,33 @@ class DemoStorage:
 
         return await self._reads.run(find)
 
-    async def of_text(self, hashed: str, limit: int, tenant: str | None = None) -> list[Demo]:
-        """The tenant's demos of the request with this hash, then everyone's, oldest first."""
+    async def of_text(self, hashed: str, limit: int, tenant: str | None = None) -> list[tuple[str, tuple[str, ...]]]:
+        """Key and APIs of the tenant's demos of the request with this hash, then of everyone's, oldest first."""
         seen = or_(DEMOS.c.tenant.is_(None), DEMOS.c.tenant == tenant)
-        query = select(DEMOS.c.document).where(DEMOS.c.text_hash == hashed, seen, _BYTES <= MAX_DEMO_BYTES)
+        query = select(DEMOS.c.id).where(DEMOS.c.text_hash == hashed, seen, _BYTES <= MAX_DEMO_BYTES)
         query = query.order_by(DEMOS.c.tenant.is_(None), DEMOS.c.position).limit(limit)
 
-        def find(connection: Connection) -> list[Demo]:
-            return [Demo.model_validate_json(document) for document in connection.scalars(query)]
+        def find(connection: Connection) -> list[tuple[str, tuple[str, ...]]]:
+            apis: dict[str, list[str]] = {key: [] for key in connection.scalars(query)}
+            links = select(DEMO_APIS.c.demo, DEMO_APIS.c.api).where(DEMO_APIS.c.demo.in_(apis))
+            for demo, api in connection.execute(links.order_by(DEMO_APIS.c.api)) if apis else ():
+                apis[demo].append(api)
+            return [(key, tuple(names)) for key, names in apis.items()]
 
         return await self._reads.run(find)  # part of every request, as is `get`
 
     async def page(
-        self, limit: int, after: int, api: str | None, tenant: str | None = None, *, own: bool = False
+        self, limit: int, after: int, apis: Sequence[str] = (), tenant: str | None = None, *, own: bool = False
     ) -> Page:
-        """Demos after a position, oldest first: the tenant's and, unless ``own``, everyone's; of an API, if given.
+        """Demos after a position, oldest first: the tenant's and, unless ``own``, everyone's; of these APIs, if any.
 
         The page has fewer than ``limit`` if together they would be too large.
         """
         seen = DEMOS.c.tenant == tenant if own else or_(DEMOS.c.tenant.is_(None), DEMOS.c.tenant == tenant)
         query = select(DEMOS.c.position, _BYTES.label("bytes")).where(seen, DEMOS.c.position > after)
         count = select(func.count()).select_from(DEMOS).where(seen)
-        if api is not None:
-            uses = DEMOS.c.id.in_(select(DEMO_APIS.c.demo).where(DEMO_APIS.c.api == api))
+        if apis:
+            uses = DEMOS.c.id.in_(select(DEMO_APIS.c.demo).where(DEMO_APIS.c.api.in_(apis)))
             query, count = query.where(uses), count.where(uses)
         query = query.order_by(DEMOS.c.position).limit(limit + 1)
         async with read(self._engine) as connection:

@@ -51,7 +51,7 @@ class Administration:
 
     async def _with_affected(self, report: ImportReport, touched: dict[str, Touched], who: Principal) -> ImportReport:
         """The report with the demonstrations and runs that the import would affect."""
-        affected, total = await affected_by(touched, who, self._peers, self._store)
+        affected, total = await affected_by(touched, who, self._peers, self._store, self._quotas)
         return report.model_copy(update={"affected": affected, "affected_total": total})
 
     async def _audited(

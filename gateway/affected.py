@@ -15,9 +15,11 @@ from pydantic import BaseModel, ValidationError
 
 from gateway.peers import Peers
 from gateway.principals import Principal
+from gateway.quotas import Quotas
 from gateway.roles import Role
 from gateway.storage import RunStore
 from services.contracts.api import ImportChange, Parameter
+from services.contracts.demo import Demo, DemosOfApisRequest
 from services.contracts.plan import Plan
 from services.contracts.review import Affected
 
@@ -30,7 +32,9 @@ _RUN_BYTES: Final = 20_000_000
 """Total size of the runs that are read; of larger ones only the newest are."""
 _DEMOS: Final = 100
 _EXAMINED: Final = 2_000
-"""Maximum number of demonstrations that are read, each counted for every API that it calls."""
+"""Maximum number of demonstrations that are read."""
+_DEMO_BYTES: Final = 20_000_000
+"""Total size of the demonstrations that are read."""
 _APIS: Final = 200
 _ARGUMENTS: Final = 50
 """Maximum number of an API's arguments that are remembered of each kind. A change may name hundreds, of any length."""
@@ -82,13 +86,14 @@ class _Run(BaseModel):
 
 
 async def affected_by(
-    touched: Mapping[str, Touched], who: Principal, peers: Peers, store: RunStore
+    touched: Mapping[str, Touched], who: Principal, peers: Peers, store: RunStore, quotas: Quotas
 ) -> tuple[tuple[Affected, ...], int]:
     """Demonstrations and waiting runs of the principal's tenant that call these APIs, and how many were found.
 
     A principal that may not read runs gets their ids, but not their queries.
 
-    The search covers 2,000 demonstrations of the first 200 APIs, and the newest 100 runs up to 20 MB.
+    The search covers 2,000 demonstrations of the first 200 APIs, and the newest 100 runs, each up to 20 MB. Reading
+    demonstrations counts by their size.
     """
     if not touched:
         return (), 0
@@ -96,18 +101,23 @@ async def affected_by(
     found = [one async for one in _runs(touched, who.tenant, store)]
     if not reads_runs:
         found = [one.model_copy(update={"query": ""}) for one in found]
-    examined, named = 0, set[str]()
-    for api in list(touched)[:_APIS]:
-        page = await peers.demos.list(api=api, tenant=who.tenant, limit=_DEMOS)
-        for demo in page.demos:
-            if demo.id not in named:
-                named.add(demo.id)
-                found += _of_plan("demo", demo.id, demo.query, demo.plan, touched)
-        examined += len(page.demos)
-        if examined >= _EXAMINED:
-            break
+    async for demo in _demos(tuple(touched)[:_APIS], who.tenant, peers, quotas):
+        found += _of_plan("demo", demo.id, demo.query, demo.plan, touched)
     found.sort(key=lambda one: not one.breaks)
     return tuple(found[:_MOST]), len(found)
+
+
+async def _demos(apis: tuple[str, ...], tenant: str, peers: Peers, quotas: Quotas) -> AsyncIterator[Demo]:
+    examined = size = 0
+    cursor: str | None = "0"
+    while cursor is not None and examined < _EXAMINED and size < _DEMO_BYTES:
+        asked = DemosOfApisRequest(apis=apis, tenant=tenant, limit=_DEMOS, cursor=int(cursor))
+        page = await peers.demos.of_apis(asked)
+        read = sum(len(demo.model_dump_json()) for demo in page.demos)
+        quotas.charge(tenant, read)
+        examined, size, cursor = examined + len(page.demos), size + read, page.next
+        for demo in page.demos:
+            yield demo
 
 
 async def _runs(touched: Mapping[str, Touched], tenant: str, store: RunStore) -> AsyncIterator[Affected]:

@@ -8,33 +8,37 @@ added to its candidates.
 from collections.abc import Sequence
 from typing import Final
 
-from services.clients import Demos, Retriever
-from services.contracts.demo import ApiDescription, SelectDemosRequest, SelectDemosResponse, SelectedDemo
+from gateway.peers import Peers
+from services.clients import Demos
+from services.contracts.demo import (
+    ApiDescription,
+    SameDemosRequest,
+    SelectDemosRequest,
+    SelectDemosResponse,
+    SelectedDemo,
+)
 from services.contracts.retrieval import ApiFilters, Candidate, LookupRequest, RetrieveRequest, RetrieveResponse
 
 _ALIKE: Final = 2
 """Extra demonstrations with similar wording that the planner gets: they may be the request with other values."""
-_SAME: Final = 20
-"""Demonstrations of the same text that are looked up. Those whose APIs the request excludes are left out later."""
 _MAX_CANDIDATES: Final = 200
 """Candidates that a planner takes."""
 
 
-async def demos_of_same_request(
+async def apis_of_same_request(
     demos: Demos, ask: RetrieveRequest, wanted: int, *, timeout_s: float
-) -> tuple[SelectedDemo, ...]:
-    """The demonstrations of this very text that the tenant sees; none if no demonstrations are ``wanted``."""
+) -> tuple[tuple[str, ...], ...]:
+    """The APIs of each demonstration of this very text that the tenant sees; none if none are ``wanted``."""
     if not wanted:
         return ()
-    same = SelectDemosRequest(query=ask.query, k=_SAME, tenant=ask.tenant, same=True)
-    return (await demos.select(same, timeout_s=timeout_s)).demos
+    return (await demos.same(SameDemosRequest(query=ask.query, tenant=ask.tenant), timeout_s=timeout_s)).apis
 
 
 async def offer_apis_of(
-    same: Sequence[SelectedDemo],
+    same: Sequence[tuple[str, ...]],
     ask: RetrieveRequest,
     retrieved: RetrieveResponse,
-    retriever: Retriever,
+    peers: Peers,
     wanted: int,
     *,
     timeout_s: float,
@@ -42,35 +46,40 @@ async def offer_apis_of(
     """Add to the candidates what the demonstrations of the same request call.
 
     Args:
-        same: the demonstrations of the same request.
+        same: the APIs of each demonstration of the same request. Only of those that are kept the plans are read.
         ask: the search for the candidates. Its filters and its tenant apply to the demonstrations' APIs as well.
         retrieved: the candidates found.
-        retriever: looks up the APIs that are not among them.
+        peers: the retriever looks up the APIs that are not among them.
         wanted: number of demonstrations to keep.
-        timeout_s: timeout in seconds.
+        timeout_s: timeout in seconds, of each request.
 
     Returns:
         The candidates with those APIs appended, and the demonstrations all of whose APIs are candidates.
 
     Raises:
-        ServiceError: the retriever failed.
+        ServiceError: the retriever or the demonstrations' service failed.
     """
     known = {candidate.api.id for candidate in retrieved.candidates}
-    missing = {api: None for one in same for api in one.demo.apis if api not in known}
+    missing = {api: None for apis in same for api in apis if api not in known}
     ids = tuple(missing)[: max(_MAX_CANDIDATES - len(known), 0)]
     found = {}
     if ids:
         filters = {name: getattr(ask, name) for name in ApiFilters.model_fields}
-        answer = await retriever.lookup(LookupRequest(ids=ids, **filters), timeout_s=timeout_s)
+        answer = await peers.retriever.lookup(LookupRequest(ids=ids, **filters), timeout_s=timeout_s)
         found = {api.id: api for api in answer.apis}
-    kept = [one for one in same if {*one.demo.apis} <= known | found.keys()][:wanted]
+    fitting = [apis for apis in same if {*apis} <= known | found.keys()]
+    if not fitting:
+        return retrieved, ()
+    offered = tuple(ApiDescription(id=api) for api in dict.fromkeys(api for apis in fitting for api in apis))
+    asked = SelectDemosRequest(query=ask.query, apis=offered, k=wanted, tenant=ask.tenant, same=True)
+    kept = (await peers.demos.select(asked, timeout_s=timeout_s)).demos
     unscored = (0.0,) * len(retrieved.clauses)
     added = tuple(
         Candidate(api=found[api], score=0, clause_scores=unscored, found_by="demonstrated")
         for api in dict.fromkeys(api for one in kept for api in one.demo.apis)
         if api in found
     )
-    return retrieved.model_copy(update={"candidates": (*retrieved.candidates, *added)}), tuple(kept)
+    return retrieved.model_copy(update={"candidates": (*retrieved.candidates, *added)}), kept
 
 
 async def select_demos(

@@ -9,7 +9,18 @@ from gateway.access_handlers import access
 from gateway.constants_handlers import constants
 from gateway.listing import Filter
 from gateway.roles import Role, needs
-from gateway.routing import ADMINISTERING, PRINTABLE, Caller, Cursor, Id, Limit, Moment, ProtectedRoute, Service
+from gateway.routing import (
+    ADMINISTERING,
+    PRINTABLE,
+    Caller,
+    Cursor,
+    Id,
+    Limit,
+    Moment,
+    ProtectedRoute,
+    Service,
+    counted,
+)
 from gateway.storage import UNDER_WAY
 from gateway.tenant_handlers import tenants
 from services.app import service_router
@@ -359,28 +370,36 @@ async def import_apis(body: ImportRequest, service: Service, caller: Caller) -> 
     return NdjsonResponse(service.administration.import_apis(body, caller))
 
 
-@apis.get("/documents", summary="List the imported documents", openapi_extra=ANY_ROLE, dependencies=BY_CURSOR)
+@apis.get(
+    "/documents",
+    summary="List the imported documents",
+    response_model=DocumentPage,
+    openapi_extra=ANY_ROLE,
+    dependencies=BY_CURSOR,
+)
 async def list_documents(
     service: Service, caller: Caller, limit: DocumentLimit = 100, cursor: DocumentCursor = None
-) -> DocumentPage:
+) -> Response:
     """Which document each provider's APIs come from, pinned by the hash of its text, in order of the providers."""
-    return await service.peers.retriever.documents(tenant=caller.tenant, limit=limit, cursor=cursor)
+    page = await service.peers.retriever.documents(tenant=caller.tenant, limit=limit, cursor=cursor)
+    return counted(page, service, caller)
 
 
-@apis.get("/apis/{api_id:path}", summary="One API with its schemas", openapi_extra=ANY_ROLE)
-async def get_api(api_id: Id, service: Service, caller: Caller) -> Api:
+@apis.get("/apis/{api_id:path}", summary="One API with its schemas", response_model=Api, openapi_extra=ANY_ROLE)
+async def get_api(api_id: Id, service: Service, caller: Caller) -> Response:
     """One API of the catalogue. 404 if it belongs to another tenant."""
-    return await service.peers.retriever.get(api_id, tenant=caller.tenant)
+    return counted(await service.peers.retriever.get(api_id, tenant=caller.tenant), service, caller)
 
 
 @apis.get(
     "/providers/{provider}/credentials",
     summary="List the credentials that a provider's APIs require",
+    response_model=NeededSecrets,
     openapi_extra=ANY_ROLE,
 )
-async def list_credentials(provider: Id, service: Service, caller: Caller) -> NeededSecrets:
+async def list_credentials(provider: Id, service: Service, caller: Caller) -> Response:
     """Names and kinds, and which are configured; never values. Empty if your tenant sees no such provider."""
-    return await service.administration.secrets(provider, caller)
+    return counted(await service.administration.secrets(provider, caller), service, caller)
 
 
 @apis.post("/credentials:test", summary="Try a credential", openapi_extra=ADMINISTERING)
@@ -400,17 +419,24 @@ async def delete_provider(provider: Id, service: Service, caller: Caller) -> Non
     await service.administration.delete_provider(provider, caller)
 
 
-@demos.get("/demos", summary="List demonstrations", openapi_extra=ANY_ROLE, dependencies=BY_CURSOR)
+@demos.get(
+    "/demos",
+    summary="List demonstrations",
+    response_model=DemoPage,
+    openapi_extra=ANY_ROLE,
+    dependencies=BY_CURSOR,
+)
 async def list_demos(
     service: Service,
     caller: Caller,
     api: Annotated[str | None, Query(max_length=400)] = None,
     limit: Limit = 20,
     cursor: DemoCursor = None,
-) -> DemoPage:
+) -> Response:
     """Your tenant's demonstrations and everyone's, a page at a time, oldest first."""
     after = None if cursor is None else str(cursor)
-    return await service.peers.demos.list(api=api, tenant=caller.tenant, limit=limit, cursor=after)
+    page = await service.peers.demos.list(api=api, tenant=caller.tenant, limit=limit, cursor=after)
+    return counted(page, service, caller)
 
 
 @demos.post("/demos", summary="Add a demonstration", status_code=status.HTTP_201_CREATED, openapi_extra=ADMINISTERING)

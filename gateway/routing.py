@@ -3,12 +3,13 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request, Response
 from pydantic import AfterValidator, AwareDatetime
 
 from gateway.principals import Principal
 from gateway.roles import Role, needed, needs
 from gateway.service import GatewayService
+from services.contracts.base import Contract
 from services.http import StrictRoute
 from services.turns import accept
 
@@ -61,6 +62,13 @@ async def get_caller(request: Request) -> Principal:
     """The principal that sends the request."""
     principal: Principal = request.state.principal
     return principal
+
+
+def counted(answer: Contract, service: GatewayService, caller: Principal) -> Response:
+    """The answer as JSON. Reading it counts by its size."""
+    content = answer.model_dump_json(by_alias=True).encode()
+    service.quotas.charge(caller.tenant, len(content))
+    return Response(content, media_type="application/json")
 
 
 def _utc(moment: datetime) -> datetime:

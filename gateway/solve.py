@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from gateway.demonstrations import demos_of_same_request, offer_apis_of, select_demos
+from gateway.demonstrations import apis_of_same_request, offer_apis_of, select_demos
 from gateway.lookup import look_up
 from gateway.peers import Peers
 from gateway.rendering import message_line, render
@@ -69,12 +69,12 @@ async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, cl
     mark = clock.elapsed_ms()
     ask = _asked(request, run.tenant)
     # The planner needs to know which credentials exist: a plan that cannot authenticate is refused before it runs.
-    found, credentials, same = await asyncio.gather(
+    found, credentials, apis = await asyncio.gather(
         peers.retriever.retrieve(ask, timeout_s=clock.left_s()),
         peers.executor.credentials(run.tenant, timeout_s=min(clock.left_s(), CREDENTIALS_TIMEOUT_S)),
-        demos_of_same_request(peers.demos, ask, options.demos, timeout_s=clock.left_s()),
+        apis_of_same_request(peers.demos, ask, options.demos, timeout_s=clock.left_s()),
     )
-    retrieved, same = await offer_apis_of(same, ask, found, peers.retriever, options.demos, timeout_s=clock.left_s())
+    retrieved, same = await offer_apis_of(apis, ask, found, peers, options.demos, timeout_s=clock.left_s())
     clock.lap("retrieve_ms", mark)
 
     mark = clock.elapsed_ms()

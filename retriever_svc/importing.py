@@ -41,6 +41,7 @@ from services.errors import Conflict, Forbidden, InvalidDocument
 T = TypeVar("T")
 _REASONS = 3
 _SKIPPED = 20
+"""Skipped operations that a page of documents shows of each."""
 _MAX_DETAIL = 600
 _BATCH = 32
 """Texts that a worker embeds at a time."""
@@ -51,6 +52,7 @@ _DIFFERENCES = 200
 _NOTES: TypeAdapter[tuple[tuple[SkippedOperation, ...], tuple[str, ...]]] = TypeAdapter(
     tuple[tuple[SkippedOperation, ...], tuple[str, ...]]
 )
+_SHOWN: TypeAdapter[tuple[SkippedOperation, ...]] = TypeAdapter(tuple[SkippedOperation, ...])
 
 
 @functools.cache
@@ -61,7 +63,8 @@ def importer_version() -> str:
     read again without need, but never lets an outdated reading stay.
     """
     here = Path(__file__).parent
-    sources = [Path(services.contracts.api.__file__), *here.glob("importers/**/*.py"), *here.glob("engine/**/*.py")]
+    folders = (*here.glob("importers/**/*.py"), *here.glob("engine/**/*.py"))
+    sources = [Path(services.contracts.api.__file__), here / "opening.py", *folders]
     digest = hashlib.sha256()
     for source in sorted(sources):
         digest.update(source.read_bytes())
@@ -204,8 +207,6 @@ class DocumentImporter:
         return DocumentPage(documents=tuple(shown), total=total, next=further)
 
     def _document(self, stored: ImportedDocumentRecord, tenant: str | None) -> ImportedDocument:
-        has_notes = stored.notes.startswith("[")  # "{}" of early versions
-        skipped = _NOTES.validate_json(stored.notes)[0] if has_notes else ()
         return ImportedDocument(
             provider=stored.provider,
             document_hash=stored.document_hash,
@@ -215,8 +216,8 @@ class DocumentImporter:
             tenants=tuple(name for name in stored.tenants if tenant in (None, name)),
             imported_at=stored.imported_at,
             constants=dict(stored.constants),
-            skipped=skipped[:_SKIPPED],
-            skipped_total=len(skipped),
+            skipped=_SHOWN.validate_json(stored.skipped),
+            skipped_total=stored.skipped_total,
             current=stored.importer == self._importer,
         )
 
@@ -242,6 +243,7 @@ class DocumentImporter:
             unchanged=apis,
             removed=0,
             skipped=skipped,
+            skipped_total=document_record.skipped_total,
             warnings=warnings,
             applied=not request.dry_run,
             catalogue_version=version,
@@ -259,6 +261,8 @@ class DocumentImporter:
             named=request.provider is not None,
             version=imported.version,
             notes=_NOTES.dump_json((imported.skipped, imported.warnings), ensure_ascii=True).decode(),
+            skipped=_SHOWN.dump_json(imported.skipped[:_SKIPPED], ensure_ascii=True).decode(),
+            skipped_total=imported.skipped_total,
             imported_at=datetime.now(UTC),
             tenants=imported.apis[0].tenants if imported.apis else _ordered(request.tenants) or (),
             owner=tenant,
@@ -354,6 +358,7 @@ class DocumentImporter:
             unchanged=len(change.after) - added - updated,
             removed=len(change.removed),
             skipped=imported.skipped,
+            skipped_total=imported.skipped_total,
             warnings=imported.warnings,
             related=related,
             related_total=related_total,
@@ -422,8 +427,9 @@ def _refuse_empty(imported: Imported) -> None:
         return
     reasons = Counter(skipped.reason for skipped in imported.skipped).most_common(_REASONS)
     told = "; ".join(f"{reason} ({times} operations)" for reason, times in reasons)
+    first = "" if imported.skipped_total == len(imported.skipped) else f", of the first {len(imported.skipped)}"
     raise InvalidDocument(
-        f"none of the document's {len(imported.skipped)} operations can be imported: {told}"[:_MAX_DETAIL]
+        f"none of the document's {imported.skipped_total} operations can be imported{first}: {told}"[:_MAX_DETAIL]
         if reasons
         else "the document has no operations, so there is nothing to import"
     )

@@ -99,10 +99,12 @@ class ImportedDocumentRecord:
         server: the URL that replaces the document's servers.
         named: whether the request named the provider; otherwise the name comes from the title.
         version: the version that the document states.
-        notes: skipped operations and warnings, as JSON.
+        notes: skipped operations and warnings, as JSON; empty where only what a page shows was read.
         tenants: the tenants that see its APIs; empty: everyone.
         owner: the tenant that imported it, the only one that may change it; None: the operator.
         constants: values that calls send if a plan gives none, by parameter name; kept from import to import.
+        skipped: the first skipped operations, which a page shows, as JSON.
+        skipped_total: how many were skipped.
         places: digests (:func:`differences.places`) of where calls go and went; empty in records of early versions.
     """
 
@@ -113,8 +115,10 @@ class ImportedDocumentRecord:
     server: str | None
     named: bool
     version: str
-    notes: str
     imported_at: datetime
+    notes: str = ""
+    skipped: str = "[]"
+    skipped_total: int = 0
     tenants: tuple[str, ...] = ()
     owner: str | None = None
     constants: Mapping[str, str] = field(default_factory=dict)

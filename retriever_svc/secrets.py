@@ -1,40 +1,63 @@
 """Which credentials the operations of a provider ask for."""
 
 from collections.abc import Iterable
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
+from services.compute import checkpoint
 from services.contracts.api import NeededSecret
 
 _SAFE = ("GET", "HEAD")
-_MAX_SCOPES = 200
+_MAX_SECRETS = 1_000
+_MAX_NAMES = 200
+"""Scopes, and hosts, that are named of one credential."""
+_MAX_ALL_NAMES = 20_000
+"""Scopes and hosts that are named of all credentials together."""
 
 
 def needed_secrets(documents: Iterable[str]) -> tuple[NeededSecret, ...]:
-    """The credentials that these APIs need.
+    """The first 1,000 credentials that these APIs need. Of each, the first 200 scopes and hosts are named.
 
     Args:
         documents: the APIs as JSON.
     """
-    found = dict[str, NeededSecret]()
+    found, left = dict[str, dict[str, Any]](), _MAX_ALL_NAMES
     for document in documents:
+        checkpoint()
         api = orjson.loads(document)
-        alternatives = api.get("security", ())
+        alternatives, hosts = api.get("security", ()), _host(api.get("server", ""))
         named = {requirement["secret"]: requirement for alternative in alternatives for requirement in alternative}
+        reads = api["method"] in _SAFE and api.get("effect") != "change"
+        harmless = reads and not any(_is_needed(p) for p in api.get("parameters", ()))
+        only = alternatives[0][0]["secret"] if alternatives and len(alternatives[0]) == 1 else None
         for name, requirement in named.items():
-            known = found.get(name) or NeededSecret.model_validate(requirement | {"scopes": ()})
-            alone = [r["secret"] for r in alternatives[0]] == [name]
-            reads = api["method"] in _SAFE and api.get("effect") != "change"
-            harmless = reads and not any(_is_needed(p) for p in api.get("parameters", ()))
-            better = alone and (known.probe is None or (harmless and not known.harmless))
-            update: dict[str, object] = {"operations": known.operations + 1}
-            update["scopes"] = tuple(dict.fromkeys([*known.scopes, *requirement.get("scopes", ())]))[:_MAX_SCOPES]
-            update["hosts"] = tuple(dict.fromkeys([*known.hosts, *_host(api.get("server", ""))]))
-            if better:
-                update |= {"probe": api["id"], "harmless": harmless}
-            found[name] = known.model_copy(update=update)
-    return tuple(found[name] for name in sorted(found))
+            if name not in found:
+                if len(found) >= _MAX_SECRETS:
+                    continue
+                found[name] = requirement | {"operations": 0, "scopes": {}, "hosts": {}}
+            known = found[name]
+            known["operations"] += 1
+            left -= _add(known["scopes"], requirement.get("scopes", ()), left)
+            left -= _add(known["hosts"], hosts, left)
+            if name == only and ("probe" not in known or (harmless and not known["harmless"])):
+                known |= {"probe": api["id"], "harmless": harmless}
+    return tuple(_needed(found[name]) for name in sorted(found))
+
+
+def _add(known: dict[str, None], names: Iterable[str], left: int) -> int:
+    """Note names in their order, ``left`` new ones at most. Returns how many were new."""
+    before = len(known)
+    for name in names:
+        if len(known) >= min(_MAX_NAMES, before + left):
+            break
+        known[name] = None
+    return len(known) - before
+
+
+def _needed(known: dict[str, Any]) -> NeededSecret:
+    return NeededSecret.model_validate(known | {"scopes": tuple(known["scopes"]), "hosts": tuple(known["hosts"])})
 
 
 def _is_needed(parameter: dict[str, object]) -> bool:

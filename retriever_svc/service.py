@@ -27,6 +27,7 @@ from retriever_svc.engine.vectors import Indexes, VectorIndex, as_ids, open_inde
 from retriever_svc.importers import Limits, with_content_hash
 from retriever_svc.importing import DocumentImporter
 from retriever_svc.models import Delta, Entry, Hit, Record
+from retriever_svc.opening import MAX_API_BYTES, opened
 from retriever_svc.secrets import needed_secrets
 from retriever_svc.storage import CatalogueStorage
 from services.compute import ComputePool
@@ -230,7 +231,7 @@ class CatalogueService:
 
     async def lookup(self, ids: Sequence[str], filters: Filters = NO_FILTERS) -> list[Api]:
         """The APIs that exist and pass the filters, in the order of ``ids``."""
-        found = await self._storage.get(list(dict.fromkeys(ids)), filters.tenant)
+        found = await self._storage.get(list(dict.fromkeys(ids)), filters.tenant, bounded=True)
         passing = set(found)
         if filters != Filters(tenant=filters.tenant):  # the tenant was checked by the storage
             passing = filters.passing(await self._current(), found)
@@ -250,7 +251,7 @@ class CatalogueService:
     async def secrets(self, provider: str, tenant: str | None = None) -> NeededSecrets:
         """The credentials that the provider's APIs need, of the APIs that the tenant sees."""
         documents = await self._storage.of_provider(provider, tenant)
-        return NeededSecrets(secrets=await asyncio.to_thread(needed_secrets, documents))
+        return NeededSecrets(secrets=await self._searches.run(needed_secrets, documents))
 
     async def create(self, api: Api) -> Api:
         """Add an API; its content hash is computed here.
@@ -311,6 +312,9 @@ class CatalogueService:
         """The entries' APIs as JSON, or None if one of them has changed since it was indexed."""
         unknown = [entry.number for entry in entries if self._cached.get(entry) is None]
         loaded = await self._storage.documents(unknown) if unknown else {}
+        for key, stored in loaded.items():
+            if len(stored) > MAX_API_BYTES:  # of an earlier version
+                loaded[key] = (await self._searches.run(opened, stored))[0]
         documents = []
         for entry in entries:
             document = self._cached.get(entry) or loaded.get((entry.number, entry.content_hash))

@@ -11,10 +11,12 @@ import dataclasses
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import UTC
+from itertools import accumulate
 from typing import Any
 
 from sqlalchemy import (
     Connection,
+    Row,
     delete,
     exists,
     func,
@@ -25,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from retriever_svc.models import Change, Delta, Entry, ImportedDocumentRecord, Record, is_seen, state_of
+from retriever_svc.opening import opened
 from retriever_svc.tables import APIS, CATALOGUE, DOCUMENTS, EMBEDDINGS
 from services.contracts.api import Api
 from services.encoder import Vectors
@@ -35,7 +38,12 @@ from services.storage.engine import Probe, Transactions, freeze, read, write
 _DERIVED = ("text_hash", "lexical", "inputs", "outputs", "open", "operation_key", "content_key", "revision")
 """Columns derived from an API. They may change with the code that derives them although the API does not."""
 _OF_API = ("content_hash", "tags", "deprecated", "tenants")
-_DOCUMENT_COLUMNS = [DOCUMENTS.c[name] for name in ImportedDocumentRecord.__dataclass_fields__]
+_AT_ONCE_BYTES = 64_000
+"""APIs of more bytes together are parsed beside the event loop."""
+_PAGE_BYTES = 2_000_000
+"""Most bytes of the skipped operations on a page of documents, unless those of its first document are larger."""
+_SHOWN_COLUMNS = [DOCUMENTS.c[name] for name in ImportedDocumentRecord.__dataclass_fields__ if name != "notes"]
+_SKIPPED_BYTES = func.length(DOCUMENTS.c.skipped)  # in ASCII
 _ENTRY_COLUMNS = [APIS.c[name] for name in Entry.__dataclass_fields__]
 
 
@@ -73,12 +81,13 @@ class CatalogueStorage:
             entries = [entry for chunk in chunks(changed) for entry in await _entries(connection, chunk)]
         return Delta(version, stamps, tuple(entries))
 
-    async def get(self, ids: Sequence[str], tenant: str | None = None) -> dict[str, Api]:
+    async def get(self, ids: Sequence[str], tenant: str | None = None, *, bounded: bool = False) -> dict[str, Api]:
         """The APIs that exist, by id.
 
         Args:
             ids: ids of the APIs.
             tenant: only the APIs that this tenant sees, without their ``tenants``; None: all, with their ``tenants``.
+            bounded: leave schemas open in APIs that are too large (:func:`opened`), as in a search.
         """
         found = dict[str, tuple[str, tuple[str, ...]]]()
         async with read(self._engine) as connection:
@@ -87,7 +96,12 @@ class CatalogueStorage:
                 for row in await connection.execute(query):
                     if is_seen(row.tenants, tenant):
                         found[row.id] = row.document, row.tenants if tenant is None else ()
-        return {key: _api(*stored) for key, stored in found.items()}
+
+        def parse() -> dict[str, Api]:
+            return {key: _api(*stored, bounded=bounded) for key, stored in found.items()}
+
+        size = sum(len(document) for document, _ in found.values())
+        return parse() if size <= _AT_ONCE_BYTES else await asyncio.to_thread(parse)
 
     async def of_provider(self, provider: str, tenant: str | None = None) -> list[str]:
         """The JSON of the provider's APIs that this tenant sees, in order of their ids."""
@@ -282,13 +296,14 @@ class CatalogueStorage:
         apis = select(func.count()).where(APIS.c.provider == DOCUMENTS.c.provider).scalar_subquery()
         version = select(CATALOGUE.c.version).scalar_subquery()
         async with read(self._engine) as connection:
-            row = (await connection.execute(select(*_DOCUMENT_COLUMNS, apis, version).where(*same).limit(1))).first()
-        return None if row is None else (_as_document_record(row[:-2]), row[-2], row[-1])
+            query = select(*_SHOWN_COLUMNS, DOCUMENTS.c.notes, apis.label("apis"), version.label("catalogue"))
+            row = (await connection.execute(query.where(*same).limit(1))).first()
+        return None if row is None else (_as_document_record(row), row.apis, row.catalogue)
 
     async def document_record_of(self, provider: str) -> ImportedDocumentRecord | None:
-        """The record of the document that was last imported for the provider, or None."""
+        """The record of the document that was last imported for the provider, without its notes; or None."""
         async with read(self._engine) as connection:
-            row = (await connection.execute(select(*_DOCUMENT_COLUMNS).where(DOCUMENTS.c.provider == provider))).first()
+            row = (await connection.execute(select(*_SHOWN_COLUMNS).where(DOCUMENTS.c.provider == provider))).first()
         return None if row is None else _as_document_record(row)
 
     async def hash_of(self, provider: str) -> str | None:
@@ -301,7 +316,9 @@ class CatalogueStorage:
     async def document_records(
         self, limit: int, after: str, tenant: str | None = None
     ) -> tuple[list[ImportedDocumentRecord], int, str | None]:
-        """The records that the tenant sees of the providers after this one, in order of their names.
+        """The records that the tenant sees of the providers after this one, without notes, in order of their names.
+
+        The page has fewer than ``limit`` if together they would be too large.
 
         Returns:
             The page, the number of all records, and the provider after which the next page begins, if there is one.
@@ -311,9 +328,13 @@ class CatalogueStorage:
             seen = sorted(row.provider for row in owned if is_seen(row.tenants, tenant))
             first = bisect_right(seen, after)
             names = seen[first : first + limit]
-            query = select(*_DOCUMENT_COLUMNS).where(DOCUMENTS.c.provider.in_(names))
+            sizes = select(DOCUMENTS.c.provider, _SKIPPED_BYTES).where(DOCUMENTS.c.provider.in_(names))
+            bytes_of = dict(map(tuple, (await connection.execute(sizes)).all()))
+            ends = accumulate(bytes_of.get(name, 0) for name in names)
+            fit = [name for name, end in zip(names, ends, strict=True) if name == names[0] or end <= _PAGE_BYTES]
+            query = select(*_SHOWN_COLUMNS).where(DOCUMENTS.c.provider.in_(fit))
             records = [_as_document_record(row) for row in await connection.execute(query)]
-        further = names[-1] if first + limit < len(seen) else None
+        further = fit[-1] if first + len(fit) < len(seen) else None
         return sorted(records, key=lambda record: record.provider), len(seen), further
 
 
@@ -342,8 +363,9 @@ async def _refuse_other_owners(connection: AsyncConnection, provider: str, tenan
         raise Conflict(f"The provider {provider!r} belongs to another tenant.")
 
 
-def _api(document: str, tenants: tuple[str, ...]) -> Api:
-    return Api.model_validate_json(document).model_copy(update={"tenants": tenants})
+def _api(document: str, tenants: tuple[str, ...], *, bounded: bool) -> Api:
+    text = opened(document.encode())[0] if bounded else document
+    return Api.model_validate_json(text).model_copy(update={"tenants": tenants})
 
 
 async def _differing(connection: AsyncConnection, provider: str, wanted: Mapping[str, Record]) -> list[Record]:
@@ -396,8 +418,9 @@ async def _replace_document_record(connection: AsyncConnection, document_record:
     await connection.execute(insert(DOCUMENTS), [dataclasses.asdict(document_record)])
 
 
-def _as_document_record(row: Sequence[Any]) -> ImportedDocumentRecord:
-    document_record = ImportedDocumentRecord(*row)
+def _as_document_record(row: Row[*tuple[Any, ...]]) -> ImportedDocumentRecord:
+    known = ImportedDocumentRecord.__dataclass_fields__
+    document_record = ImportedDocumentRecord(**{k: value for k, value in row._mapping.items() if k in known})
     moment = document_record.imported_at
     return dataclasses.replace(document_record, imported_at=moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 

@@ -92,6 +92,8 @@ DOCUMENTS = Table(
     Column("named", Boolean, nullable=False, server_default=false()),
     Column("version", Text, nullable=False, server_default=""),
     Column("notes", Text, nullable=False, server_default="{}"),
+    Column("skipped", Text, nullable=False, server_default="[]"),
+    Column("skipped_total", Integer, nullable=False, server_default="0"),
     Column("tenants", Names, nullable=False, server_default="[]"),
     Column("owner", String(100), nullable=True),
     Column("constants", JSON, nullable=False, server_default="{}"),

@@ -72,8 +72,7 @@ class TurnsMiddleware:
             turn.pause()
             message = await receive()
             read = not message.get("more_body", False)
-            await turn.take()
-            return message
+            return message if await turn.take() else {"type": "http.disconnect"}
 
         async def send_outside(message: Message) -> None:
             turn.end(refused=message.get("status") == 401)

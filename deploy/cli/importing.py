@@ -187,11 +187,13 @@ def _ask(console: Console, changes: list[ImportChange], provider: str) -> None:
 def _print_report(console: Console, report: ImportReport) -> None:
     counts = (
         f"{report.provider}: {report.added} added, {report.updated} updated, {report.unchanged} unchanged, "
-        f"{report.removed} removed, {len(report.skipped)} skipped"
+        f"{report.removed} removed, {report.skipped_total} skipped"
     )
     console.print(counts if report.applied else f"{counts} (dry run: nothing was changed)")
     for group in grouped((skipped.operation, skipped.reason) for skipped in report.skipped):
         console.print(plain(f"  skipped {group}"))
+    if (more := report.skipped_total - len(report.skipped)) > 0:
+        console.print(f"  skipped and {more:,} more")
     for group in grouped(map(split_operation, report.warnings)):
         console.print(plain(f"  warning: {group}"))
     for related in report.related:

@@ -79,7 +79,7 @@ class Tally:
             "not processed": asked - len(self._outcomes),
         }
         operations = {name: sum(getattr(r, name) for r in reports) for name in _COUNTS}
-        operations |= {"skipped": sum(len(r.skipped) for r in reports)}
+        operations |= {"skipped": sum(r.skipped_total for r in reports)}
         for (one, documents_count), (two, count) in zip(documents.items(), operations.items(), strict=True):
             table.add_row(one, f"{documents_count:,}", two, f"{count:,}")
         console.print(table)
@@ -100,5 +100,6 @@ def _print_reasons(console: Console, reports: list[ImportReport]) -> None:
     reasons = Counter(skipped).most_common()
     for reason, times in reasons[:_REASONS]:
         console.print(plain(f"  {times:,} skipped: {reason}"))
-    if rest := sum(times for _, times in reasons[_REASONS:]):
+    unnamed = sum(report.skipped_total - len(report.skipped) for report in reports)
+    if rest := unnamed + sum(times for _, times in reasons[_REASONS:]):
         console.print(f"  {rest:,} skipped for other reasons")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import JsonValue
 
 from retriever_svc.importers import nestful, openapi, postman, seal_tools
-from retriever_svc.importers.limits import MAX_SUMMARY, Limits
+from retriever_svc.importers.limits import MAX_NOTES, MAX_SUMMARY, Limits
 from retriever_svc.importers.operations import Source, read_operation
 from retriever_svc.importers.outline import Entry, Outline
 from retriever_svc.importers.reading import read_document
@@ -49,13 +49,14 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The content of a document."""
+    """The content of a document. Of the skipped operations it has the first ``MAX_NOTES``, and the number of all."""
 
     provider: str
     format: str
     document_hash: str
     apis: tuple[Api, ...]
     skipped: tuple[SkippedOperation, ...]
+    skipped_total: int
     warnings: tuple[str, ...]
     version: str = ""
 
@@ -89,7 +90,7 @@ def import_document(
         raise InvalidDocument(f"the document has {len(entries):,} operations; at most {limits.operations:,} are read")
     source = Source.open(outline, provider or "", server, limits, origin)
     source.provider = provider or _provider(outline, source, server)
-    apis, skipped = _read(source, entries, progress)
+    apis, skipped, skipped_total = _read(source, entries, progress)
     if apis and not any(api.server for api in apis):
         source.notes.warn("no operation has a server that could be called; import again with the server's URL")
     if provider is None and not outline.is_titled:
@@ -100,22 +101,23 @@ def import_document(
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
     notes = source.notes.as_tuple()
     version = _own_version(outline)
-    return Imported(source.provider, outline.format, digest, tuple(apis), tuple(skipped), notes, version)
+    return Imported(source.provider, outline.format, digest, tuple(apis), tuple(skipped), skipped_total, notes, version)
 
 
-def _read(source: Source, entries: list[Entry], progress: Progress) -> tuple[list[Api], list[SkippedOperation]]:
-    """The operations as APIs, and those that were skipped."""
-    apis, skipped = [], []
+def _read(source: Source, entries: list[Entry], progress: Progress) -> tuple[list[Api], list[SkippedOperation], int]:
+    """The operations as APIs, the first of those that were skipped, and how many these are."""
+    apis, skipped = list[Api](), list[SkippedOperation]()
     for done, (path, method, item, operation) in enumerate(entries, start=1):
         try:
             if isinstance(operation, SkipOperation):
                 raise operation
             apis.append(read_operation(source, path, method.upper(), item, operation))
         except SkipOperation as skip:
-            label = f"{method.upper()} {path}"[:MAX_SUMMARY]
-            skipped.append(SkippedOperation(operation=label, reason=str(skip)))
+            if len(skipped) < MAX_NOTES:
+                label = f"{method.upper()} {path[:MAX_SUMMARY]}"[:MAX_SUMMARY]
+                skipped.append(SkippedOperation(operation=label, reason=str(skip)[:MAX_SUMMARY]))
         progress(done, len(entries))
-    return apis, skipped
+    return apis, skipped, len(entries) - len(apis)
 
 
 def _outline(root: JsonValue) -> Outline:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from retriever_svc.opening import MAX_API_BYTES
 from services.contracts.api import Effect
 
 MAX_NAME = 200
@@ -10,6 +11,7 @@ MAX_SUMMARY = 300
 MAX_DESCRIPTION = 2_000
 MAX_FIELD_DESCRIPTION = 500
 MAX_NOTES = 500
+"""Skipped operations, and warnings, of one document that are kept."""
 MAX_MEMBER = 1_000
 """Longest name of a member of an object in a schema, in characters: it is part of the path of each value inside."""
 MAX_STEPS = 3_000_000
@@ -27,6 +29,7 @@ class Limits:
         operations: operations in one document.
         steps: values read for the operations; a shared part counts each time it is used.
         api_bytes: size of all APIs together, as JSON.
+        operation_bytes: size of one operation, as JSON in ASCII.
         definitions: schema definitions stored with one operation.
         definition_bytes: size of these definitions together, as JSON.
         effects: effects of calls, by shell patterns over ids of APIs; they override method and wording.
@@ -39,6 +42,7 @@ class Limits:
     operations: int = 20_000
     steps: int = MAX_STEPS
     api_bytes: int = 200_000_000
+    operation_bytes: int = MAX_API_BYTES
     definitions: int = 64
     definition_bytes: int = 64_000
     effects: Mapping[str, Effect] = field(default_factory=dict)

@@ -32,14 +32,15 @@ def outline(root: JsonValue) -> Outline | None:
 
 def _entries(root: JsonObject) -> Iterator[Entry]:
     """Every operation of every path."""
-    document = Document(root)
+    document, told = Document(root), dict[str, str]()
     for path, declared in as_object(root["paths"]).items():
         if path.startswith("x-"):
             continue
         try:
             item = as_object(document.deref(declared))
         except (SkipOperation, DanglingReference) as error:
-            yield Entry(path, "*", {}, SkipOperation(str(error)))
+            reason = str(error)  # one text for all paths of the same reason: there may be a million
+            yield Entry(path, "*", {}, SkipOperation(told.setdefault(reason, reason)))
             continue
         written = {name.lower(): operation for name, operation in item.items()}
         for method in (*METHODS, *_NOT_IMPORTED):

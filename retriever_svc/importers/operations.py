@@ -23,6 +23,7 @@ from retriever_svc.importers.schemas import Key, Schemas
 from retriever_svc.importers.security import Alternatives, read_security
 from retriever_svc.importers.servers import NoServer, choose_server, located_server, private_host
 from retriever_svc.importers.swagger import sends_body_parameters, upgrade_operation, upgrade_servers
+from retriever_svc.opening import opened
 from services.contracts.api import OUTSIDE_CONTENT, Api
 from services.contracts.plan import content_hash
 from services.errors import InvalidDocument
@@ -66,13 +67,21 @@ class Source:
         origin = origin if is_openapi else None  # only OpenAPI defines what a relative server is relative to
         return cls(document, schemas, notes, limits, provider, server, is_swagger, servers, origin, usual)
 
-    def check_size(self, api: Api) -> Api:
-        """Return the API, after adding its size to that of the others.
+    def bounded(self, api: Api, reading: Reading) -> Api:
+        """The API, with schemas left open if it is too large. Its size is added to that of the others.
 
         Raises:
+            SkipOperation: it is too large even so.
             InvalidDocument: the APIs of the document together are too large.
         """
-        self.written += len(api.model_dump_json())
+        most = self.limits.operation_bytes
+        document, left_open = opened(api.model_dump_json(ensure_ascii=True).encode(), most)
+        if len(document) > most:
+            raise SkipOperation(f"it has more than {most:,} bytes, even without schemas")
+        if left_open:
+            reading.warn(f"left open, because the operation has more than {most:,} bytes: {', '.join(left_open)}")
+            api = Api.model_validate_json(document)
+        self.written += len(document)
         if self.written > self.limits.api_bytes:
             raise InvalidDocument(f"the document's APIs are larger than {self.limits.api_bytes:,} bytes together")
         return api
@@ -135,7 +144,7 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
         idempotency_header=idempotency,
         effect=effect,
     )
-    return source.check_size(with_content_hash(apply_constants(api, {})))
+    return with_content_hash(source.bounded(apply_constants(api, {}), reading))
 
 
 def _names_in_query(path: str) -> list[str]:

@@ -15,6 +15,8 @@ JsonObject = dict[str, JsonValue]
 
 _MAX_HOPS = 50
 _MAX_POINTER = 2_000
+_SHOWN = 200
+"""Characters of a pointer in a message: each operation may repeat it."""
 _CHECK_EVERY = 1_000
 """Steps between two checkpoints, about a millisecond."""
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
@@ -67,7 +69,7 @@ class Document:
             pointer = self._pointer(reference)
             self.count_steps(1)
             if pointer in seen or len(seen) > _MAX_HOPS:
-                raise DanglingReference(f"{pointer} refers to itself")
+                raise DanglingReference(f"{pointer[:_SHOWN]} refers to itself")
             seen.add(pointer)
             value = self._walk(pointer)
             if not (isinstance(value, dict) and "$ref" in value and _is_bare(value)):
@@ -111,7 +113,7 @@ class Document:
         if not isinstance(reference, str):
             raise DanglingReference("a $ref is not a string")
         if reference != "#" and not reference.startswith("#/"):
-            raise SkipOperation(f"refers to another document, which is never fetched: {reference[:200]}")
+            raise SkipOperation(f"refers to another document, which is never fetched: {reference[:_SHOWN]}")
         if len(reference) > _MAX_POINTER:
             raise DanglingReference(f"a $ref has more than {_MAX_POINTER:,} characters")
         return reference
@@ -125,7 +127,7 @@ class Document:
             elif isinstance(value, list) and key.isascii() and key.isdigit() and len(key) < 9 and int(key) < len(value):
                 value = value[int(key)]
             else:
-                raise DanglingReference(f"{pointer[:200]} does not exist")
+                raise DanglingReference(f"{pointer[:_SHOWN]} does not exist")
         return value
 
 

@@ -24,6 +24,8 @@ from services.tracing import answered, peer_span
 T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 2.0
+_MOST_PART_BYTES = 128_000_000
+"""Longest line or event of a stream. One event may hold the values of a whole run."""
 Params = Mapping[str, str | int | float | bool | list[str] | None]
 
 
@@ -158,7 +160,7 @@ class ServiceClient:
         """
         chunks = self._stream(method, path, body=body, params=params, headers=headers, timeout_s=timeout_s)
         async with aclosing(chunks):
-            lines = _parts(chunks, b"\n")
+            lines = self._parts(chunks, b"\n")
             while True:
                 try:
                     async with asyncio.timeout(event_timeout_s):
@@ -175,7 +177,7 @@ class ServiceClient:
         """Send, and read numbered server-sent events. ``timeout_s`` limits each read; comments count as data."""
         chunks = self._stream("GET", path, params=params, timeout_s=timeout_s)
         async with aclosing(chunks):
-            async for block in _parts(chunks, b"\n\n"):
+            async for block in self._parts(chunks, b"\n\n"):
                 fields = dict(line.partition(b": ")[::2] for line in block.split(b"\n"))
                 if b"data" in fields:
                     yield int(fields.get(b"id", b"0")), self._parse(events, fields[b"data"])
@@ -268,14 +270,22 @@ class ServiceClient:
     def _unavailable(self, detail: str | None = None) -> ServiceUnavailable:
         return ServiceUnavailable(detail or f"{self.service} does not answer.", service=self.service)
 
+    async def _parts(self, chunks: AsyncIterator[bytes], end: bytes) -> AsyncIterator[bytes]:
+        """The non-empty parts of a stream, split at ``end``. httpx2 also splits at U+2028, which JSON may contain.
 
-async def _parts(chunks: AsyncIterator[bytes], end: bytes) -> AsyncIterator[bytes]:
-    """The non-empty parts of a stream, split at ``end``. httpx2 also splits at U+2028, which JSON may contain."""
-    rest = b""
-    async for chunk in chunks:
-        *parts, rest = (rest + chunk).split(end)
-        for part in parts:
-            if part.strip():
-                yield part
-    if rest.strip():
-        yield rest
+        Raises:
+            ServiceUnavailable: a part is too long.
+        """
+        rest = bytearray()
+        async for chunk in chunks:
+            searched = max(len(rest) - len(end) + 1, 0)  # the rest has no end, but perhaps the beginning of one
+            rest.extend(chunk)
+            if rest.find(end, searched) >= 0:
+                *parts, rest = rest.split(end)
+                for part in parts:
+                    if part.strip():
+                        yield bytes(part)
+            if len(rest) > _MOST_PART_BYTES:
+                raise self._unavailable(f"{self.service} sent an event of more than {_MOST_PART_BYTES:,} bytes.")
+        if rest.strip():
+            yield bytes(rest)

@@ -6,8 +6,11 @@ from services.clients.base import DEFAULT_TIMEOUT_S, ServiceClient, segment
 from services.contracts.demo import (
     Demo,
     DemoPage,
+    DemosOfApisRequest,
     ImportDemosReport,
     ImportDemosRequest,
+    SameDemosRequest,
+    SameDemosResponse,
     SelectDemosRequest,
     SelectDemosResponse,
 )
@@ -24,6 +27,12 @@ class Demos(Protocol):
 
     async def select(self, request: SelectDemosRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> SelectDemosResponse:
         """The demos most useful for a request."""
+
+    async def same(self, request: SameDemosRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> SameDemosResponse:
+        """The APIs of the demos of a text."""
+
+    async def of_apis(self, request: DemosOfApisRequest) -> DemoPage:
+        """A page of the demos that use any of some APIs."""
 
     async def add(self, demo: Demo, *, tenant: str | None = None) -> Demo:
         """Add a demo; adding it again changes nothing."""
@@ -57,6 +66,14 @@ class DemoClient(ServiceClient):
     async def select(self, request: SelectDemosRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> SelectDemosResponse:
         """The demos most useful for a request."""
         return await self._call("POST", "/select", SelectDemosResponse, body=request, timeout_s=timeout_s)
+
+    async def same(self, request: SameDemosRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> SameDemosResponse:
+        """The APIs of the demos of a text."""
+        return await self._call("POST", "/select:same", SameDemosResponse, body=request, timeout_s=timeout_s)
+
+    async def of_apis(self, request: DemosOfApisRequest) -> DemoPage:
+        """A page of the demos that use any of some APIs."""
+        return await self._call("POST", "/demos:of-apis", DemoPage, body=request)
 
     async def add(self, demo: Demo, *, tenant: str | None = None) -> Demo:
         """Add a demo; adding it again changes nothing."""

@@ -296,7 +296,10 @@ class ImportReport(Contract):
     updated: int = Field(ge=0)
     unchanged: int = Field(ge=0)
     removed: int = Field(ge=0)
-    skipped: tuple[SkippedOperation, ...] = ()
+    skipped: tuple[SkippedOperation, ...] = Field(
+        default=(), description="The first 500 operations that were not imported, with reasons."
+    )
+    skipped_total: int = Field(default=0, ge=0, description="Total number.")
     warnings: tuple[str, ...] = ()
     related: tuple[RelatedApi, ...] = Field(default=(), description="The first imported APIs that have a twin.")
     related_total: int = Field(default=0, ge=0, description="Total number.")

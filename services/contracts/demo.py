@@ -60,9 +60,31 @@ class SelectDemosRequest(Contract):
     )
     same: bool = Field(
         default=False,
-        description="True: only demos of this very text, whatever their APIs, the tenant's own first; `apis`, "
+        description="True: only demos of this very text all of whose APIs are among `apis`, the tenant's own first; "
         "`threshold` and `alike` are ignored.",
     )
+
+
+class SameDemosRequest(Contract):
+    """Which APIs the demos of this very text use."""
+
+    query: Query
+    tenant: Tenant | None = Field(default=None, description="The tenant whose demos are meant, besides everyone's.")
+
+
+class SameDemosResponse(Contract):
+    """The APIs of each demo of a text, at most 20, in the order in which they are selected."""
+
+    apis: tuple[tuple[ApiId, ...], ...] = ()
+
+
+class DemosOfApisRequest(Contract):
+    """A page of the demos that use any of these APIs."""
+
+    apis: tuple[ApiId, ...] = Field(min_length=1, max_length=200)
+    tenant: Tenant | None = Field(default=None, description="The tenant whose demos are listed, besides everyone's.")
+    limit: int = Field(default=50, ge=1, le=1_000)
+    cursor: int = Field(default=0, ge=0, le=2**31 - 1, description="`next` of the page before.")
 
 
 class SelectedDemo(Contract):

@@ -4,7 +4,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from services.contracts.api import Api, ImportChange, ImportReport, ImportRequest, Location, Parameter
-from services.contracts.demo import ApiDescription, Demo, ImportDemosRequest, SelectDemosRequest
+from services.contracts.demo import (
+    ApiDescription,
+    Demo,
+    DemosOfApisRequest,
+    ImportDemosRequest,
+    SameDemosRequest,
+    SelectDemosRequest,
+)
 from services.contracts.event import RunFinished
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Succeeded
@@ -216,11 +223,15 @@ async def demos_are_kept_and_chosen(house: House, log: Transcript, upstream: str
         SelectDemosRequest(query=task.query, apis=apis, k=0),
         SelectDemosRequest(query=task.query, apis=apis[1:]),
         SelectDemosRequest(query=task.query, apis=apis, threshold=1),
+        SelectDemosRequest(query=single.query, apis=apis, same=True),
         SelectDemosRequest(query=single.query, same=True),
         SelectDemosRequest(query="Which days", apis=apis, same=True),
     ):
         chosen = (await house.demos.select(asked)).demos
         log.note([(c.demo.query, c.level, c.level == "task" and round(c.similarity, 3)) for c in chosen], real=chosen)
+    for query in (single.query, "Which days"):
+        log.note(await house.demos.same(SameDemosRequest(query=query)))
+    log.note(await house.demos.of_apis(DemosOfApisRequest(apis=("demo.findCountry", "demo.none"))))
     two = Demo(query="Two", level="api", plan=nested("demo"))
     for call in (
         house.demos.add(task.model_copy(update={"id": "0" * 64})),

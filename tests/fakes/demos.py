@@ -1,11 +1,16 @@
 """A fake knowledge base in memory."""
 
+from collections.abc import Sequence
+
 from services.clients.base import DEFAULT_TIMEOUT_S
 from services.contracts.demo import (
     Demo,
     DemoPage,
+    DemosOfApisRequest,
     ImportDemosReport,
     ImportDemosRequest,
+    SameDemosRequest,
+    SameDemosResponse,
     SelectDemosRequest,
     SelectDemosResponse,
     SelectedDemo,
@@ -16,6 +21,7 @@ from tests.fakes.base import Fake, words
 
 _THRESHOLD = 0.8
 _ALIKE = 0.3
+_SAME = 20
 
 
 class FakeDemos(Fake):
@@ -34,8 +40,8 @@ class FakeDemos(Fake):
         """Task-level demos over the threshold, most similar first, then API-level ones in the order of the APIs."""
         await self._arrive("select", timeout_s)
         if request.same:
-            seen = self._own(request.tenant) | self.demos
-            same = [demo for demo in seen.values() if demo.query == request.query][: request.k]
+            fit = {api.id for api in request.apis}
+            same = [demo for demo in self._same(request.query, request.tenant) if {*demo.apis} <= fit][: request.k]
             return SelectDemosResponse(demos=tuple(SelectedDemo(demo=d, similarity=1, level=d.level) for d in same))
         threshold = _THRESHOLD if request.threshold is None else request.threshold
         scored = [(_similarity(request.query, demo.query), demo) for demo in self._seen(request.tenant).values()]
@@ -60,6 +66,18 @@ class FakeDemos(Fake):
         ]
         alike = sorted((one for one in alike if one[0] >= _ALIKE), key=lambda one: (-one[0], -one[1].similarity))
         return SelectDemosResponse(demos=(*chosen, *(one for _, one in alike[: request.alike])))
+
+    async def same(self, request: SameDemosRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> SameDemosResponse:
+        """The APIs of the demos of a text."""
+        await self._arrive("same", timeout_s)
+        found = self._same(request.query, request.tenant)
+        return SameDemosResponse(apis=tuple(tuple(sorted(demo.apis)) for demo in found))
+
+    async def of_apis(self, request: DemosOfApisRequest) -> DemoPage:
+        """A page of the demos that use any of some APIs."""
+        await self._arrive("of_apis")
+        found = [demo for demo in self._seen(request.tenant).values() if not {*demo.apis}.isdisjoint(request.apis)]
+        return self._page(found, request.limit, request.cursor)
 
     async def add(self, demo: Demo, *, tenant: str | None = None) -> Demo:
         """Add a demo; adding it again changes nothing."""
@@ -87,8 +105,11 @@ class FakeDemos(Fake):
         await self._arrive("list")
         seen = self._own(tenant) if own and tenant is not None else self._seen(tenant)
         found = [demo for demo in seen.values() if api is None or api in demo.apis]
-        found.sort(key=lambda demo: self._positions[demo.id])
-        later = [demo for demo in found if self._positions[demo.id] > int(cursor or 0)]
+        return self._page(found, limit, int(cursor or 0))
+
+    def _page(self, found: Sequence[Demo], limit: int, after: int) -> DemoPage:
+        later = [demo for demo in found if self._positions[demo.id] > after]
+        later.sort(key=lambda demo: self._positions[demo.id])
         further = str(self._positions[later[limit - 1].id]) if len(later) > limit else None
         return DemoPage(demos=tuple(later[:limit]), total=len(found), next=further)
 
@@ -105,6 +126,10 @@ class FakeDemos(Fake):
             del self.demos[demo_id]
         else:
             del self.private[tenant, demo_id]
+
+    def _same(self, query: str, tenant: str | None) -> tuple[Demo, ...]:
+        seen = self._own(tenant) | self.demos
+        return tuple(demo for demo in seen.values() if demo.query == query)[:_SAME]
 
     def _own(self, tenant: str | None) -> dict[str, Demo]:
         return {demo.id: demo for (owner, _), demo in self.private.items() if owner == tenant}

@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from gateway.affected import Touched, affected_by
 from gateway.principals import Principal
 from gateway.roles import Role as ApiRole
 from services.contracts.api import FieldChange, ImportChange, ImportRequest, Location, Parameter
-from services.contracts.demo import Demo, DemoPage
+from services.contracts.demo import Demo
 from services.contracts.plan import Plan
 from services.contracts.review import Affected
 from tests.support.console_pages import ESCAPED, HOSTILE, PRINCIPALS, get, hidden, log_in, post, visit
@@ -26,6 +25,7 @@ from tests.support.gateways import (
     ask,
     call,
     open_gateway,
+    world_api,
 )
 
 
@@ -125,7 +125,8 @@ async def affected(
     gateway: Gateway, *changes: ImportChange, who: Principal | None = None
 ) -> tuple[tuple[Affected, ...], int]:
     touched = {change.id: Touched.by(change) for change in changes}
-    return await affected_by(touched, who or Principal(), gateway.fakes.peers, gateway.app.state.service._store)
+    service = gateway.app.state.service
+    return await affected_by(touched, who or Principal(), gateway.fakes.peers, service._store, service.quotas)
 
 
 async def test_a_whole_parameter_breaks_what_does_without_or_with_it(gateway: Gateway) -> None:
@@ -144,9 +145,7 @@ async def test_a_whole_parameter_breaks_what_does_without_or_with_it(gateway: Ga
         before, after = (None, text) if came else (text, None)
         field = FieldChange(field=f"parameters.{name}", before=before, after=after)
         change = ImportChange(action="updated", id=HOLIDAYS.id, fields=(field,))
-        found, _ = await affected_by(
-            {change.id: Touched.by(change)}, Principal(), gateway.fakes.peers, gateway.app.state.service._store
-        )
+        found, _ = await affected(gateway, change)
         assert [one.breaks for one in found] == [breaks]
 
 
@@ -164,9 +163,7 @@ async def test_what_is_certain_to_break_is_told_from_what_may_hold(gateway: Gate
 
     async def told(*fields: FieldChange) -> list[tuple[bool, str]]:
         change = ImportChange(action="updated", id=HOLIDAYS.id, fields=fields)
-        found, total = await affected_by(
-            {change.id: Touched.by(change)}, Principal(), gateway.fakes.peers, gateway.app.state.service._store
-        )
+        found, total = await affected(gateway, change)
         assert total == len(found) == 1
         return [(one.breaks, one.reason) for one in found]
 
@@ -261,18 +258,34 @@ async def test_few_demonstrations_and_runs_are_read(gateway: Gateway, monkeypatc
     for n in range(10):
         await gateway.client.add_demo(Demo(query=f"all {n}", plan=Plan(steps=steps)))
     waiting = [await gateway.client.solve(ask(ASK_ROOM)) for _ in range(3)]
-    asked, listed = list[str | None](), gateway.fakes.demos.list
-
-    async def counted(**which: Any) -> DemoPage:
-        asked.append(which["api"])
-        return await listed(**which)
-
-    monkeypatch.setattr(gateway.fakes.demos, "list", counted)
-    monkeypatch.setattr(gateway_affected, "_EXAMINED", 40)
+    monkeypatch.setattr(gateway_affected, "_DEMOS", 2)
+    monkeypatch.setattr(gateway_affected, "_EXAMINED", 6)
     size = len((await gateway.client.run(waiting[-1].id)).model_dump_json())
     monkeypatch.setattr(gateway_affected, "_RUN_BYTES", 2 * size + 100)
     changes = [ImportChange(action="removed", id=api.id) for api in (*apis, BOOK)]
+    gateway.fakes.demos.calls.clear()
     found, total = await affected(gateway, *changes)
-    assert asked == [api.id for api in apis[:4]]
-    assert total == 10 * 30 + 2
+    assert gateway.fakes.demos.calls == ["of_apis"] * 3
+    assert total == 6 * 30 + 2
     assert {one.id for one in found if one.kind == "run"} == {run.id for run in waiting[1:]}
+
+
+async def test_each_demonstration_is_read_once_and_counted_by_its_size(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"world.op{n}" for n in range(49)]
+    steps = tuple(call(f"var{n}", world_api(f"op{n}", "Op"), text="x" * 2_000) for n in range(49))
+    for n in range(3):
+        await gateway.client.add_demo(Demo(query=f"demonstration {n}", plan=Plan(steps=steps)))
+    changes = [ImportChange(action="removed", id=name) for name in names]
+    demos, quotas = gateway.fakes.demos, gateway.app.state.service.quotas
+    charged = list[int]()
+    monkeypatch.setattr(quotas, "charge", lambda tenant, size: charged.append(size))
+    demos.calls.clear()
+    _, total = await affected(gateway, *changes)
+    assert total == 3 * 49
+    assert demos.calls == ["of_apis"]
+    assert 3 * 49 * 2_000 < sum(charged) < 3 * 49 * 3_000
+    monkeypatch.setattr("gateway.affected._DEMOS", 1)
+    monkeypatch.setattr("gateway.affected._DEMO_BYTES", 150_000)
+    assert (await affected(gateway, *changes))[1] == 2 * 49

@@ -318,3 +318,14 @@ async def test_a_refused_body_counts_by_its_size(tmp_path: Path) -> None:
             answers = [await gateway.http.post("/solve", content=body, headers=headers) for _ in range(5)]
             assert [answer.status_code for answer in answers[2:]] == [429] * 3
             assert answers[0].status_code in (400, 422)
+
+
+async def test_reading_apis_demonstrations_documents_and_credentials_counts_by_size(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    charged = list[int]()
+    monkeypatch.setattr(gateway.app.state.service.quotas, "charge", lambda tenant, size: charged.append(size))
+    paths = ("/demos", "/documents", f"/apis/{HOLIDAYS.id}", "/providers/world/credentials")
+    answers = [await gateway.http.get(path) for path in paths]
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert charged == [len(answer.content) for answer in answers]

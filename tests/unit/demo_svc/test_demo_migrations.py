@@ -31,10 +31,10 @@ async def test_what_is_there_stays_everyones(kind: str, request: pytest.FixtureR
     own = demo("how is it now?", "p.a")
     own = own.model_copy(update={"id": demo_id(own)})
     await storage.add([own], "red")
-    assert [(await storage.page(10, 0, None, tenant)).demos for tenant in (None, "red")] == [(old,), (old, own)]
+    assert [(await storage.page(10, 0, (), tenant)).demos for tenant in (None, "red")] == [(old,), (old, own)]
     async with engine.begin() as connection:
         assert await connection.run_sync(lambda it: compare_metadata(MigrationContext.configure(it), METADATA)) == []
     await migrate_to(engine, "demo_svc", "-0001")
     await migrate_to(engine, "demo_svc", "head")
-    assert (await storage.page(10, 0, None, "red")).demos == (old,)
+    assert (await storage.page(10, 0, (), "red")).demos == (old,)
     await engine.dispose()

@@ -70,7 +70,7 @@ async def test_a_demo_is_kept_whole_and_added_once(engine: AsyncEngine) -> None:
         version = (await service.refresh()).version
         assert (await service.add([kept, nasty]))[1] == set()
         assert (await service.refresh()).version == version
-        assert (await service.page(10, 0, None)).total == 1
+        assert (await service.page(10, 0)).total == 1
 
 
 async def test_two_plans_for_one_request_are_two_demos_with_one_vector(engine: AsyncEngine) -> None:
@@ -84,17 +84,17 @@ async def test_two_plans_for_one_request_are_two_demos_with_one_vector(engine: A
 async def test_list_by_api_and_by_page(engine: AsyncEngine) -> None:
     async with opened(engine) as service:
         await service.add([demo(f"q{n}", "p.a", "p.b" if n % 2 else "p.A") for n in range(5)])
-        everything = await service.page(10, 0, None)
+        everything = await service.page(10, 0)
         assert [d.query for d in everything.demos] == ["q0", "q1", "q2", "q3", "q4"]
         assert everything.next is None
-        first = await service.page(3, 0, None)
-        last = await service.page(2, first.next or 0, None)
+        first = await service.page(3, 0)
+        last = await service.page(2, first.next or 0, ())
         assert ([d.query for d in last.demos], last.total, last.next) == (["q3", "q4"], 5, None)
-        odd = await service.page(1, 0, "p.b")
+        odd = await service.page(1, 0, ("p.b",))
         assert ([d.query for d in odd.demos], odd.total) == (["q1"], 2)
-        odd = await service.page(1, odd.next or 0, "p.b")
+        odd = await service.page(1, odd.next or 0, ("p.b",))
         assert ([d.query for d in odd.demos], odd.next) == (["q3"], None)
-        assert (await service.page(10, 0, "p.B")).total == 0
+        assert (await service.page(10, 0, ("p.B",))).total == 0
 
 
 async def test_a_page_of_an_api_reads_no_other_demos(tmp_path: object) -> None:
@@ -103,7 +103,7 @@ async def test_a_page_of_an_api_reads_no_other_demos(tmp_path: object) -> None:
     async with opened(engine) as service:
         await service.add([demo(f"q{n}", f"p.{n}") for n in range(50)])
         event.listen(engine.sync_engine, "before_cursor_execute", lambda *told: asked.append((told[2], told[3])))
-        assert (await service.page(10, 0, "p.7")).total == 1
+        assert (await service.page(10, 0, ("p.7",))).total == 1
         async with engine.connect() as connection:
             steps = [
                 row.detail
@@ -118,10 +118,10 @@ async def test_a_page_of_an_api_reads_no_other_demos(tmp_path: object) -> None:
 async def test_a_page_after_removed_demos_skips_none(engine: AsyncEngine) -> None:
     async with opened(engine) as service:
         await service.add([demo(f"q{n}", "p.a") for n in range(5)])
-        first = await service.page(2, 0, None)
+        first = await service.page(2, 0)
         for seen in first.demos:
             await service.delete(seen.id)
-        after = await service.page(2, first.next or 0, None)
+        after = await service.page(2, first.next or 0, ())
         assert [d.query for d in after.demos] == ["q2", "q3"]
 
 
@@ -130,7 +130,7 @@ async def test_a_large_demo_is_refused(engine: AsyncEngine, argument: object) ->
     async with opened(engine) as service:
         with pytest.raises(ValidationFailed, match=r"Demo 1: The (demo is larger|plan has more) than"):
             await service.add([demo("q0"), demo("q1", argument=argument)])
-        assert (await service.page(10, 0, None)).total == 0
+        assert (await service.page(10, 0)).total == 0
         await service.add([demo("q", argument=list(range(4_999))), demo("q", argument="x" * 250_000)])
 
 
@@ -140,10 +140,10 @@ async def test_a_large_demo_of_an_earlier_version_is_not_selected(engine: AsyncE
             one.model_copy(update={"id": demo_id(one)}) for one in (demo("q", argument="x" * 270_000), demo("q"))
         )
         await service._storage.add([large, small])
-        assert await service.same("q", 9) == [small]
+        assert await service.same("q", {"p.a"}, 9) == [small]
         await service.add([])
         assert [found for found, _ in await service.select("q", ["p.a"], 9)] == [small]
-        assert (await service.page(10, 0, None)).demos == (large, small)  # so that it can be found and deleted
+        assert (await service.page(10, 0)).demos == (large, small)  # so that it can be found and deleted
         assert await service.get(large.id) == large
 
 
@@ -154,7 +154,7 @@ async def test_the_bytes_of_a_page_are_bounded(engine: AsyncEngine, monkeypatch:
         await service.add([demo(f"q{n}", argument="x" * size) for n, size in enumerate(sizes)])
         pages, after = [], 0
         while True:
-            page = await service.page(10, after, None)
+            page = await service.page(10, after)
             pages.append([one.query for one in page.demos])
             if page.next is None:
                 break
@@ -217,7 +217,7 @@ async def test_replicas_that_add_the_same_demos_at_once(engine: AsyncEngine) -> 
     async with opened(engine) as one, opened(engine) as other:
         results = await asyncio.gather(*(service.add(demos) for service in (one, other) for _ in range(3)))
         assert sum(len(added) for _, added in results) == 20
-        assert (await one.page(1, 0, None)).total == 20
+        assert (await one.page(1, 0)).total == 20
 
 
 async def test_a_text_is_encoded_once_for_each_encoder(engine: AsyncEngine) -> None:
@@ -263,7 +263,7 @@ async def test_an_import_with_one_bad_demo_adds_none(engine: AsyncEngine) -> Non
         assert caught.value.extensions["errors"][0]["field"] == "body.demos.1.plan"
         with pytest.raises(ValidationFailed, match="must be the hash"):
             await service.add([demo("fine").model_copy(update={"id": "0" * 64})])
-        assert (await service.page(10, 0, None)).total == 0
+        assert (await service.page(10, 0)).total == 0
 
 
 async def test_more_demos_than_one_statement_binds(engine: AsyncEngine) -> None:
@@ -337,8 +337,8 @@ async def test_a_tenants_demos_are_selected_for_it_alone(engine: AsyncEngine) ->
         assert await chosen(None) == await chosen("green") == common
         assert await chosen("red") == ["rain in oslo", "rain in oslo", "how p.a is called", "how p.b is called"]
         assert await chosen("blue") == ["rain in oslo", "rain in oslo today", "how p.a is called"]
-        assert [(await service.page(10, 0, None, tenant)).total for tenant in (None, "red", "blue")] == [2, 4, 3]
-        assert (await service.page(10, 0, "p.b", "blue")).total == 1
+        assert [(await service.page(10, 0, (), tenant)).total for tenant in (None, "red", "blue")] == [2, 4, 3]
+        assert (await service.page(10, 0, ("p.b",), "blue")).total == 1
 
 
 async def test_demos_of_the_same_text_are_found_without_encoding(engine: AsyncEngine) -> None:
@@ -353,10 +353,15 @@ async def test_demos_of_the_same_text_are_found_without_encoding(engine: AsyncEn
         encoder.encoded.clear()
 
         async def same(query: str, tenant: str | None, k: int = 5) -> list[tuple[str, ...]]:
-            return [one.apis for one in await service.same(query, k, tenant)]
+            return [one.apis for one in await service.same(query, {"p.a", "p.b", "p.c", "p.d"}, k, tenant)]
 
         assert await same("rain in oslo", "red") == [("p.b",), ("p.c",), ("p.a",)]
         assert await same("rain in oslo", "red", k=2) == [("p.b",), ("p.c",)]
+        assert await service.apis_of_same("rain in oslo", "red") == [("p.b",), ("p.c",), ("p.a",)]
+        assert [one.apis for one in await service.same("rain in oslo", {"p.a", "p.c"}, 5, "red")] == [
+            ("p.c",),
+            ("p.a",),
+        ]
         assert await same("rain in oslo", "green") == await same("rain in oslo", None) == [("p.a",)]
         assert await same("Rain in oslo", "red") == await same("rain", "red") == []
         assert encoder.encoded == []
@@ -420,3 +425,34 @@ async def test_an_import_gives_way_to_another_tenants_request(engine: AsyncEngin
         await service.select("Wash the lion", [], 3, tenant="blue")
         assert not importing.done()
         assert encoder.encoded.index("Wash the lion") < 125
+
+
+async def test_demos_of_several_apis_are_listed_once(engine: AsyncEngine) -> None:
+    async with opened(engine) as service:
+        await service.add([demo("q0", "p.a", "p.b"), demo("q1", "p.b"), demo("q2", "p.c")])
+        page = await service.page(10, 0, ("p.a", "p.b"))
+        assert [one.query for one in page.demos] == ["q0", "q1"]
+        assert page.total == 2
+
+
+async def test_of_the_same_text_only_the_wanted_are_parsed(
+    engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(engine) as service:
+        await service.add([demo("q", "p.a", argument=n) for n in range(20)])
+        parsed, parse = list[str](), Demo.model_validate_json
+
+        def counted(document: str) -> Demo:
+            parsed.append(document)
+            return parse(document)
+
+        monkeypatch.setattr(Demo, "model_validate_json", counted)
+        assert len(await service.apis_of_same("q")) == 20
+        assert parsed == []
+        assert len(await service.same("q", {"p.a"}, 3)) == len(parsed) == 3
+
+
+async def test_a_page_is_small(engine: AsyncEngine) -> None:
+    async with opened(engine) as service:
+        await service.add([demo(f"q{n}", argument="x" * 100_000) for n in range(4)])
+        assert [one.query for one in (await service.page(10, 0)).demos] == ["q0", "q1"]

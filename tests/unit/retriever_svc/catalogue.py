@@ -22,7 +22,7 @@ def api(name: str, summary: str = "", provider: str = "zoo", **members: Any) -> 
 
 def found(*apis: Api, provider: str = "zoo") -> Imported:
     """What an importer found in a document with these APIs."""
-    return Imported(provider, "openapi-3.1", "0" * 64, apis, (), ())
+    return Imported(provider, "openapi-3.1", "0" * 64, apis, (), 0, ())
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """The catalogue's migrations, one by one and back again, with an API in the tables, on both databases."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -67,6 +68,18 @@ async def test_there_and_back_again(engine: AsyncEngine) -> None:
     async with engine.begin() as connection:
         found = await connection.execute(text("SELECT places FROM documents"))
         assert [row.places for row in found] == ["[]"] * 3
+    skipped = [{"operation": "é" * 400, "reason": f"no {n}"} for n in range(700)]
+    async with engine.begin() as connection:
+        noted = text("UPDATE documents SET notes = :notes WHERE provider = 'one'")
+        await connection.execute(noted, {"notes": json.dumps([skipped, ["a warning"]])})
+    await migrate_to(engine, "retriever_svc", "0008")
+    async with engine.begin() as connection:
+        found = await connection.execute(text("SELECT provider, notes, skipped, skipped_total FROM documents"))
+        told = {row.provider: row for row in found}
+    kept = [one | {"operation": "é" * 300} for one in skipped[:500]]
+    assert json.loads(told["one"].notes) == [kept, ["a warning"]]
+    assert (json.loads(told["one"].skipped), told["one"].skipped_total) == (kept[:20], 700)
+    assert (told["two"].notes, told["two"].skipped, told["two"].skipped_total) == ("{}", "[]", 0)
     assert await differences(engine) == []
     await migrate_to(engine, "retriever_svc", "-0004")
     await migrate_to(engine, "retriever_svc", "-0003")

@@ -5,7 +5,7 @@ import gzip
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -364,3 +364,40 @@ async def test_a_token_is_sent_by_the_gateways_client_only_where_given() -> None
 def test_a_request_refuses_what_json_cannot_carry() -> None:
     with pytest.raises(ValueError, match="query"):
         PlanRequest(query="a\ud800b")
+
+
+class _Chunk(bytes):
+    """Counts how many bytes are copied to put something before it."""
+
+    copied = 0
+
+    def __radd__(self, before: bytes) -> bytes:
+        _Chunk.copied += len(before)
+        return before + bytes(self)
+
+
+async def test_a_long_line_is_put_together_once() -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(200):
+            yield _Chunk(b"x" * 1_000)
+        yield _Chunk(b"\n\nend")
+
+    client = RetrieverClient(open_http("http://r"))
+    parts = [part async for part in client._parts(chunks(), b"\n\n")]
+    assert [len(part) for part in parts] == [200_000, 3]
+    assert _Chunk.copied == 0
+
+
+async def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.clients.base._MOST_PART_BYTES", 10_000)
+    read = list[int]()
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for number in range(100):
+            read.append(number)
+            yield b"x" * 1_000
+
+    client = RetrieverClient(open_http("http://r"))
+    with pytest.raises(ServiceUnavailable, match="an event of more than 10,000 bytes"):
+        _ = [part async for part in client._parts(chunks(), b"\n")]
+    assert len(read) == 11

@@ -254,3 +254,32 @@ async def test_an_owner_cannot_displace_what_others_are_known_by(house: House, m
     for credential in list(house.turns._owners):
         house.turns.forget(credential)
     assert not house.turns._known
+
+
+@pytest.mark.usefixtures("without_end")
+async def test_who_goes_while_the_body_waits_for_a_turn_is_told_as_gone(house: House) -> None:
+    arrived, got = asyncio.Event(), list[str]()
+
+    async def receive() -> Message:
+        await arrived.wait()
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def app(scope: Scope, receive: Receive, _send: Send) -> None:
+        if scope["path"] == "/waits":
+            await house.go_on.wait()
+        else:
+            got.append((await receive())["type"])
+
+    house.turns.app = app
+    scope = house.ask("/late", receive=receive)
+    await _settle()
+    await asyncio.sleep(0.6)  # its turn has rested
+    for _ in range(MOST):
+        house.ask("/waits")
+    await _settle()
+    arrived.set()
+    await _settle()
+    assert waits(scope)
+    give_up(scope)
+    await _settle()
+    assert got == ["http.disconnect"]
