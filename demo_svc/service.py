@@ -127,7 +127,7 @@ class DemoService:
                 added.
         """
         checked = [_checked(demo, index) for index, demo in enumerate(demos)]
-        await self._encode_missing({text_hash(demo.query): demo.query for demo in checked})
+        await self._encode_missing({text_hash(demo.query): demo.query for demo in checked}, tenant)
         added = await self._storage.add(checked, tenant)
         await self.refresh()
         return checked, added
@@ -156,7 +156,7 @@ class DemoService:
 
     async def delete(self, demo_id: str, tenant: str | None = None) -> None:
         """Remove the tenant's own demo with that id, or (None) everyone's. Raises NotFound if there is none."""
-        if not await self._storage.delete(key_of(demo_id, tenant)):
+        if not await self._storage.delete(key_of(demo_id, tenant), tenant):
             raise NotFound(f"There is no demo {demo_id}.")
         await self.refresh()
 
@@ -231,12 +231,12 @@ class DemoService:
             demos = (await self._storage.get(chunk)).values()
             await self._encode_missing({text_hash(demo.query): demo.query for demo in demos})
 
-    async def _encode_missing(self, texts: Mapping[str, str]) -> None:
-        """Encode and store the texts that have no vector of this encoder yet. ``texts`` is keyed by their hashes."""
+    async def _encode_missing(self, texts: Mapping[str, str], tenant: str | None = None) -> None:
+        """Encode and store the tenant's texts that have no vector of this encoder yet. Their keys are their hashes."""
         there = await self._storage.embedded(self._encoder.name, list(texts))
         for chunk in _chunks([key for key in texts if key not in there]):
             vectors = await self._pool.run(self._encode, [texts[key] for key in chunk])
-            await self._storage.keep_vectors(self._encoder.name, dict(zip(chunk, vectors, strict=True)))
+            await self._storage.keep_vectors(self._encoder.name, dict(zip(chunk, vectors, strict=True)), tenant)
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
         parts = []

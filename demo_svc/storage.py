@@ -17,6 +17,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    Update,
     delete,
     exists,
     func,
@@ -31,7 +32,8 @@ from demo_svc.models import Changes, Entry, Listing, Page, key_of, text_hash
 from services.contracts.demo import Demo
 from services.encoder import Vectors
 from services.storage.embeddings import chunks, embeddings_table, keep_vectors, known_vectors, read_vectors
-from services.storage.engine import Probe, Transactions, read, write
+from services.storage.engine import Probe, Transactions, read
+from services.storage.writers import Writers
 from services.telemetry import get_logger
 
 METADATA = MetaData()
@@ -78,10 +80,14 @@ _ENTRY = (DEMOS.c.id, DEMOS.c.level, DEMOS.c.text_hash, DEMOS.c.tenant)
 
 
 class DemoStorage:
-    """The tables above, as models. Writers take turns by locking the row of the version, so inserts cannot conflict."""
+    """The tables above, as models.
+
+    Writers take turns by locking the row of the version, so inserts cannot conflict; tenants by :class:`Writers`.
+    """
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine, self._reads, self._probe = engine, Transactions(engine, read_only=True), Probe(engine)
+        self._writers = Writers(engine, _growing(0), "changes of demos")
 
     def close(self) -> None:
         """Close its own connections. The engine is left open for its owner to close."""
@@ -148,10 +154,9 @@ class DemoStorage:
         async with read(self._engine) as connection:
             return await known_vectors(connection, EMBEDDINGS, encoder, hashes)
 
-    async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors]) -> None:
-        """Store vectors by the hash of their text. Existing ones are not changed."""
-        async with write(self._engine) as connection:
-            await _lock(connection)
+    async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors], tenant: str | None = None) -> None:
+        """Store vectors by the hash of their text, for this tenant. Existing ones are not changed."""
+        async with self._writers.turn(tenant) as connection:
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
 
     async def add(self, demos: Iterable[Demo], tenant: str | None = None) -> set[str]:
@@ -163,8 +168,7 @@ class DemoStorage:
             The ids of the new demos.
         """
         wanted = {demo.id: demo for demo in demos}
-        async with write(self._engine) as connection:
-            await _lock(connection)
+        async with self._writers.turn(tenant) as connection:
             there: set[str] = set()
             for chunk in chunks(list(wanted)):
                 for keys in (chunk, [key_of(one, tenant) for one in chunk]):
@@ -231,11 +235,17 @@ class DemoStorage:
             demos = tuple(map(Demo.model_validate_json, await connection.scalars(documents)))
         return Page(demos=demos, total=total or 0, next=shown[-1] if len(rows) > len(shown) else None)
 
-    async def delete(self, key: str) -> bool:
-        """Remove the demo with this key, and its vectors if no other demo has its request. False if there is none."""
-        async with write(self._engine) as connection:
-            await _lock(connection)
-            hashed = await connection.scalar(select(DEMOS.c.text_hash).where(DEMOS.c.id == key))
+    async def delete(self, key: str, tenant: str | None = None) -> bool:
+        """Remove the demo with this key, which is this tenant's or (None) everyone's. False if there is none.
+
+        Its vectors are removed if no other demo has its request.
+        """
+        query = select(DEMOS.c.text_hash).where(DEMOS.c.id == key)
+        async with read(self._engine) as connection:  # a request that changes nothing takes no turn
+            if await connection.scalar(query) is None:
+                return False
+        async with self._writers.turn(tenant) as connection:
+            hashed = await connection.scalar(query)
             if hashed is None:
                 return False
             await connection.execute(delete(DEMO_APIS).where(DEMO_APIS.c.demo == key))
@@ -246,14 +256,14 @@ class DemoStorage:
             return True
 
 
-async def _lock(connection: AsyncConnection, grow: int = 0) -> None:
-    """Keep other writers waiting until the transaction ends, and increase the version by ``grow``."""
-    await connection.execute(update(KNOWLEDGE).values(version=KNOWLEDGE.c.version + grow))
+def _growing(by: int) -> Update:
+    """Increase the version. Other writers wait at this statement until the transaction ends."""
+    return update(KNOWLEDGE).values(version=KNOWLEDGE.c.version + by)
 
 
 async def _grow(connection: AsyncConnection, keys: Iterable[str]) -> None:
     """Make a new version, in which the demos with these keys were added or removed."""
-    await _lock(connection, grow=1)
+    await connection.execute(_growing(1))
     version = (await connection.scalars(select(KNOWLEDGE.c.version))).one()
     await connection.execute(insert(CHANGES), [{"version": version, "demo": key} for key in keys])
     await connection.execute(delete(CHANGES).where(CHANGES.c.version <= version - _KEPT_VERSIONS))

@@ -17,6 +17,8 @@ from typing import Any
 from sqlalchemy import (
     Connection,
     Row,
+    Update,
+    bindparam,
     delete,
     exists,
     func,
@@ -33,7 +35,8 @@ from services.contracts.api import Api
 from services.encoder import Vectors
 from services.errors import Conflict, NotFound
 from services.storage.embeddings import chunks, keep_vectors, read_vectors
-from services.storage.engine import Probe, Transactions, freeze, read, write
+from services.storage.engine import Probe, Transactions, freeze, read
+from services.storage.writers import Writers
 
 _DERIVED = ("text_hash", "lexical", "inputs", "outputs", "open", "operation_key", "content_key", "revision")
 """Columns derived from an API. They may change with the code that derives them although the API does not."""
@@ -48,10 +51,14 @@ _ENTRY_COLUMNS = [APIS.c[name] for name in Entry.__dataclass_fields__]
 
 
 class CatalogueStorage:
-    """The tables of :mod:`retriever_svc.tables`, as models. Writers take turns by locking the row of the version."""
+    """The tables of :mod:`retriever_svc.tables`, as models.
+
+    Writers take turns by locking the row of the version, tenants within a process by :class:`Writers`.
+    """
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine, self._reads, self._probe = engine, Transactions(engine, read_only=True), Probe(engine)
+        self._writers = Writers(engine, _growing(0), "changes of the catalogue")
 
     def close(self) -> None:
         """Close its own connections. The engine is left open for its owner to close."""
@@ -131,8 +138,7 @@ class CatalogueStorage:
 
     async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors]) -> None:
         """Store vectors for texts of APIs that are in the catalogue already, after a change of the encoder."""
-        async with write(self._engine) as connection:
-            await _lock_version(connection, grow=0)
+        async with self._writers.turn(None) as connection:
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
 
     async def create(self, record: Record, encoder: str, vectors: Mapping[str, Vectors]) -> None:
@@ -141,8 +147,8 @@ class CatalogueStorage:
         Raises:
             Conflict: the id is taken.
         """
-        async with write(self._engine) as connection:
-            await _lock_version(connection, grow=1)
+        async with self._writers.turn(None) as connection:
+            await _grow(connection)
             if await connection.scalar(select(APIS.c.number).where(APIS.c.id == record.api.id)) is not None:
                 raise Conflict(f"The API {record.api.id!r} already exists.")
             await connection.execute(insert(APIS), [_row(record)])
@@ -155,8 +161,8 @@ class CatalogueStorage:
         Raises:
             NotFound: there is no API with that id.
         """
-        async with write(self._engine) as connection:
-            await _lock_version(connection, grow=1)
+        async with self._writers.turn(None) as connection:
+            await _grow(connection)
             await _mark_edited(connection, record.api.id)
             changed = await connection.execute(update(APIS).where(APIS.c.id == record.api.id).values(_row(record)))
             if not changed.rowcount:
@@ -171,8 +177,8 @@ class CatalogueStorage:
         Raises:
             NotFound: there is no API with that id.
         """
-        async with write(self._engine) as connection:
-            await _lock_version(connection, grow=1)
+        async with self._writers.turn(None) as connection:
+            await _grow(connection)
             await _mark_edited(connection, api_id)
             if not (await connection.execute(delete(APIS).where(APIS.c.id == api_id))).rowcount:
                 raise NotFound(f"There is no API {api_id!r}.")
@@ -185,14 +191,11 @@ class CatalogueStorage:
             NotFound: it has no API that this tenant sees.
             Conflict: it belongs to another owner.
         """
-        async with write(self._engine) as connection:
-            await _lock_version(connection, grow=1)
-            query = select(APIS.c.tenants).where(APIS.c.provider == provider).distinct()
-            audiences = [row.tenants for row in await connection.execute(query)]
-            if not any(is_seen(tenants, tenant) for tenants in audiences):
-                raise NotFound(f"There is no provider {provider!r}.")
-            if tenant is not None:
-                await _refuse_other_owners(connection, provider, tenant, exists=True)
+        async with read(self._engine) as connection:  # a request that would be refused takes no turn
+            await _refuse_removal(connection, provider, tenant)
+        async with self._writers.turn(tenant) as connection:
+            await _refuse_removal(connection, provider, tenant)
+            await _grow(connection)
             await connection.execute(delete(DOCUMENTS).where(DOCUMENTS.c.provider == provider))
             await connection.execute(delete(APIS).where(APIS.c.provider == provider))
             await _delete_unused_vectors(connection)
@@ -226,8 +229,7 @@ class CatalogueStorage:
                 have the expected hash.
         """
         wanted = {record.api.id: record for record in records}
-        async with write(self._engine) as connection:
-            version = await _lock_version(connection, grow=0)
+        async with self._writers.turn(tenant) as connection:
             change = await _change(connection, document_record, records, tenant)
             refuse_unexpected(change, expected)
             await _refuse_taken_ids(connection, change.added)
@@ -237,14 +239,16 @@ class CatalogueStorage:
             for chunk in chunks(change.added):  # other requests go on in between
                 rows = await asyncio.to_thread(lambda keys: [_row(wanted[key]) for key in keys], chunk)
                 await connection.execute(insert(APIS), rows)
-            for record in rewritten:
-                await connection.execute(update(APIS).where(APIS.c.id == record.api.id).values(_row(record)))
+            for some in chunks(rewritten):
+                rows = await asyncio.to_thread(
+                    lambda records: [_row(one) | {"of": one.api.id} for one in records], some
+                )
+                await connection.execute(update(APIS).where(APIS.c.id == bindparam("of")), rows)
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
             if change.removed or rewritten:
                 await _delete_unused_vectors(connection)
             await _replace_document_record(connection, document_record)
-            if change.added or change.removed or rewritten:
-                version = await _lock_version(connection, grow=1)
+            version = await _grow(connection, by=int(bool(change.added or change.removed or rewritten)))
         return change, version
 
     async def change(
@@ -388,10 +392,24 @@ async def _entries(connection: AsyncConnection, numbers: Sequence[int]) -> list[
     return [Entry(*row) for row in rows]
 
 
-async def _lock_version(connection: AsyncConnection, grow: int) -> int:
-    """Increase the version by ``grow`` and return it. Other writers wait here until the transaction ends."""
-    query = update(CATALOGUE).values(version=CATALOGUE.c.version + grow).returning(CATALOGUE.c.version)
-    return int((await connection.execute(query)).scalar_one())
+async def _refuse_removal(connection: AsyncConnection, provider: str, tenant: str | None) -> None:
+    """Raise NotFound if the tenant sees no API of the provider, Conflict if it is another owner's."""
+    query = select(APIS.c.tenants).where(APIS.c.provider == provider).distinct()
+    audiences = [row.tenants for row in await connection.execute(query)]
+    if not any(is_seen(tenants, tenant) for tenants in audiences):
+        raise NotFound(f"There is no provider {provider!r}.")
+    if tenant is not None:
+        await _refuse_other_owners(connection, provider, tenant, exists=True)
+
+
+def _growing(by: int) -> Update:
+    """Increase the version. Other writers wait at this statement until the transaction ends."""
+    return update(CATALOGUE).values(version=CATALOGUE.c.version + by)
+
+
+async def _grow(connection: AsyncConnection, by: int = 1) -> int:
+    """Increase the version and return it."""
+    return int((await connection.execute(_growing(by).returning(CATALOGUE.c.version))).scalar_one())
 
 
 async def _refuse_taken_ids(connection: AsyncConnection, ids: Sequence[str]) -> None:

@@ -41,8 +41,8 @@ def create_key(
     if json:
         echo_json(made)
         return
-    typer.echo(f"{made.id}, {_state(made)}. The key is shown only once:", err=True)
-    typer.echo(made.key)
+    typer.echo(visible(f"{made.id}, {_state(made)}. The key is shown only once:"), err=True)
+    typer.echo(visible(made.key))
 
 
 @keys.command("list")
@@ -54,10 +54,11 @@ def list_keys(tenant: Tenant = None, limit: Limit = 20, cursor: Cursor = None, j
         return
     table = Table(Column("id", no_wrap=True, min_width=20), "name", "tenant", "roles", "created by", "state", box=None)
     for key in page.keys:
-        table.add_row(key.id, plain(key.name), key.tenant, ", ".join(key.roles), plain(key.created_by), _state(key))
+        named = (plain(text) for text in (key.name, key.tenant))
+        table.add_row(key.id, *named, ", ".join(key.roles), plain(key.created_by), _state(key))
     Console().print(table)
     if page.next:
-        typer.echo(f"More results: --cursor {page.next}")
+        typer.echo(visible(f"More results: --cursor {page.next}"))
 
 
 @keys.command("revoke")
@@ -99,13 +100,13 @@ def read_audit(
         table.add_row(
             when,
             who,
-            one.tenant,
+            plain(one.tenant),
             plain(one.action),
             plain(one.outcome),
             plain(one.target),
-            one.digest[:12],
+            plain(one.digest[:12]),
             plain(one.detail),
         )
     Console().print(table)
     if page.next:
-        typer.echo(f"More results: --cursor {page.next}")
+        typer.echo(visible(f"More results: --cursor {page.next}"))

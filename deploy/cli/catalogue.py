@@ -12,7 +12,7 @@ from deploy.cli.constants import set_constants, unset_constants
 from deploy.cli.doctor import examine
 from deploy.cli.gateway import Json, Limit, ask, echo_json, gateway, run
 from deploy.cli.importing import import_apis, imported_documents
-from deploy.drawing import plain
+from deploy.drawing import plain, visible
 from services.contracts.api import ImportedDocument
 from services.contracts.demo import Demo, ImportDemosRequest
 from services.contracts.retrieval import FoundBy
@@ -106,7 +106,7 @@ def list_demos(
         return
     table = Table("id", "level", "request", "APIs", box=None)
     for item in page.demos:
-        table.add_row(item.id[:12], item.level, plain(item.query), plain(", ".join(item.apis)))
+        table.add_row(plain(item.id[:12]), item.level, plain(item.query), plain(", ".join(item.apis)))
     Console().print(table)
     typer.echo(f"{len(page.demos)} of {page.total}")
 
@@ -117,7 +117,7 @@ def add_demo(
 ) -> None:
     """Turn a confirmed run into a demonstration. Rejecting the run removes the demonstration."""
     demo = ask(lambda g: g.demonstrate(run_id, shared=shared))
-    typer.echo(f"{demo.id} added")
+    typer.echo(visible(f"{demo.id} added"))
 
 
 @demos.command("import")

@@ -108,7 +108,7 @@ async def follow(client: GatewayClient, run_id: str, show: Callable[[RunEvent], 
                 typer.echo(visible(f"{error.detail} Retrying."), err=True)
                 await asyncio.sleep(pause)
     except (*_TRANSIENT, asyncio.CancelledError):
-        typer.echo(f"The run continues; follow it with: nestor runs watch {run_id}", err=True)
+        typer.echo(visible(f"The run continues; follow it with: nestor runs watch {run_id}"), err=True)
         raise
 
 

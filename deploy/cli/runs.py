@@ -17,7 +17,7 @@ from deploy.cli.gateway import Json, Limit, ask, echo_json, exit_for, follow, ga
 from deploy.cli.rerunning import compare_runs, rerun
 from deploy.cli.solving import approve, follow_drawn
 from deploy.cli.starting import delete_run, start_run
-from deploy.drawing import candidate_table, draw_doubt, draw_requests, draw_run, plain
+from deploy.drawing import candidate_table, draw_doubt, draw_requests, draw_run, plain, visible
 from deploy.explaining import draw_explanation
 from deploy.following import event_line
 from services.clients import GatewayClient
@@ -79,10 +79,10 @@ def list_runs(
     for line in page.runs:
         when = line.created_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
         said = line.verdict.value if line.verdict else ""
-        table.add_row(line.id, line.status.value, said, when, f"{line.total_ms:.0f}", _request_text(line))
+        table.add_row(plain(line.id), line.status.value, said, when, f"{line.total_ms:.0f}", _request_text(line))
     Console().print(table)
     if page.next:
-        typer.echo(f"More results: --cursor {page.next}")
+        typer.echo(visible(f"More results: --cursor {page.next}"))
 
 
 def _request_text(line: RunSummary) -> Text:
@@ -175,7 +175,7 @@ def approve_run(
     if json:
         echo_json(done)
     elif no_wait:
-        typer.echo(f"{run_id} is {done.status.value}")
+        typer.echo(visible(f"{run_id} is {done.status.value}"))
     if not no_wait:
         raise exit_for(done.status)
 
@@ -198,7 +198,7 @@ def cancel_run(
         if json:
             echo_json(done)
         else:
-            typer.echo(f"{run_id} is {done.status.value}")
+            typer.echo(visible(f"{run_id} is {done.status.value}"))
     if problem:
         raise typer.Exit(problem)
 
@@ -227,7 +227,7 @@ def _judge(run_id: str, verdict: Verdict, reason: str, *, json: bool) -> None:
     if json:
         echo_json(done)
     else:
-        typer.echo(f"{run_id} is {verdict.value}")
+        typer.echo(visible(f"{run_id} is {verdict.value}"))
 
 
 @runs.command("doubts")

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 from urllib.parse import quote
 
 import httpx2
 import orjson
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from services.errors import (
     DeadlineExceeded,
@@ -26,6 +26,8 @@ DEFAULT_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 2.0
 _MOST_PART_BYTES = 128_000_000
 """Longest line or event of a stream. One event may hold the values of a whole run."""
+_NUMBER: Final = TypeAdapter(Annotated[int, Field(ge=1, lt=2**63)])
+"""The number of a server-sent event."""
 Params = Mapping[str, str | int | float | bool | list[str] | None]
 
 
@@ -180,7 +182,7 @@ class ServiceClient:
             async for block in self._parts(chunks, b"\n\n"):
                 fields = dict(line.partition(b": ")[::2] for line in block.split(b"\n"))
                 if b"data" in fields:
-                    yield int(fields.get(b"id", b"0")), self._parse(events, fields[b"data"])
+                    yield self._parse(_NUMBER, fields.get(b"id", b"")), self._parse(events, fields[b"data"])
 
     async def _stream(
         self,

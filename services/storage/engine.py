@@ -21,6 +21,7 @@ from sqlalchemy import (
     ExceptionContext,
     Float,
     Table,
+    Update,
     cast,
     event,
     func,
@@ -42,7 +43,9 @@ T = TypeVar("T")
 BUSY_TIMEOUT_MS = 20_000
 """How long SQLite waits for another writer: a busy disk takes seconds for a commit, and requests have half a minute."""
 PATIENCE_S = 30.0
-"""How long a transaction on a server may take."""
+"""How long a transaction on a server may take, without its wait for a lock (:func:`write`)."""
+LOCK_PATIENCE_MS = 20_000
+"""How long a transaction on a server waits for a lock that others hold; less than ``PATIENCE_S``."""
 _WAL_ATTEMPTS = 100
 _CREATING: Final = threading.Lock()
 _GIBBERISH = (BufferError, UnicodeDecodeError)
@@ -166,9 +169,25 @@ def _begin_immediate(connection: Any) -> None:
 
 
 @asynccontextmanager
-async def write(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """A transaction. Commits at the end; rolls back on an error."""
-    async with _named(engine), engine.begin() as connection:
+async def write(engine: AsyncEngine, lock_statement: Update | None = None) -> AsyncIterator[AsyncConnection]:
+    """A transaction. Commits at the end; rolls back on an error.
+
+    Args:
+        engine: engine of the database.
+        lock_statement: executed first: it locks what all writers lock. On PostgreSQL it waits for a limited time, and
+            the transaction's own time begins after it.
+
+    Raises:
+        Overloaded: other writers held a lock for too long.
+        ServiceUnavailable: the database cannot be reached, or did not answer in time.
+    """
+    async with _named(engine) as patience, engine.begin() as connection:
+        if lock_statement is not None:
+            if engine.dialect.name == "postgresql":
+                await connection.execute(select(func.set_config("lock_timeout", f"{LOCK_PATIENCE_MS}ms", True)))
+            await connection.execute(lock_statement)
+            if patience.when() is not None:
+                patience.reschedule(asyncio.get_running_loop().time() + PATIENCE_S)
         yield connection
 
 
@@ -220,15 +239,15 @@ async def read(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 
 
 @asynccontextmanager
-async def _named(engine: AsyncEngine) -> AsyncIterator[None]:
+async def _named(engine: AsyncEngine) -> AsyncIterator[asyncio.Timeout]:
     """Turn a database that cannot be reached, or is locked too long, into a 503; other database errors are bugs.
 
     If a server disappears silently (power loss, or a firewall that dropped the connection), neither the driver nor TCP
-    ever times out. So transactions on PostgreSQL have a timeout.
+    ever times out. So transactions on PostgreSQL have a timeout, which the context gives.
     """
     try:
-        async with asyncio.timeout(PATIENCE_S if engine.dialect.name == "postgresql" else None):
-            yield
+        async with asyncio.timeout(PATIENCE_S if engine.dialect.name == "postgresql" else None) as patience:
+            yield patience
     except DBAPIError as error:
         # An error without a statement comes from connecting: the server is starting, full, or has no such database.
         connecting = error.statement is None and not isinstance(error, IntegrityError)
@@ -245,9 +264,9 @@ async def _named(engine: AsyncEngine) -> AsyncIterator[None]:
 
 
 def _is_busy(error: DBAPIError) -> bool:
-    """Locked by another writer, or aborted by PostgreSQL because of one (serialization failure, deadlock)."""
+    """Locked by another writer, or aborted by PostgreSQL because of one (serialization, deadlock, lock timeout)."""
     busy = getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
-    return busy or _sqlstate(error) in {"40001", "40P01"}
+    return busy or _sqlstate(error) in {"40001", "40P01", "55P03"}
 
 
 def _is_full(error: DBAPIError) -> bool:

@@ -20,6 +20,7 @@ from deploy.sockets import refusing
 from services.clients import DemoClient, GatewayClient, InProcessTransport, RetrieverClient, open_http
 from services.clients.base import segment
 from services.contracts.api import Api, ImportEvent, ImportReport, ImportRequest
+from services.contracts.execution import StepStarted
 from services.contracts.planning import PlanRequest
 from services.errors import (
     Conflict,
@@ -235,6 +236,19 @@ def _adapter() -> Any:
 
     adapter: TypeAdapter[ImportEvent] = TypeAdapter(ImportEvent)
     return adapter
+
+
+@pytest.mark.parametrize("number", [b"3", b"notanumber", b"", b"0", b"-1", b"9" * 30, b"9" * 5_000])
+async def test_a_number_that_no_event_has_is_a_malformed_answer(number: bytes) -> None:
+    answer = answering(
+        200, b"id: %b\ndata: %b\n\n" % (number, StepStarted(step="var1", api="a.b", at_ms=1).model_dump_json().encode())
+    )
+    events = GatewayClient(open_http("http://gateway", httpx2.MockTransport(answer))).events("r")
+    if number == b"3":
+        assert (await anext(events)).id == 3
+    else:
+        with pytest.raises(ServiceUnavailable, match="gateway answered something else"):
+            await anext(events)
 
 
 async def test_events_split_anywhere_are_the_same_events() -> None:

@@ -1,0 +1,74 @@
+"""Writers of the knowledge base: what they wait for, and that readers do not wait for them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from demo_svc.models import key_of
+from demo_svc.storage import KNOWLEDGE, DemoStorage
+from services.contracts.demo import Demo, demo_id
+from services.storage.engine import create_engine, write
+from services.storage.migrate import migrate
+from tests.unit.demo_svc.support import demo
+
+LOCK = sa.update(KNOWLEDGE).values(version=KNOWLEDGE.c.version)
+HANG_S = 15.0
+"""A guard: less than the 30 s that an exhausted pool, and the 20 s that SQLite, would be waited for."""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
+    url = f"sqlite+aiosqlite:///{tmp_path}/demos.db"
+    engine = create_engine(request.getfixturevalue("postgres_url") if request.param == "postgresql" else url)
+    await migrate(engine, "demo_svc")
+    yield engine
+    await engine.dispose()
+
+
+def named(query: str) -> Demo:
+    one = demo(query, "p.a")
+    return one.model_copy(update={"id": demo_id(one)})
+
+
+async def test_removing_what_is_not_there_waits_for_no_writer(engine: AsyncEngine) -> None:
+    storage, one = DemoStorage(engine), named("a")
+    await storage.add([one], "red")
+    async with write(engine) as connection:
+        await connection.execute(LOCK)
+        assert not await asyncio.wait_for(storage.delete(key_of(one.id, "blue"), "blue"), HANG_S)
+    assert await storage.delete(key_of(one.id, "red"), "red")
+    storage.close()
+
+
+async def test_writers_that_wait_leave_connections_to_readers(engine: AsyncEngine) -> None:
+    storage = DemoStorage(engine)
+    async with write(engine) as connection:
+        await connection.execute(LOCK)
+        tasks = [asyncio.create_task(storage.add([named(f"q{n}")], "red")) for n in range(30)]
+        for _ in range(200):  # those that ask for a connection get as far as they can
+            await asyncio.sleep(0.001)
+        assert (await asyncio.wait_for(storage.listing(), HANG_S)).entries == ()
+    await asyncio.gather(*tasks)
+    assert await storage.version() == 30
+    storage.close()
+
+
+async def test_tenants_take_turns_at_writing(engine: AsyncEngine) -> None:
+    storage, order = DemoStorage(engine), list[str]()
+
+    async def change(query: str, tenant: str) -> None:
+        await storage.keep_vectors("e", {}, tenant)
+        await storage.add([named(query)], tenant)
+        order.append(tenant)
+
+    async with storage._writers.turn("red"):
+        tasks = [asyncio.create_task(change(f"q{n}", "red")) for n in range(6)]
+        tasks.append(asyncio.create_task(change("q", "blue")))
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    assert order[0] == "blue"  # the others' first turns are six
+    storage.close()

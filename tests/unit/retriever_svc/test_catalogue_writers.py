@@ -1,0 +1,123 @@
+"""Writers of the catalogue: what they wait for, and in how many statements they write."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from retriever_svc.engine.texts import record
+from retriever_svc.models import ImportedDocumentRecord, Record
+from retriever_svc.storage import CatalogueStorage
+from retriever_svc.tables import APIS, CATALOGUE
+from services.errors import NotFound
+from services.storage import embeddings
+from services.storage.engine import create_engine, read, write
+from services.storage.migrate import migrate
+from tests.unit.retriever_svc.catalogue import api
+
+HANG_S = 15.0
+"""A guard: less than the 30 s that an exhausted pool, and the 20 s that SQLite, would be waited for."""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
+    url = f"sqlite+aiosqlite:///{tmp_path}/catalogue.db"
+    engine = create_engine(request.getfixturevalue("postgres_url") if request.param == "postgresql" else url)
+    await migrate(engine, "retriever_svc")
+    yield engine
+    await engine.dispose()
+
+
+def document_of(provider: str, tenant: str) -> ImportedDocumentRecord:
+    return ImportedDocumentRecord(
+        provider, "0" * 64, "openapi-3.1", "1", None, True, "1", "{}", datetime.now(UTC), (tenant,), tenant
+    )
+
+
+def records_of(provider: str, tenant: str, count: int, summary: str = "") -> list[Record]:
+    return [record(api(f"op{n}", summary, provider, tenants=(tenant,))) for n in range(count)]
+
+
+async def kept(storage: CatalogueStorage, provider: str, tenant: str, count: int = 1, summary: str = "") -> None:
+    records = records_of(provider, tenant, count, summary)
+    await storage.replace_provider(document_of(provider, tenant), records, "e", {}, tenant=tenant)
+
+
+async def test_removing_what_is_not_there_waits_for_no_writer(engine: AsyncEngine) -> None:
+    storage = CatalogueStorage(engine)
+    await kept(storage, "zoo", "blue")
+    async with write(engine) as connection:
+        await connection.execute(sa.update(CATALOGUE).values(version=CATALOGUE.c.version))
+        for provider in ("nothing", "zoo"):
+            with pytest.raises(NotFound):
+                await asyncio.wait_for(storage.delete_provider(provider, "red"), HANG_S)
+    storage.close()
+
+
+async def test_writers_that_wait_leave_connections_to_readers(engine: AsyncEngine) -> None:
+    storage = CatalogueStorage(engine)
+    await kept(storage, "zoo", "red")
+    version, one = await storage.version(), records_of("shop", "red", 30)
+    async with write(engine) as connection:
+        await connection.execute(sa.update(CATALOGUE).values(version=CATALOGUE.c.version))
+        tasks = [asyncio.create_task(storage.create(new, "e", {})) for new in one]
+        tasks += [asyncio.create_task(storage.delete_provider("zoo", "red")) for _ in range(10)]
+        for _ in range(200):  # those that ask for a connection get as far as they can
+            await asyncio.sleep(0.001)
+        assert await asyncio.wait_for(storage.version(), HANG_S) == version
+    done = await asyncio.gather(*tasks, return_exceptions=True)
+    assert sum(isinstance(one, NotFound) for one in done) == 9
+    assert sum(one is None for one in done) == 31
+    storage.close()
+
+
+async def test_tenants_take_turns_at_writing(engine: AsyncEngine) -> None:
+    storage, order = CatalogueStorage(engine), list[str]()
+
+    async def change(provider: str, tenant: str) -> None:
+        await kept(storage, provider, tenant)
+        order.append(tenant)
+
+    async with storage._writers.turn("red"):
+        tasks = [asyncio.create_task(change(f"p{n}", "red")) for n in range(4)]
+        tasks.append(asyncio.create_task(change("q", "blue")))
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    assert order.index("blue") == 1
+    storage.close()
+
+
+async def test_changed_rows_are_written_many_at_a_time_and_keep_their_numbers(
+    engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embeddings, "_CHUNK", 20)
+    storage, sizes = CatalogueStorage(engine), list[int]()
+
+    def stored(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, many: bool) -> None:
+        if statement.startswith("UPDATE apis"):
+            sizes.append(len(parameters) if many else 1)
+
+    async def rows() -> dict[str, tuple[int, str, str]]:
+        columns = (APIS.c.id, APIS.c.number, APIS.c.summary, APIS.c.stamp)
+        async with read(engine) as connection:
+            return {row[0]: tuple(row[1:]) for row in await connection.execute(sa.select(*columns))}
+
+    await kept(storage, "zoo", "red", 50)
+    before = await rows()
+    event.listen(engine.sync_engine, "before_cursor_execute", stored)
+    await kept(storage, "zoo", "red", 50, "changed")
+    after = await rows()
+    assert sizes == [20, 20, 10]
+    assert {key: row[0] for key, row in after.items()} == {key: row[0] for key, row in before.items()}
+    assert {row[1] for row in after.values()} == {"changed"}
+    assert len({row[2] for row in (*before.values(), *after.values())}) == 100
+    await storage.delete_provider("zoo", "red")
+    await kept(storage, "zoo", "red", 50, "changed")  # the stamps are those of rows that are inserted
+    assert {key: row[2] for key, row in (await rows()).items()} == {key: row[2] for key, row in after.items()}
+    storage.close()
