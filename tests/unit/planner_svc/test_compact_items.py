@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pydantic import JsonValue
 
+from planner_svc.backends.compact import encodings as encodings_module
 from planner_svc.backends.compact.encodings import Encodings
 from planner_svc.backends.compact.inputs import FEATURES, WORD, arrange, token_stems
 from planner_svc.backends.compact.items import MAX_HEAD, SHAPES, Kind, encode, items_of, matches, shape_of
@@ -128,6 +129,19 @@ def test_reading_an_api_may_end_before_each_pass(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(DeadlineExceeded):
         encode(wide, stopped)
     assert stopped.passes == 5
+
+
+def test_reading_apis_may_end_before_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read before an API's first pass takes time as well, for large documents with few words."""
+    looks: list[str] = []
+    read: list[str] = []
+    profile = encodings_module.profile_of
+    monkeypatch.setattr(encodings_module, "checkpoint", lambda: looks.append("look"))
+    monkeypatch.setattr(encodings_module, "profile_of", lambda one: (read.append(f"{len(looks)}"), profile(one))[1])
+    encodings = Encodings(Counting())
+    for number in range(3):
+        encodings.of(api(f"get{number}", "Get things."))
+    assert read == ["1", "2", "3"]
 
 
 def test_an_api_too_large_to_be_kept_is_read_for_each_request() -> None:
