@@ -46,6 +46,12 @@ _ENDS: Final = re.compile(r"[.!](?=\s|$)")
 _MAX_SENTENCES: Final = 2
 _ADDRESS: Final = re.compile(r"[^\W_][.!:;][^\W\d_]|(?<![^\W\d_])/|/(?![^\W\d_])")
 _BEFORE: Final = re.compile(r"(?:^|(?<!\d)[ (€$£¥])$")
+_SIGN: Final = re.compile(r"[-/][\s(€$£¥&+]*$")
+"""Before a slot: the value after it could be read as a negative one, or as a part of one."""
+_LIST_MARK: Final = re.compile(r"[.)](?: |$)")
+"""After a slot at the beginning: Markdown shows ``5. words`` as an item of a list, with a number of its own."""
+_LOOSE: Final = re.compile(r"(?<!\S)[^\w\s%°€$£¥&+:(]+(?=[\s(]|$)")
+"""Punctuation that stands by itself between words or before a slot."""
 _AFTER: Final = re.compile(r"(?: ?[%°])?(?:$|\)|[.,;:!](?= |$)| (?!\d))")
 
 Pieces = tuple[str | int, ...]
@@ -77,6 +83,9 @@ def read_template(text: str, slots: Sequence[SentenceSlot], query: str) -> Piece
     if not any(isinstance(piece, str) and _WORDS.search(piece) for piece in pieces):
         raise SentenceRejected("it has no words")
     _check_slots(pieces, slots)
+    # What follows a slot may begin with the slot's punctuation.
+    if any(isinstance(piece, str) and _LOOSE.search(piece, min(place, 1)) for place, piece in enumerate(pieces)):
+        raise SentenceRejected("it has punctuation that belongs to no word")
     return pieces
 
 
@@ -135,6 +144,8 @@ def _check_slots(pieces: Pieces, slots: Sequence[SentenceSlot]) -> None:
         after = pieces[position + 1] if position + 1 < len(pieces) else ""
         if isinstance(before, int) or isinstance(after, int) or not (_BEFORE.search(before) and _AFTER.match(after)):
             raise SentenceRejected("a slot does not stand by itself")
+        if _SIGN.search(before) or (not position and _LIST_MARK.match(after)):
+            raise SentenceRejected("a slot is shown as another value or as the number of an item")
         if slots[piece].is_boolean and not before.rstrip().endswith(":"):
             raise SentenceRejected("it claims what is to be a yes or no")
 

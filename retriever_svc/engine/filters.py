@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retriever_svc.engine.labels import TAGS, label_keys
+from retriever_svc.engine.lexical import Mask
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.vectors import Ids
 from retriever_svc.models import is_seen
 from services.contracts.retrieval import ApiFilters, RetrieveRequest
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +52,11 @@ class Filters:
         mask[self.pinned_positions(snapshot)] = True
         return np.flatnonzero(mask)
 
+    def seen(self, snapshot: Snapshot) -> Mask | None:
+        """Whether the tenant sees the API at each position, whatever the other filters; None: it sees all."""
+        audiences = self._audiences(snapshot)
+        return None if audiences.all() else audiences[snapshot.facts.audiences]
+
     def passing(self, snapshot: Snapshot, ids: Iterable[str]) -> set[str]:
         """Those of the ids whose APIs are in the snapshot and pass."""
         places = {place: one for one in ids if (place := _position(snapshot, one)) is not None}
@@ -68,9 +71,9 @@ class Filters:
     def _masks(self, snapshot: Snapshot) -> Iterator[Mask]:
         """A mask for each filter that may exclude an API."""
         facts = snapshot.facts
-        audiences = self._audiences(snapshot)
-        if not audiences.all():
-            yield audiences[facts.audiences]
+        seen = self.seen(snapshot)
+        if seen is not None:
+            yield seen
         if self.providers:
             yield _at(snapshot, [snapshot.providers[name] for name in self.providers if name in snapshot.providers])
         if self.methods:

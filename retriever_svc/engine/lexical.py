@@ -2,8 +2,8 @@
 
 A library that precomputes all scores has to read every text again when one changes, because each score depends on the
 number of texts, on their mean length, and on how many of them contain the word. This index stores the counts and reads
-each text once. The rest is arithmetic on whole arrays, which takes milliseconds where reading takes seconds. The scores
-equal those of an index built from scratch (docs/adr/0005-own-bm25.md).
+each text once. A search computes the scores of its words from them. So the scores over any part of the texts equal
+those of an index of this part alone, bit for bit (docs/adr/0005-own-bm25.md).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ K1 = 1.5
 B = 0.75
 
 Positions = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 _MOST = np.iinfo(np.uint16).max
 
 
@@ -51,6 +52,7 @@ class LexicalIndex:
 
     def __init__(self, documents: Sequence[str] = ()) -> None:
         self._vocabulary: dict[str, int] = {}
+        self._mask: Mask | None = None
         self._fill(_count(documents, self._vocabulary))
 
     def with_changes(self, origins: Positions, added: Sequence[str]) -> LexicalIndex:
@@ -64,10 +66,18 @@ class LexicalIndex:
         if not added and len(origins) == len(self._lengths):
             return self
         other = LexicalIndex.__new__(LexicalIndex)
-        other._vocabulary = self._vocabulary | {}
+        other._vocabulary, other._mask = self._vocabulary | {}, None
         new = _count(added, other._vocabulary)
         other._fill(_merge(self._counts(), new, origins))
         other._forget_words()
+        return other
+
+    def within(self, mask: Mask) -> LexicalIndex:
+        """The index as if only the documents of the mask (n,) existed. It is for searches; the counts are shared."""
+        other = LexicalIndex.__new__(LexicalIndex)
+        other.__dict__.update(self.__dict__)
+        other._mask = mask
+        other._measure()
         return other
 
     def scores(self, words: Sequence[str]) -> Vectors:
@@ -75,9 +85,15 @@ class LexicalIndex:
         scores = np.zeros(len(self._lengths), dtype=np.float32)
         for word in dict.fromkeys(words):
             number = self._vocabulary.get(word)
-            if number is not None:
-                found = slice(self._starts[number], self._starts[number + 1])
-                scores[self._places[found]] += self._weights[found]  # each position occurs once per word
+            if number is None:
+                continue
+            found = slice(self._starts[number], self._starts[number + 1])
+            places, counts = self._places[found], self._number[found]
+            if self._mask is not None:
+                inside = self._mask[places]
+                places, counts = places[inside], counts[inside]
+            rarity = np.log1p((self._total - len(places) + 0.5) / (len(places) + 0.5)).astype(np.float32)
+            scores[places] += rarity * (counts / (counts + self._room[places]))  # each position occurs once per word
         return scores
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -88,7 +104,6 @@ class LexicalIndex:
             "starts": self._starts,
             "places": self._places,
             "counts": self._number,
-            "weights": self._weights,
             "lengths": self._lengths,
         }
 
@@ -99,14 +114,22 @@ class LexicalIndex:
         words = arrays["vocabulary"].tobytes().decode("utf-8", "surrogatepass")
         index._vocabulary = {word: number for number, word in enumerate(words.split("\n") if words else ())}
         index._starts, index._places, index._number = arrays["starts"], arrays["places"], arrays["counts"]
-        index._weights, index._lengths = arrays["weights"], arrays["lengths"]
+        index._lengths, index._mask = arrays["lengths"], None
+        index._measure()
         return index
 
     def _fill(self, counts: _Counts) -> None:
         holders = np.bincount(counts.words, minlength=len(self._vocabulary))
         self._starts = np.concatenate([[0], np.cumsum(holders)])
         self._places, self._number, self._lengths = counts.places, counts.counts, counts.lengths
-        self._weights = _weights(counts, holders)
+        self._measure()
+
+    def _measure(self) -> None:
+        """Compute the statistics of all documents that are searched."""
+        lengths = self._lengths if self._mask is None else self._lengths[self._mask]
+        mean = lengths.mean() if lengths.any() else 1.0
+        self._total = len(lengths)
+        self._room = (K1 * (1 - B + B * self._lengths / mean)).astype(np.float32)
 
     def _counts(self) -> _Counts:
         words = np.repeat(np.arange(len(self._vocabulary), dtype=np.int32), np.diff(self._starts))
@@ -153,14 +176,3 @@ def _merge(old: _Counts, new: _Counts, origins: Positions) -> _Counts:
     lengths = np.empty(len(origins), np.int32)
     lengths[kept], lengths[added] = old.lengths[origins[kept]], new.lengths
     return _Counts(words[order], places[order], counts[order], lengths)
-
-
-def _weights(counts: _Counts, holders: NDArray[np.int64]) -> Vectors:
-    """(m,) what each pair adds to the score of its position: the word's rarity times its share there."""
-    total = len(counts.lengths)
-    rarity = np.log1p((total - holders + 0.5) / (holders + 0.5)).astype(np.float32)
-    mean = counts.lengths.mean() if counts.lengths.any() else 1.0
-    room = (K1 * (1 - B + B * counts.lengths / mean)).astype(np.float32)
-    share = counts.counts / (counts.counts + room[counts.places])
-    weights: Vectors = (rarity[counts.words] * share).astype(np.float32)
-    return weights

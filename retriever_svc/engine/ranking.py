@@ -32,6 +32,7 @@ from retriever_svc.engine.scoring import (
     score,
     within_budget,
 )
+from retriever_svc.engine.sight import Sight
 from retriever_svc.engine.snapshot import Snapshot, exact_key
 from retriever_svc.engine.suppliers import find_suppliers, rest_of_small
 from retriever_svc.engine.vectors import Ids
@@ -121,15 +122,17 @@ def find(
         filters: which APIs are searched, and which come first regardless of their score.
         options: how the signals are joined.
     """
-    allowed = filters.allowed(snapshot)
-    clauses, hits = rank(snapshot, encoder, query, k, allowed, options, filters.pinned_positions(snapshot))
+    allowed, sight = filters.allowed(snapshot), Sight.of(snapshot, filters.seen(snapshot))
+    clauses, hits = rank(snapshot, encoder, query, k, allowed, options, filters.pinned_positions(snapshot), sight)
     if not suppliers or not hits:
         return clauses, hits
     supplying = [
-        Hit.further(entry, len(clauses), "supplier") for entry in find_suppliers(snapshot, hits, suppliers, allowed)
+        Hit.further(entry, len(clauses), "supplier")
+        for entry in find_suppliers(snapshot, hits, suppliers, allowed, sight)
     ]
     rest = [
-        Hit.further(entry, len(clauses), "provider") for entry in rest_of_small(snapshot, hits, k // _SMALL, allowed)
+        Hit.further(entry, len(clauses), "provider")
+        for entry in rest_of_small(snapshot, hits, k // _SMALL, allowed, sight)
     ]
     return clauses, _together(hits, supplying, rest, k, suppliers)
 
@@ -153,13 +156,18 @@ def rank(
     allowed: Ids | None,
     options: RankingOptions,
     pinned: Sequence[int] = (),
+    sight: Sight | None = None,
 ) -> tuple[tuple[Clause, ...], list[Hit]]:
-    """:func:`find` among the allowed positions (None: all), pinned ones first, without suppliers."""
+    """:func:`find` among the allowed positions (None: all), pinned ones first, without suppliers.
+
+    ``sight`` is what the tenant sees; None: everything.
+    """
+    sight = sight or Sight.of(snapshot)
     clauses = (*(split_clauses(query) if options.split else ()), whole(query))
     if not snapshot.entries or (allowed is not None and not len(allowed)):
         return clauses, []
-    exact = list(dict.fromkeys([*pinned, *_exact(snapshot, query, allowed)]))[:k]
-    prepared = prepare_query(snapshot, encoder, clauses, max(options.depth, 4 * k), allowed)
+    exact = list(dict.fromkeys([*pinned, *_exact(snapshot, query, allowed, sight)]))[:k]
+    prepared = prepare_query(snapshot, encoder, clauses, max(options.depth, 4 * k), allowed, sight)
     if not options.relevance:
         scores = score(prepared, prepared.positions(exact), options.dense_weight, options.context)
         return clauses, _hits(prepared, scores, exact, pinned, k, options, None)
@@ -251,7 +259,7 @@ def _round(value: np.floating | float) -> float:
     return round(float(value), 4)
 
 
-def _exact(snapshot: Snapshot, query: str, allowed: Ids | None) -> list[int]:
+def _exact(snapshot: Snapshot, query: str, allowed: Ids | None, sight: Sight) -> list[int]:
     """Positions of APIs whose id, name or path occurs in the request, in the order of occurrence.
 
     An ordinary word is not an identifier: ``search`` is taken for a name only if it is the whole request.
@@ -264,7 +272,7 @@ def _exact(snapshot: Snapshot, query: str, allowed: Ids | None) -> list[int]:
             method = before.upper()
             named[method if method in _METHODS else "", exact_key(token)] = None
     for method, key in named:
-        positions = snapshot.exact.get(key, ())
+        positions = sight.of_positions(np.array(snapshot.exact.get(key, ()), np.int64)).tolist()
         of_method = [p for p in positions if snapshot.entries[p].method == method] if method else []
         found |= dict.fromkeys(of_method or positions)
     return list(found) if allowed is None else within(list(found), allowed)

@@ -27,7 +27,7 @@ from retriever_svc.engine.snapshot import Facts, Snapshot
 from retriever_svc.engine.vectors import Indexes, Source, VectorIndex
 from services.telemetry import get_logger
 
-FORMAT = 5
+FORMAT = 6
 """Increased whenever files of an older version would be misread."""
 _KIND = "catalogue"
 _SPARED_S = 60.0

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from retriever_svc.engine.features import CandidateSet
 from retriever_svc.engine.providers import provider_scores
+from retriever_svc.engine.sight import Sight
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.vectors import Ids
 from services.contracts.retrieval import Clause
@@ -46,6 +47,7 @@ class PreparedQuery:
         lexical: (c, n) BM25 scores of all APIs, 0 for those that are not allowed.
         near: positions of the APIs nearest by meaning or words.
         allowed: positions that the request is limited to; None: all.
+        sight: what the request's tenant sees.
     """
 
     snapshot: Snapshot
@@ -54,6 +56,7 @@ class PreparedQuery:
     lexical: Vectors
     near: Ids
     allowed: Ids | None
+    sight: Sight
 
     def positions(self, more: Ids | list[int]) -> Ids:
         """The positions that are near, and ``more``."""
@@ -71,29 +74,58 @@ class PreparedQuery:
             matched=self.lexical[:, positions],
             traits=snapshot.facts.traits[positions],
             owners=owners,
-            provider_scores=provider_scores(best, owners, len(snapshot.names)),
-            name_matches=snapshot.provider_names.matches(self.clauses[-1].text),
-            sizes=snapshot.sizes,
+            provider_scores=self.provider_scores(best, owners),
+            name_matches=self.name_matches(),
+            sizes=self.sight.sizes,
         )
+
+    def provider_scores(self, scores: Vectors, owners: NDArray[np.int32]) -> Vectors:
+        """See :func:`providers.provider_scores`. Providers that the tenant does not see have -1, to rank last."""
+        found = provider_scores(scores, owners, len(self.snapshot.names))
+        found[self.sight.sizes == 0] = -1
+        return found
+
+    def name_matches(self) -> Vectors:
+        """See :meth:`ProviderNames.matches`. Providers that the tenant does not see are not named by any request."""
+        found = self.snapshot.provider_names.matches(self.clauses[-1].text)
+        found[self.sight.sizes == 0] = 0
+        return found
 
 
 def prepare_query(
-    snapshot: Snapshot, encoder: Encoder, clauses: tuple[Clause, ...], depth: int, allowed: Ids | None
+    snapshot: Snapshot,
+    encoder: Encoder,
+    clauses: tuple[Clause, ...],
+    depth: int,
+    allowed: Ids | None,
+    sight: Sight | None = None,
 ) -> PreparedQuery:
-    """Encode a request's clauses and find the APIs near each: ``depth`` by meaning, and as many by words."""
+    """Encode a request's clauses and find the APIs near each: ``depth`` by meaning, and as many by words.
+
+    Args:
+        snapshot: the catalogue to search.
+        encoder: the encoder of the snapshot's vectors.
+        clauses: the clauses; the last one is the whole request.
+        depth: number of APIs to find.
+        allowed: positions that the request is limited to, all of them in sight; None: all.
+        sight: what the request's tenant sees; None: everything.
+    """
     queries = encode_clauses(encoder, clauses)
-    lexical = np.stack([snapshot.lexical.scores(words(clause.text)) for clause in clauses])
+    sight = sight or Sight.of(snapshot)
+    lexical = np.stack([sight.lexical.scores(words(clause.text)) for clause in clauses])
     if allowed is not None:
         mask = np.zeros(len(snapshot.entries), dtype=bool)
         mask[allowed] = True
         lexical[:, ~mask] = 0
     numbers = None if allowed is None else snapshot.numbers[allowed]
     near = [snapshot.positions[int(n)] for n in np.unique(snapshot.vectors.search(queries, depth, numbers)[0])]
-    cut = min(depth, lexical.shape[1])
-    top = np.argpartition(-lexical, cut - 1, axis=1)[:, :cut]
-    matching = top[np.take_along_axis(lexical, top, axis=1) > 0]
-    both = np.unique(np.concatenate([near, matching]).astype(np.int64))
-    return PreparedQuery(snapshot, clauses, queries, lexical, both, allowed)
+    # Only what is allowed is partitioned: which of equal scores come first depends on all that is.
+    searched = lexical if allowed is None else lexical[:, allowed]
+    cut = min(depth, searched.shape[1])
+    top = np.argpartition(-searched, cut - 1, axis=1)[:, :cut]
+    matching = top[np.take_along_axis(searched, top, axis=1) > 0]
+    both = np.unique(np.concatenate([near, matching if allowed is None else allowed[matching]]).astype(np.int64))
+    return PreparedQuery(snapshot, clauses, queries, lexical, both, allowed, sight)
 
 
 def encode_clauses(encoder: Encoder, clauses: tuple[Clause, ...]) -> Vectors:
@@ -139,8 +171,8 @@ def candidates(
     snapshot = prepared.snapshot
     first = score(prepared, prepared.positions(exact), dense_weight, context)
     owners = snapshot.facts.owners[first.positions]
-    likely = provider_scores(first.fused.max(axis=0), owners, len(snapshot.names))
-    likely = np.where(likely > 0, likely + _NAME_WEIGHT * snapshot.provider_names.matches(prepared.clauses[-1].text), 0)
+    likely = prepared.provider_scores(first.fused.max(axis=0), owners)
+    likely = np.where(likely > 0, likely + _NAME_WEIGHT * prepared.name_matches(), likely)
     providers = np.argsort(-likely, kind="stable")[:_PROVIDERS]
     members = [_members(prepared, int(provider)) for provider in providers if likely[provider] > 0]
     more = np.setdiff1d(np.concatenate([*members, np.empty(0, np.int64)]), first.positions)

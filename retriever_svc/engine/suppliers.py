@@ -16,6 +16,7 @@ import numpy as np
 
 from retriever_svc.engine.fields import required_lines
 from retriever_svc.engine.filters import within
+from retriever_svc.engine.sight import Sight
 from retriever_svc.engine.snapshot import Edge, Snapshot
 from retriever_svc.engine.supply_index import supplier_keys
 from retriever_svc.engine.vectors import Ids
@@ -42,13 +43,13 @@ _CLOSED = 0.5
 """Weights of a supplier from another provider, and of one that needs codes itself."""
 
 
-def find_suppliers(snapshot: Snapshot, hits: list[Hit], budget: int, allowed: Ids | None) -> list[Entry]:
+def find_suppliers(snapshot: Snapshot, hits: list[Hit], budget: int, allowed: Ids | None, sight: Sight) -> list[Entry]:
     """At most ``budget`` APIs that are not hits and supply an input of a hit, starting with the best hits."""
     taken = {hit.entry.number for hit in hits}
     chosen: dict[int, Entry] = {}
     for position in chain(
-        _by_provider_keys(snapshot, hits[:_HITS_BY_KEYS], allowed),
-        _by_output_words(snapshot, hits[:_HITS_BY_WORDS], allowed),
+        _by_provider_keys(snapshot, hits[:_HITS_BY_KEYS], allowed, sight),
+        _by_output_words(snapshot, hits[:_HITS_BY_WORDS], allowed, sight),
     ):
         if len(chosen) >= budget:
             break
@@ -58,24 +59,24 @@ def find_suppliers(snapshot: Snapshot, hits: list[Hit], budget: int, allowed: Id
     return list(chosen.values())
 
 
-def rest_of_small(snapshot: Snapshot, hits: list[Hit], most: int, allowed: Ids | None) -> list[Entry]:
+def rest_of_small(snapshot: Snapshot, hits: list[Hit], most: int, allowed: Ids | None, sight: Sight) -> list[Entry]:
     """The other APIs of the first hits' providers that have at most ``most`` operations, in order of the hits.
 
     A small provider costs little to be shown in full, and the middle calls of a chain share no words with the request.
     """
     taken = {hit.entry.number for hit in hits}
     providers = dict.fromkeys(hit.entry.provider for hit in hits[:_LEADING])
-    members = [snapshot.providers[name] for name in providers]
+    members = [sight.of_positions(snapshot.providers[name]) for name in providers]
     small = [position for group in members if len(group) <= most for position in group.tolist()]
     rest = small if allowed is None else within(small, allowed)
     return [entry for position in rest if (entry := snapshot.entries[position]).number not in taken]
 
 
-def _by_provider_keys(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None) -> list[int]:
+def _by_provider_keys(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None, sight: Sight) -> list[int]:
     """Positions of suppliers from the hits' own providers, the likeliest to be needed by any hit first."""
     places = {number: snapshot.positions[hit.entry.number] for number, hit in enumerate(hits)}
     edges = {
-        (number, which): [(own, which, position) for position in _possible(snapshot, own, need, allowed)]
+        (number, which): [(own, which, position) for position in _possible(snapshot, own, need, allowed, sight)]
         for number, own in places.items()
         for which, need in enumerate(snapshot.reading(own).inputs)
     }
@@ -118,24 +119,24 @@ def _likely(snapshot: Snapshot, edges: list[Edge]) -> dict[Edge, float]:
     return found | added
 
 
-def _possible(snapshot: Snapshot, own: int, need: Input, allowed: Ids | None) -> list[int]:
+def _possible(snapshot: Snapshot, own: int, need: Input, allowed: Ids | None, sight: Sight) -> list[int]:
     """Positions of at most ``_READ`` operations of the same provider that have a key of the parameter."""
     owner = int(snapshot.facts.owners[own])
-    found = chain.from_iterable(snapshot.supply_index.positions(owner, supplier_keys(need), _READ))
+    found = chain.from_iterable(snapshot.supply_index.positions(owner, supplier_keys(need), _READ, sight.mask))
     known = [position for position in dict.fromkeys(found) if position != own]
     return (known if allowed is None else within(known, allowed))[:_READ]
 
 
-def _by_output_words(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None) -> Iterator[int]:
+def _by_output_words(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None, sight: Sight) -> Iterator[int]:
     """Positions of APIs of any provider whose outputs share words with inputs that the hits require."""
     needs = {(line, hit.entry.provider): None for hit in hits for line in required_lines(hit.entry.inputs)}
     for line, provider in list(needs)[:_INPUTS]:
-        yield from _best(snapshot, line, provider, allowed)
+        yield from _best(snapshot, line, provider, allowed, sight)
 
 
-def _best(snapshot: Snapshot, line: str, provider: str, allowed: Ids | None) -> list[int]:
+def _best(snapshot: Snapshot, line: str, provider: str, allowed: Ids | None, sight: Sight) -> list[int]:
     """Positions of the APIs whose outputs are nearest to an input's words, best first."""
-    scores = snapshot.outputs.scores(line.split())
+    scores = sight.outputs.scores(line.split())
     if allowed is not None:
         inside = np.zeros(len(scores), dtype=bool)
         inside[allowed] = True

@@ -91,12 +91,17 @@ class SupplyIndex:
         order = np.argsort(numbers, kind="stable")
         self._numbers, self._positions = numbers[order], rows[order].astype(np.int32)
 
-    def positions(self, owner: int, keys: Sequence[int], most: int) -> list[list[int]]:
-        """For each key, the positions of the provider's APIs that have it: in order, at most ``most``."""
+    def positions(
+        self, owner: int, keys: Sequence[int], most: int, seen: NDArray[np.bool_] | None = None
+    ) -> list[list[int]]:
+        """For each key, the positions of the provider's APIs that have it: in order, at most ``most``.
+
+        ``seen`` (n,): only positions that it holds for; None: all.
+        """
         wanted = _of_owner(np.int64(owner), np.array(keys, np.int32))
         first, end = np.searchsorted(self._numbers, wanted), np.searchsorted(self._numbers, wanted, "right")
-        places = zip(first.tolist(), np.minimum(end, first + most).tolist(), strict=True)
-        return [self._positions[start:stop].tolist() for start, stop in places]
+        found = (self._positions[start:stop] for start, stop in zip(first.tolist(), end.tolist(), strict=True))
+        return [(some if seen is None else some[seen[some]])[:most].tolist() for some in found]
 
 
 def _of_owner(owner: NDArray[np.int64] | np.int64, keys: Keys) -> NDArray[np.int64]:

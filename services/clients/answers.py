@@ -102,11 +102,11 @@ class Collected:
         )
 
     def _is_enough(self) -> bool:
-        """Whether more output was received than requested."""
-        chars = len(self.text) + len(self.reasoning)
-        if self.tokens <= self.max_tokens + 8 and chars <= _CHARS_A_TOKEN * (self.max_tokens + 8):
+        """Whether more output was received than requested. If so, characters beyond the limit are dropped."""
+        chars, most = len(self.text) + len(self.reasoning), _CHARS_A_TOKEN * (self.max_tokens + 8)
+        if self.tokens <= self.max_tokens + 8 and chars <= most:
             return False
-        self.finish = "length"
+        self.finish, self.text, self.reasoning = "length", self.text[:most], self.reasoning[:most]
         return True
 
     def _take_line(self, line: bytes) -> None:

@@ -8,6 +8,7 @@ from planner_svc.backends.compact.items import Encoded, encode
 from planner_svc.reading.api_cache import ApiCache
 from planner_svc.reading.leaves import flat
 from planner_svc.reading.profile import profile_of
+from services.compute import checkpoint
 from services.contracts.api import Api
 from services.encoder import Encoder
 
@@ -29,7 +30,8 @@ class Encodings:
         self._cache: ApiCache[Encoded] = ApiCache(most_units)
 
     def of(self, api: Api) -> Encoded:
-        """The API's items with their vectors; encoded on a cache miss."""
+        """The API's items with their vectors; encoded on a cache miss. A checkpoint comes before each API."""
+        checkpoint()
         key = f"{api.id}\n{api.content_hash or hashlib.sha256(api.model_dump_json().encode()).hexdigest()}"
         found = self._cache.get(key)
         if found is None:

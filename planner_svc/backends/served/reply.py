@@ -20,11 +20,14 @@ from pydantic_core import PydanticSerializationError, to_json
 from services.codecs import nestful
 from services.codecs.calls import EXTRAS, RESULT
 from services.codecs.text import CodecError, looks_like_reference, read_json
+from services.compute import checkpoint
 from services.contracts.plan import Plan
 from services.contracts.planning import MAX_NEED_CHARS, MAX_NEEDS
 
 MAX_CHARS: Final = 400_000
 _MAX_STARTS: Final = 200
+_MAX_TRIED: Final = 4 * MAX_CHARS
+"""Most characters that are read in vain, over all starts: each may fail only at the end of the text."""
 _MAX_CALLS: Final = 200
 _MAX_OUTPUTS: Final = 200
 _FENCE: Final = re.compile(r"```(?:json)?", re.IGNORECASE)
@@ -138,13 +141,15 @@ def _scanned(text: str) -> tuple[list[tuple[JsonValue, int, int]], int | None]:
     """The JSON values in a text, each with its start and end, and the start of the first incomplete one."""
     found: list[tuple[JsonValue, int, int]] = []
     unfinished: int | None = None
-    at = tried = 0
+    at = tried = in_vain = 0
     decoder = json.JSONDecoder(parse_constant=_no_constant, parse_int=_integer)
-    while tried < _MAX_STARTS and (start := _next_start(text, at)) is not None:
+    while tried < _MAX_STARTS and in_vain < _MAX_TRIED and (start := _next_start(text, at)) is not None:
+        checkpoint()
         tried += 1
         try:
             value, at = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            in_vain += (error.pos if isinstance(error, json.JSONDecodeError) else len(text)) - start
             unfinished = start if unfinished is None else unfinished
             at = start + 1
             continue
@@ -187,6 +192,7 @@ def _is_call(value: JsonValue) -> bool:
 
 def _repaired(text: str) -> JsonValue:
     """The JSON with its missing closing brackets added; None if anything else is missing."""
+    checkpoint()
     closing: list[str] = []
     quoted = escaped = False
     for character in text:

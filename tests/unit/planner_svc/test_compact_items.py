@@ -10,7 +10,7 @@ from planner_svc.backends.compact.encodings import Encodings
 from planner_svc.backends.compact.inputs import FEATURES, WORD, arrange, token_stems
 from planner_svc.backends.compact.items import MAX_HEAD, SHAPES, Kind, encode, items_of, matches, shape_of
 from planner_svc.reading.api_cache import MOST_CHARACTERS_EACH, ApiCache
-from planner_svc.reading.profile import read_profile
+from planner_svc.reading.profile import Profile, read_profile
 from services.contracts.api import Api
 from services.encoder import Encoder, TokenEncoding, Vectors, load_encoder
 from services.errors import DeadlineExceeded
@@ -128,6 +128,22 @@ def test_reading_an_api_may_end_before_each_pass(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(DeadlineExceeded):
         encode(wide, stopped)
     assert stopped.passes == 5
+
+
+def test_reading_apis_may_end_before_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read before an API's first pass takes time as well, for large documents with few words."""
+    steps: list[str] = []
+
+    def read(one: Api) -> Profile:
+        steps.append(one.name)
+        return read_profile(one)
+
+    monkeypatch.setattr("planner_svc.backends.compact.encodings.checkpoint", lambda: steps.append("look"))
+    monkeypatch.setattr("planner_svc.backends.compact.encodings.profile_of", read)
+    encodings = Encodings(Counting())
+    for number in range(2):
+        encodings.of(api(f"get{number}", "Get things."))
+    assert steps == ["look", "get0", "look", "get1"]
 
 
 def test_an_api_too_large_to_be_kept_is_read_for_each_request() -> None:

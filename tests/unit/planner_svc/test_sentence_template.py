@@ -44,6 +44,8 @@ def test_a_sentence_is_taken_without_what_models_put_around_it(text: str) -> Non
 def test_words_in_other_forms_and_the_requests_own_codes_are_taken() -> None:
     assert read("Paris's flights on 3 May: {duration_minutes} minute.") == ("Paris's flights on 3 May: ", 0, " minute.")
     assert read('"flight AF123" takes {duration_minutes}.') == ('"flight AF123" takes ', 0, ".")
+    assert read("Minutes ({duration_minutes}): one.", query="one")[1] == 0
+    assert read("{duration_minutes} minutes. On 3 May: paid.")[0] == 0
     assert read("ord_8 is paid: {paid}. It takes {duration_minutes}.", MINUTES, PAID)[1] == 1
 
 
@@ -92,6 +94,19 @@ def test_words_in_other_forms_and_the_requests_own_codes_are_taken() -> None:
         ("The flight takes {duration_minutes}3 minutes.", "by itself"),
         ("The flight takes -{duration_minutes} minutes.", "by itself"),
         ("The flight takes {duration_minutes}minutes.", "by itself"),
+        ("The flight takes - {duration_minutes} minutes.", "another value"),
+        ("The flight takes \u2013 {duration_minutes} minutes.", "another value"),
+        ("The flight takes - ({duration_minutes}) minutes.", "another value"),
+        ("The flight takes . {duration_minutes} minutes.", "belongs to no word"),
+        ("The flight takes .({duration_minutes}) minutes.", "belongs to no word"),
+        ("The flight takes , {duration_minutes} minutes.", "belongs to no word"),
+        ("Minutes: - - {duration_minutes}.", "another value"),
+        ("The flight takes {duration_minutes} - minutes.", "belongs to no word"),
+        ("- The flight takes {duration_minutes} minutes.", "belongs to no word"),
+        ("The flight takes- {duration_minutes} minutes.", "another value"),
+        ("The flight takes:-({duration_minutes}) minutes.", "another value"),
+        ("{duration_minutes}. The flight takes minutes.", "number of an item"),
+        ("{duration_minutes}) The flight takes minutes.", "number of an item"),
         ("The flight takes {duration_minutes}.3 minutes.", "by itself"),
         ("flight.paris takes {duration_minutes}.", "address"),
         ("flight://paris takes {duration_minutes}.", "address"),

@@ -46,6 +46,15 @@ def test_changes_leave_what_an_index_made_anew_would_be(texts: list[str], data: 
         assert np.array_equal(scores_of(LexicalIndex.of_arrays(index.arrays())), scores_of(index))
 
 
+@given(st.lists(st.tuples(TEXTS, st.booleans()), max_size=20))
+def test_scores_over_a_part_are_those_of_an_index_of_the_part(documents: list[tuple[str, bool]]) -> None:
+    mask = np.array([inside for _, inside in documents], bool)
+    index = LexicalIndex([text for text, _ in documents])
+    scores = scores_of(index.within(mask))
+    assert np.array_equal(scores[:, mask], scores_of(LexicalIndex([text for text, inside in documents if inside])))
+    assert not scores[:, ~mask].any()
+
+
 def test_words_that_nobody_has_any_more_are_forgotten() -> None:
     index = LexicalIndex(["lion tiger bear", "giraffe"])
     for number in range(20):

@@ -70,8 +70,10 @@ async def test_a_server_that_does_not_stream_is_read_too() -> None:
 async def test_a_whole_answer_longer_than_asked_for_counts_as_cut() -> None:
     whole = {"choices": [{"message": {"content": "x" * 10_000}, "finish_reason": "stop"}]}
     async with talking(answers(200, json.dumps(whole), content_type="application/json")) as (_, client):
-        assert (await ask(client, max_tokens=20)).finish == "length"
-        assert (await ask(client, max_tokens=2_000)).finish == "stop"
+        cut, kept = await ask(client, max_tokens=20), await ask(client, max_tokens=2_000)
+    assert (cut.finish, kept.finish) == ("length", "stop")
+    assert len(cut.text) < 1_000
+    assert len(kept.text) == 10_000
 
 
 async def test_tool_calls_become_text() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner_svc.backends.served import reply
 from planner_svc.backends.served.reply import MAX_CHARS, Reply, ReplyError, json_values, read_reply
 from services.codecs import nestful
 from services.contracts.plan import ForEach, Plan, Reference
@@ -232,6 +233,25 @@ def test_of_an_answer_that_was_cut_the_whole_values_are_left() -> None:
     assert json_values(cut, cut=True) == [{"a": 1}, {"a": 2}, [3]]
     assert json_values(cut) == [[{"a": 1}, {"a": 2}, {"a": [3]}]]
     assert json_values("[]" * MAX_CHARS) == []
+
+
+def test_an_answer_that_breaks_off_is_not_tried_from_each_bracket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 200 starts was read to the end of the text, without a pause for others."""
+    pauses, read_chars = list[int](), list[int]()
+    decode = json.JSONDecoder.raw_decode
+
+    def counted(self: json.JSONDecoder, s: str, idx: int = 0) -> tuple[Any, int]:
+        read_chars.append(len(s) - idx)
+        return decode(self, s, idx)
+
+    monkeypatch.setattr(reply, "checkpoint", lambda: pauses.append(len(read_chars)))
+    monkeypatch.setattr(json.JSONDecoder, "raw_decode", counted)
+    assert json_values("[" * 199 + "1," * (MAX_CHARS // 2 - 100), cut=True) == []
+    assert len(read_chars) < 10
+    assert pauses == list(range(len(read_chars)))
+    monkeypatch.undo()
+    many = f"{'[not JSON] ' * 150}{WHOLE}"
+    assert json_values(many) == [json.loads(WHOLE)]
 
 
 @pytest.mark.parametrize("rest", ["", WHOLE])
