@@ -36,7 +36,7 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 def document_of(provider: str, tenant: str) -> ImportedDocumentRecord:
     return ImportedDocumentRecord(
-        provider, "0" * 64, "openapi-3.1", "1", None, True, "1", "{}", datetime.now(UTC), (tenant,), tenant
+        provider, "0" * 64, "openapi-3.1", "1", None, True, "1", datetime.now(UTC), tenants=(tenant,), owner=tenant
     )
 
 
