@@ -68,22 +68,22 @@ class Source:
         return cls(document, schemas, notes, limits, provider, server, is_swagger, servers, origin, usual)
 
     def bounded(self, api: Api, reading: Reading) -> Api:
-        """The API, with schemas left open if it is too large. Its size is added to that of the others.
+        """The API, with schemas left open if it is too large. Its size before is added to that of the others.
 
         Raises:
             SkipOperation: it is too large even so.
             InvalidDocument: the APIs of the document together are too large.
         """
-        most = self.limits.operation_bytes
-        document, left_open = opened(api.model_dump_json(ensure_ascii=True).encode(), most)
+        most, whole = self.limits.operation_bytes, api.model_dump_json(ensure_ascii=True).encode()
+        self.written += len(whole)
+        if self.written > self.limits.api_bytes:
+            raise InvalidDocument(f"the document's APIs are larger than {self.limits.api_bytes:,} bytes together")
+        document, left_open = opened(whole, most)
         if len(document) > most:
             raise SkipOperation(f"it has more than {most:,} bytes, even without schemas")
         if left_open:
             reading.warn(f"left open, because the operation has more than {most:,} bytes: {', '.join(left_open)}")
             api = Api.model_validate_json(document)
-        self.written += len(document)
-        if self.written > self.limits.api_bytes:
-            raise InvalidDocument(f"the document's APIs are larger than {self.limits.api_bytes:,} bytes together")
         return api
 
 

@@ -224,7 +224,7 @@ def sizes() -> Iterator[tuple[str, Hostile]]:
     paths: dict[str, Any] = {f"/{n}": {"get": {}} for n in range(20_001)}
     yield "operations", Hostile(lambda: json.dumps(openapi(paths)), refused="20,001 operations")
     parameters = [{"name": f"p{n}", "in": "query", "schema": {"type": "string"}} for n in range(5_000)]
-    yield "parameters", Hostile(lambda: one({"parameters": parameters}), refused="even without schemas")
+    yield "parameters", Hostile(lambda: one({"parameters": parameters}), skipped=1)
     yield "enum", Hostile(lambda: one(answers({"enum": list(range(300_000))})), apis=1)
     yield "description", Hostile(lambda: one({"description": "x" * 5 * MIB, "summary": "y" * MIB}), apis=1)
     yield "operation-id", Hostile(lambda: one({"operationId": "x" * MIB}), apis=1)
@@ -291,7 +291,7 @@ def amplifiers() -> Iterator[tuple[str, Hostile]]:
     yield "examples", Hostile(
         partial(shared, {"responses": {"200": {"$ref": "#/components/responses/R"}}},
                 responses={"R": answers(example)["responses"]["200"]}),
-        refused="more than 3,000,000 steps",
+        refused="together",
     )  # fmt: skip
     needs: list[dict[str, Any]] = [{f"s{n}": [] for n in range(50_000)}]
     yield "security", Hostile(lambda: json.dumps(openapi({"/x": {"get": operation()}}, security=needs)), skipped=1)
