@@ -40,6 +40,7 @@ TREE = {
     ("executor_svc", "GET /credentials"): "GET executor_svc",
     ("gateway", "POST demo_svc"): "run",
     ("demo_svc", "POST /select"): "POST demo_svc",
+    ("demo_svc", "POST /select:same"): "POST demo_svc",
     ("gateway", "POST planner_svc"): "run",
     ("planner_svc", "POST /plan"): "POST planner_svc",
     ("planner_svc", "draft compact"): "POST /plan",
