@@ -51,8 +51,8 @@ TREE = {
     ("executor_svc", "GET"): "step",
 }
 """The spans of a solved request with one call, and the parent of each."""
-SPANS = len(TREE) + 2
-"""Demonstrations are asked for twice: those of the very same request, and similar ones."""
+SPANS = len(TREE) + 1
+"""The demonstrations' service is called twice: for demonstrations of the very same request, and for similar ones."""
 
 
 @dataclass
