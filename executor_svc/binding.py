@@ -12,18 +12,16 @@ from typing import Protocol, Self
 
 from pydantic import JsonValue
 
+from executor_svc.conditions import Incomparable, holds, presence
 from executor_svc.graph import Graph
 from executor_svc.models import COMPARISONS, MAX_LOOP_VALUES, Limits
 from executor_svc.references import (
-    Incomparable,
     Item,
     Several,
     Unresolved,
     chosen,
-    holds,
     literal_bytes,
     parts,
-    presence,
     resolve,
     walk,
 )

@@ -6,18 +6,16 @@ changed.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
-from operator import is_
 from typing import Final, Literal
 
 from pydantic import JsonValue
 from pydantic_core import to_json
 
 from executor_svc.choosing import MAX_ITEMS, best, fields_of, is_exact, label
-from services.compute import checkpoint
+from executor_svc.equality import equal
 from services.contracts.base import JsonPath
 from services.contracts.evidence import written_said
-from services.contracts.plan import ItemReference, ListValue, LiteralValue, Match, ObjectValue, Reference, Value, When
+from services.contracts.plan import ItemReference, ListValue, LiteralValue, Match, ObjectValue, Reference, Value
 from services.size_budget import SizeBudget
 
 
@@ -37,10 +35,6 @@ class Unmatched(Several):
     """No item matches the words. ``choices``: the values of the items that there are; there may be only one."""
 
 
-class Incomparable(Exception):
-    """A `when` compares values that have no order, for example a string with a number."""
-
-
 @dataclass(frozen=True, slots=True)
 class Item:
     """The current element of a `foreach`."""
@@ -52,17 +46,7 @@ Use = Literal["shown", "read", "change"]
 """What a value is used for: only shown in the answer, to read something else, or, in the end, for a change."""
 
 MAX_CHOICES: Final = 10
-_THERE: Final = LiteralValue(value=True)
-_NULL: Final = LiteralValue(value=None)
 _MAX_CHOICE_CHARS: Final = 200
-_NESTED: Final = frozenset({bool, list, dict})
-"""Types in a list whose kinds have to be compared one by one."""
-_ORDERINGS: Final = {
-    "lt": lambda left, right: left < right,
-    "le": lambda left, right: left <= right,
-    "gt": lambda left, right: left > right,
-    "ge": lambda left, right: left >= right,
-}
 
 
 def resolve(
@@ -348,118 +332,3 @@ def type_name(value: JsonValue) -> str:
     if isinstance(value, (int, float)):
         return "a number"
     return {str: "a string", list: "a list", dict: "an object"}[type(value)]
-
-
-def presence(
-    value: Value,
-    outputs: Mapping[str, JsonValue],
-    item: Item | None = None,
-    budget: SizeBudget | None = None,
-    use: Use = "change",
-) -> Value:
-    """True for a value that is known, null for null, and else the parts that are not known yet. Copies none.
-
-    A value is there if several items match equally well, although none is chosen, unlike where nothing matches. What
-    is decided before an approval stays so in its run: a missing part counts whatever the others are.
-
-    Raises:
-        Unresolved: a known output, or the item, lacks a part.
-    """
-    match value:
-        case ListValue() | ObjectValue():
-            inner = value.items if isinstance(value, ListValue) else value.fields.values()
-            found = [presence(part, outputs, item, budget, use) for part in inner]
-            unknown = tuple(part for part in found if not isinstance(part, LiteralValue))
-            return ListValue(items=unknown) if unknown else _THERE
-        case LiteralValue():
-            return value
-        case Reference() if value.step not in outputs:
-            return value
-        case ItemReference() if item is None:
-            return value
-    try:
-        return _NULL if resolve(value, outputs, item, budget, use) is None else _THERE
-    except Unmatched:
-        raise
-    except Several:
-        return _THERE
-
-
-def holds(
-    when: When,
-    outputs: Mapping[str, JsonValue],
-    item: Item | None = None,
-    budget: SizeBudget | None = None,
-    use: Use = "change",
-) -> bool:
-    """Whether the condition holds. ``exists`` is true for a value that is present and not null.
-
-    Raises:
-        Unresolved: a side refers to a missing value. Not raised for ``exists``.
-        Incomparable: the values have no order.
-        SizeExceeded: the compared values are larger than the budget that is left.
-    """
-    checkpoint()
-    if when.op == "exists":
-        try:
-            found = presence(when.left, outputs, item, None if budget is None else budget.uncounted(), use)
-        except Unresolved:
-            return False
-        return isinstance(found, LiteralValue) and found.value is not None
-    left, right = (_compared(side, outputs, item, budget, use) for side in (when.left, when.right))
-    if when.op in ("eq", "ne"):
-        return equal(left, right) is (when.op == "eq")
-    if when.op == "in":
-        return _contains(right, left)
-    if not (_both_numbers(left, right) or (isinstance(left, str) and isinstance(right, str))):
-        raise Incomparable(f"`when` cannot order {type_name(left)} and {type_name(right)}")
-    return bool(_ORDERINGS[when.op](left, right))
-
-
-def _compared(
-    side: Value, outputs: Mapping[str, JsonValue], item: Item | None, budget: SizeBudget | None, use: Use
-) -> JsonValue:
-    if budget is not None and isinstance(side, LiteralValue):
-        budget.take(side.value)
-    return resolve(side, outputs, item, budget, use)
-
-
-def equal(left: JsonValue, right: JsonValue) -> bool:
-    """Equality of JSON values. Unlike in Python, true is not equal to 1."""
-    if left is right or left != right:  # Python's comparison takes a fraction of the time
-        return left is right
-    return (isinstance(left, dict | list) and to_json(left) == to_json(right)) or _same_kinds(left, right)
-
-
-def _same_kinds(left: JsonValue, right: JsonValue) -> bool:
-    """Whether values that are equal in Python have their booleans at the same places."""
-    if isinstance(left, list) and isinstance(right, list):
-        if not {*map(type, left), *map(type, right)} & _NESTED:
-            return True  # also for a million numbers within a few milliseconds
-        return all(_same_kinds(a, b) for a, b in zip(left, right, strict=True))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return all(_same_kinds(left[key], right[key]) for key in left)
-    return isinstance(left, bool) is isinstance(right, bool)
-
-
-def _contains(container: JsonValue, element: JsonValue) -> bool:
-    if isinstance(container, list):
-        return element in container and _is_among(element, container)
-    if isinstance(container, (str, dict)) and isinstance(element, str):
-        return element in container
-    raise Incomparable(f"`when` cannot look for {type_name(element)} in {type_name(container)}")
-
-
-def _is_among(element: JsonValue, container: list[JsonValue]) -> bool:
-    """Whether one of the values that are equal in Python is so in JSON, too: for Python, true is the same as 1."""
-    if isinstance(element, dict | list):
-        return any(equal(element, other) for other in container if other == element)
-    if isinstance(element, bool):
-        return any(map(is_, container, repeat(element)))
-    if not isinstance(element, int | float) or element not in (0, 1):
-        return True
-    return container.count(element) > sum(map(is_, container, repeat(bool(element))))
-
-
-def _both_numbers(left: JsonValue, right: JsonValue) -> bool:
-    return all(isinstance(side, (int, float)) and not isinstance(side, bool) for side in (left, right))

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
+from executor_svc.equality import equal
 from executor_svc.models import CallResult, CallState, Execution, RecordedCall
-from executor_svc.references import equal
 from services.contracts.doubt import DoubtfulCall, ResolveRequest, doubts_of
 from services.contracts.outcome import Failed, Succeeded
 from services.contracts.plan import Step

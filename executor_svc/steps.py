@@ -7,16 +7,15 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from executor_svc.conditions import Incomparable, holds
 from executor_svc.models import MAX_LOOP_VALUES, Adapter, Call, CallResult, Fenced, Limits, NotBegun, crashed
 from executor_svc.references import (
-    Incomparable,
     Item,
     Several,
     Unmatched,
     Unresolved,
     Use,
     check_compared,
-    holds,
     literal_bytes,
     parts,
     resolve,

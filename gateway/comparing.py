@@ -107,25 +107,23 @@ def _difference(ours: Any, theirs: Any, reused: Collection[str] = ()) -> _Differ
     """The first place, depth first, where two JSON values differ."""
     if ours == theirs and to_json(ours) == to_json(theirs):  # in a fraction of the time
         return None
-    path: list[str | int] = []
-    waiting: list[Iterator[_Pair]] = [iter([("", ours, theirs)])]
+    waiting: list[tuple[JsonPath, Iterator[_Pair]]] = [((), iter([("", ours, theirs)]))]
     while waiting:
-        for key, one, two in waiting[-1]:
-            if reused and any(_refers_to_any(side, reused) for side in (one, two)):
-                continue
-            if isinstance(one, dict) and isinstance(two, dict):
-                if (name := _missing(one, two)) is not None:
-                    return ((*path, key, name)[1:], one.get(name), two.get(name))
-            elif not (isinstance(one, list) and isinstance(two, list)):
-                if isinstance(one, bool) is not isinstance(two, bool) or one != two:
-                    return ((*path, key)[1:], one, two)
-                continue
-            path.append(key)
-            waiting.append(_pairs(one, two))
-            break
-        else:
+        path, pairs = waiting[-1]
+        if (pair := next(pairs, None)) is None:
             waiting.pop()
-            path = path[:-1]
+            continue
+        key, one, two = pair
+        if reused and any(_refers_to_any(side, reused) for side in (one, two)):
+            continue
+        if isinstance(one, dict) and isinstance(two, dict):
+            if (name := _missing(one, two)) is not None:
+                return ((*path, key, name)[1:], one.get(name), two.get(name))
+        elif not (isinstance(one, list) and isinstance(two, list)):
+            if isinstance(one, bool) is not isinstance(two, bool) or one != two:
+                return ((*path, key)[1:], one, two)
+            continue
+        waiting.append(((*path, key), _pairs(one, two)))
     return None
 
 

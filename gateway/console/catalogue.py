@@ -5,11 +5,11 @@ from typing import Annotated, Final
 from fastapi import Depends, Query, Request, Response
 
 from gateway.call_history import NEWEST
+from gateway.catalogue_handlers import ApiCursor, DocumentCursor, Offset
 from gateway.console.pages import READING_RUNS, ConsoleRoute, get_session, render, with_query
 from gateway.console.schemas import kind_of
 from gateway.console.session import PATH, Session
 from gateway.console.status import STATE_STYLES
-from gateway.handlers import ApiCursor, DocumentCursor, Offset
 from gateway.routing import PRINTABLE, Service
 from services.app import service_router
 from services.errors import InvalidRequest

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, Query, Request, Response
 from markupsafe import escape
 
+from gateway.catalogue_handlers import LARGE_DOCUMENT
 from gateway.console.forms import request_of
 from gateway.console.pages import ConsoleRoute, get_form, get_session, render
 from gateway.console.session import PATH, Session
-from gateway.handlers import LARGE_DOCUMENT
 from gateway.routing import Service
 from services.app import service_router
 from services.changes import ChangeGroups, SameChange

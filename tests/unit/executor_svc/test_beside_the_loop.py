@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from executor_svc import choosing, references, runner, values
+from executor_svc import choosing, conditions, equality, references, runner, values
 from executor_svc.adapters.http.ending import list_member
 from executor_svc.choosing import fields_of
+from executor_svc.conditions import holds
+from executor_svc.equality import equal
 from executor_svc.graph import Graph
 from executor_svc.models import LARGE_BYTES, Call, CallResult
-from executor_svc.references import equal, holds
 from executor_svc.runner import Run
 from executor_svc.values import ValueStore
 from executor_svc.workers import Workers
@@ -85,7 +86,7 @@ def chosen(index: int, *path: str) -> Reference:
         (references, "best", compiled([GET, POST], step("a", GET), step("b", POST, {"x": chosen(0, "id")}))),
         (runner, "walk", compiled([GET], step("a", GET), answer={"x": ref("a", "items")})),
         (
-            references,
+            conditions,
             "equal",
             compiled([GET], step("a", GET), step("b", GET, when=When(left=ref("a"), op="ne", right=literal(1)))),
         ),
@@ -108,7 +109,7 @@ async def test_small_answers_that_are_used_often_are_large_together(noted: Any, 
 
 async def test_small_answers_that_many_steps_use_are_large_together(noted: Any, workers: Workers) -> None:
     """They may all be ready at once."""
-    threads = noted(references, "equal")
+    threads = noted(conditions, "equal")
     when = When(left=ref("a"), op="ne", right=literal(1))
     steps = [step(f"b{number}", GET, when=when) for number in range(4)]
     await ended(compiled([GET], step("a", GET), *steps), Answering(LISTED, LARGE_BYTES // 2), workers)
@@ -117,7 +118,7 @@ async def test_small_answers_that_many_steps_use_are_large_together(noted: Any, 
 
 async def test_the_conditions_of_a_loop_are_checked_beside_the_event_loop(noted: Any, workers: Workers) -> None:
     """Each item may look at the same small answer."""
-    threads = noted(references, "_contains")
+    threads = noted(conditions, "_contains")
     when = When(left=item(), op="in", right=ref("a", "items"))
     loop = step("b", GET, foreach=ForEach(items=literal([True] * 3)), when=when)
     await ended(compiled([GET], step("a", GET), loop), Answering(LISTED, 100), workers)
@@ -184,14 +185,14 @@ async def test_whether_a_value_holds_a_list_is_found_out_once(noted: Any, worker
 def test_an_element_is_looked_for_without_comparing_all_others_in_python(
     element: Any, container: list[Any], expected: bool, noted: Any
 ) -> None:
-    compared = noted(references, "equal")
+    compared = noted(equality, "equal")
     many = [*container, *[1, "x"] * 1_000] if not isinstance(element, int) else [*container, *[2, "x"] * 1_000]
     assert holds(When(left=literal(element), op="in", right=literal(many)), {}) is expected
     assert len(compared) <= 2
 
 
 def test_numbers_of_a_list_are_not_compared_one_by_one(noted: Any) -> None:
-    compared = noted(references, "_same_kinds")
+    compared = noted(equality, "_same_kinds")
     assert equal([[1] * 1_000, "x"], [[1.0] * 1_000, "x"])
     assert not equal([1] * 10, [*[1.0] * 9, True])
     assert len(compared) < 20

@@ -11,9 +11,9 @@ from pydantic import JsonValue
 
 from executor_svc.binding import ResolvedCalls, resolved_calls
 from executor_svc.choosing import best
+from executor_svc.conditions import holds
 from executor_svc.graph import Graph
 from executor_svc.models import Call, CallResult, LargeValue, Limits
-from executor_svc.references import holds
 from executor_svc.runner import Run
 from executor_svc.values import ValueStore, preview
 from services.contracts.api import RequestBody

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from executor_svc.references import Incomparable, Item, Unresolved, equal, holds, resolve, walk
+from executor_svc.conditions import Incomparable, holds
+from executor_svc.equality import equal
+from executor_svc.references import Item, Unresolved, resolve, walk
 from services.contracts.plan import ItemReference, ListValue, Match, ObjectValue, Reference, Value, When
 from tests.support.executing import item, literal, ref
 
