@@ -65,13 +65,13 @@ class ConstantsService:
             Conflict: the provider belongs to another owner, or is being changed.
             ValidationFailed: no operation has such a parameter or allows the value, or it is a credential.
         """
-        document_record = await self._storage.document_record_of(provider)
+        document_record = await self._storage.document_records.of(provider)
         if document_record is None or not is_seen(document_record.tenants, tenant):
             raise NotFound(f"No document was imported for a provider {provider!r}.")
         await self._storage.change(document_record, (), tenant)  # raises Conflict where the tenant may not
         stored = await self._storage.stored_of(provider)
         # Read the record again after the APIs: of two concurrent changes the later one is refused.
-        document_record = await self._storage.document_record_of(provider) or document_record
+        document_record = await self._storage.document_records.of(provider) or document_record
         changed = await self._pool.run(_prepare_change, document_record, stored, request)
         _, version = await self._storage.replace_provider(
             changed.document_record, changed.records, self._encoder, {}, changed.change.hash, tenant

@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import functools
 import hashlib
-from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,13 +35,11 @@ from services.contracts.api import (
 )
 from services.contracts.review import SensitiveChange
 from services.encoder import Encoder, Vectors
-from services.errors import Conflict, Forbidden, InvalidDocument
+from services.errors import Conflict, Forbidden
 
 T = TypeVar("T")
-_REASONS = 3
 _SKIPPED = 20
 """Skipped operations that a page of documents shows of each."""
-_MAX_DETAIL = 600
 _BATCH = 32
 """Texts that a worker embeds at a time."""
 _SENSITIVE = 100
@@ -113,7 +110,7 @@ class DocumentImporter:
         limits: Limits,
         refresh: Callable[[], Awaitable[object]],
     ) -> None:
-        self._storage = storage
+        self._storage, self._records = storage, storage.document_records
         self._encoder = encoder
         self._pool = pool
         self._limits = limits
@@ -147,12 +144,12 @@ class DocumentImporter:
                 origin=request.origin,
             )
         )
-        _refuse_empty(imported)
+        imported.refuse_empty()
         return self.apply(await self.prepare(imported, request, tenant))
 
     async def prepare(self, imported: Imported, request: ImportRequest, tenant: str | None = None) -> PreparedImport:
         """Compare the document with the catalogue and change nothing. Raises Conflict, as :meth:`open` does."""
-        known = await self._storage.document_record_of(imported.provider)
+        known = await self._records.of(imported.provider)
         imported = _with_tenants(imported, request, known)
         constants = known.constants if known is not None else {}
         imported = await self._pool.run(with_constants, imported, constants)
@@ -202,7 +199,7 @@ class DocumentImporter:
 
     async def documents(self, limit: int, after: str = "", tenant: str | None = None) -> DocumentPage:
         """The imported documents of the providers after this one: all, or those that this tenant sees."""
-        records, total, further = await self._storage.document_records(limit, after, tenant)
+        records, total, further = await self._records.page(limit, after, tenant)
         shown = (self._document(one, tenant) for one in records)
         return DocumentPage(documents=tuple(shown), total=total, next=further)
 
@@ -227,7 +224,7 @@ class DocumentImporter:
         None: it must be read.
         """
         digest = hashlib.sha256(request.document.encode("utf-8", "replace")).hexdigest()
-        found = await self._storage.find_document_record(digest, request.server or request.origin, request.provider)
+        found = await self._records.find(digest, request.server or request.origin, request.provider)
         if found is None or found[0].importer != self._importer:
             return None
         document_record, apis, version = found
@@ -307,7 +304,7 @@ class DocumentImporter:
     async def _is_new_content(self, change: Change, document_record: ImportedDocumentRecord) -> bool:
         """Whether a stored API is updated or removed, and the document differs from the one imported last."""
         touched = bool(change.updated or change.removed)
-        return touched and await self._storage.hash_of(document_record.provider) != document_record.document_hash
+        return touched and await self._records.hash_of(document_record.provider) != document_record.document_hash
 
     async def _unembedded(self, records: Sequence[Record]) -> dict[str, str]:
         """Texts without a vector, by hash. They are sorted by length, so that all workers get similar work."""
@@ -415,24 +412,6 @@ def _refuse_unrelated(imported: Imported, change: Change, request: ImportRequest
             f"Import it with its own `provider`, or with `provider` {imported.provider!r} to replace the other "
             "document."
         )
-
-
-def _refuse_empty(imported: Imported) -> None:
-    """Refuse a document without operations: importing it would only remove APIs.
-
-    Raises:
-        InvalidDocument: no operation could be imported; the most common reasons are named.
-    """
-    if imported.apis:
-        return
-    reasons = Counter(skipped.reason for skipped in imported.skipped).most_common(_REASONS)
-    told = "; ".join(f"{reason} ({times} operations)" for reason, times in reasons)
-    first = "" if imported.skipped_total == len(imported.skipped) else f", of the first {len(imported.skipped)}"
-    raise InvalidDocument(
-        f"none of the document's {imported.skipped_total} operations can be imported{first}: {told}"[:_MAX_DETAIL]
-        if reasons
-        else "the document has no operations, so there is nothing to import"
-    )
 
 
 def _ordered(tenants: tuple[str, ...] | None) -> tuple[str, ...] | None:

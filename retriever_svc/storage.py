@@ -7,27 +7,21 @@ Every change increments the version in its own transaction, so a version identif
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from datetime import UTC
-from itertools import accumulate
-from typing import Any
 
 from sqlalchemy import (
     Connection,
-    Row,
     Update,
     bindparam,
     delete,
     exists,
-    func,
     insert,
     select,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from retriever_svc.document_records import DocumentRecords, mark_edited, replace_record
 from retriever_svc.models import Change, Delta, Entry, ImportedDocumentRecord, Record, is_seen, state_of
 from retriever_svc.opening import opened
 from retriever_svc.tables import APIS, CATALOGUE, DOCUMENTS, EMBEDDINGS
@@ -43,10 +37,6 @@ _DERIVED = ("text_hash", "lexical", "inputs", "outputs", "open", "operation_key"
 _OF_API = ("content_hash", "tags", "deprecated", "tenants")
 _AT_ONCE_BYTES = 64_000
 """APIs of more bytes together are parsed beside the event loop."""
-_PAGE_BYTES = 2_000_000
-"""Most bytes of the skipped operations on a page of documents, unless those of its first document are larger."""
-_SHOWN_COLUMNS = [DOCUMENTS.c[name] for name in ImportedDocumentRecord.__dataclass_fields__ if name != "notes"]
-_SKIPPED_BYTES = func.length(DOCUMENTS.c.skipped)  # in ASCII
 _ENTRY_COLUMNS = [APIS.c[name] for name in Entry.__dataclass_fields__]
 
 
@@ -59,6 +49,7 @@ class CatalogueStorage:
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine, self._reads, self._probe = engine, Transactions(engine, read_only=True), Probe(engine)
         self._writers = Writers(engine, _growing(0), "changes of the catalogue")
+        self.document_records = DocumentRecords(engine)
 
     def close(self) -> None:
         """Close its own connections. The engine is left open for its owner to close."""
@@ -152,7 +143,7 @@ class CatalogueStorage:
             if await connection.scalar(select(APIS.c.number).where(APIS.c.id == record.api.id)) is not None:
                 raise Conflict(f"The API {record.api.id!r} already exists.")
             await connection.execute(insert(APIS), [_row(record)])
-            await _mark_edited(connection, record.api.id)
+            await mark_edited(connection, record.api.id)
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
 
     async def update(self, record: Record, encoder: str, vectors: Mapping[str, Vectors]) -> None:
@@ -163,11 +154,11 @@ class CatalogueStorage:
         """
         async with self._writers.turn(None) as connection:
             await _grow(connection)
-            await _mark_edited(connection, record.api.id)
+            await mark_edited(connection, record.api.id)
             changed = await connection.execute(update(APIS).where(APIS.c.id == record.api.id).values(_row(record)))
             if not changed.rowcount:
                 raise NotFound(f"There is no API {record.api.id!r}.")
-            await _mark_edited(connection, record.api.id)  # the update may have changed its provider
+            await mark_edited(connection, record.api.id)  # the update may have changed its provider
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
             await _delete_unused_vectors(connection)
 
@@ -179,7 +170,7 @@ class CatalogueStorage:
         """
         async with self._writers.turn(None) as connection:
             await _grow(connection)
-            await _mark_edited(connection, api_id)
+            await mark_edited(connection, api_id)
             if not (await connection.execute(delete(APIS).where(APIS.c.id == api_id))).rowcount:
                 raise NotFound(f"There is no API {api_id!r}.")
             await _delete_unused_vectors(connection)
@@ -247,7 +238,7 @@ class CatalogueStorage:
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
             if change.removed or rewritten:
                 await _delete_unused_vectors(connection)
-            await _replace_document_record(connection, document_record)
+            await replace_record(connection, document_record)
             version = await _grow(connection, by=int(bool(change.added or change.removed or rewritten)))
         return change, version
 
@@ -286,60 +277,6 @@ class CatalogueStorage:
                 rows = await connection.execute(query.where(key.in_(chunk)))
                 found += [(row[0], row[1], row[2]) for row in rows if is_seen(row[3], tenant)]
         return found
-
-    async def find_document_record(
-        self, document_hash: str, server: str | None, provider: str | None
-    ) -> tuple[ImportedDocumentRecord, int, int] | None:
-        """The record of a document imported with this server for this provider (None: the one its title names).
-
-        Returns:
-            The record, the number of the provider's APIs, and the catalogue's version; None if there is no such import.
-        """
-        asked = DOCUMENTS.c.named.is_(False) if provider is None else DOCUMENTS.c.provider == provider
-        same = (DOCUMENTS.c.document_hash == document_hash, DOCUMENTS.c.server.is_not_distinct_from(server), asked)
-        apis = select(func.count()).where(APIS.c.provider == DOCUMENTS.c.provider).scalar_subquery()
-        version = select(CATALOGUE.c.version).scalar_subquery()
-        async with read(self._engine) as connection:
-            query = select(*_SHOWN_COLUMNS, DOCUMENTS.c.notes, apis.label("apis"), version.label("catalogue"))
-            row = (await connection.execute(query.where(*same).limit(1))).first()
-        return None if row is None else (_as_document_record(row), row.apis, row.catalogue)
-
-    async def document_record_of(self, provider: str) -> ImportedDocumentRecord | None:
-        """The record of the document that was last imported for the provider, without its notes; or None."""
-        async with read(self._engine) as connection:
-            row = (await connection.execute(select(*_SHOWN_COLUMNS).where(DOCUMENTS.c.provider == provider))).first()
-        return None if row is None else _as_document_record(row)
-
-    async def hash_of(self, provider: str) -> str | None:
-        """The hash of the document that the provider's APIs come from."""
-        async with read(self._engine) as connection:
-            query = select(DOCUMENTS.c.document_hash).where(DOCUMENTS.c.provider == provider)
-            found: str | None = await connection.scalar(query)
-        return found
-
-    async def document_records(
-        self, limit: int, after: str, tenant: str | None = None
-    ) -> tuple[list[ImportedDocumentRecord], int, str | None]:
-        """The records that the tenant sees of the providers after this one, without notes, in order of their names.
-
-        The page has fewer than ``limit`` if together they would be too large.
-
-        Returns:
-            The page, the number of all records, and the provider after which the next page begins, if there is one.
-        """
-        async with read(self._engine) as connection:
-            owned = await connection.execute(select(DOCUMENTS.c.provider, DOCUMENTS.c.tenants))
-            seen = sorted(row.provider for row in owned if is_seen(row.tenants, tenant))
-            first = bisect_right(seen, after)
-            names = seen[first : first + limit]
-            sizes = select(DOCUMENTS.c.provider, _SKIPPED_BYTES).where(DOCUMENTS.c.provider.in_(names))
-            bytes_of = dict(map(tuple, (await connection.execute(sizes)).all()))
-            ends = accumulate(bytes_of.get(name, 0) for name in names)
-            fit = [name for name, end in zip(names, ends, strict=True) if name == names[0] or end <= _PAGE_BYTES]
-            query = select(*_SHOWN_COLUMNS).where(DOCUMENTS.c.provider.in_(fit))
-            records = [_as_document_record(row) for row in await connection.execute(query)]
-        further = fit[-1] if first + len(fit) < len(seen) else None
-        return sorted(records, key=lambda record: record.provider), len(seen), further
 
 
 def refuse_unexpected(change: Change, expected: str | None) -> None:
@@ -423,24 +360,6 @@ async def _delete_unused_vectors(connection: AsyncConnection) -> None:
     """Delete the vectors of texts that no API uses any more."""
     used = exists().where(APIS.c.text_hash == EMBEDDINGS.c.text_hash)
     await connection.execute(delete(EMBEDDINGS).where(~used))
-
-
-async def _mark_edited(connection: AsyncConnection, api_id: str) -> None:
-    """Note that the API's provider differs from its document, so that the next import reads the document again."""
-    provider = select(APIS.c.provider).where(APIS.c.id == api_id).scalar_subquery()
-    await connection.execute(update(DOCUMENTS).where(DOCUMENTS.c.provider == provider).values(importer=""))
-
-
-async def _replace_document_record(connection: AsyncConnection, document_record: ImportedDocumentRecord) -> None:
-    await connection.execute(delete(DOCUMENTS).where(DOCUMENTS.c.provider == document_record.provider))
-    await connection.execute(insert(DOCUMENTS), [dataclasses.asdict(document_record)])
-
-
-def _as_document_record(row: Row[*tuple[Any, ...]]) -> ImportedDocumentRecord:
-    known = ImportedDocumentRecord.__dataclass_fields__
-    document_record = ImportedDocumentRecord(**{k: value for k, value in row._mapping.items() if k in known})
-    moment = document_record.imported_at
-    return dataclasses.replace(document_record, imported_at=moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def _row(record: Record) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -45,6 +46,8 @@ _NOBODYS = frozenset(
 
 Progress = Callable[[int, int], None]
 """Called with operations done and operations in all."""
+_REASONS = 3
+_MAX_DETAIL = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,23 @@ class Imported:
     skipped_total: int
     warnings: tuple[str, ...]
     version: str = ""
+
+    def refuse_empty(self) -> None:
+        """Refuse a document without operations: importing it would only remove APIs.
+
+        Raises:
+            InvalidDocument: no operation could be imported; the most common reasons are named.
+        """
+        if self.apis:
+            return
+        reasons = Counter(skipped.reason for skipped in self.skipped).most_common(_REASONS)
+        told = "; ".join(f"{reason} ({times} operations)" for reason, times in reasons)
+        first = "" if self.skipped_total == len(self.skipped) else f", of the first {len(self.skipped)}"
+        raise InvalidDocument(
+            f"none of the document's {self.skipped_total} operations can be imported{first}: {told}"[:_MAX_DETAIL]
+            if reasons
+            else "the document has no operations, so there is nothing to import"
+        )
 
 
 def import_document(

@@ -40,6 +40,14 @@ def new_postgres_url(postgres_server: PostgresServer) -> Callable[[], str]:
     return create
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database, of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite+aiosqlite:///{tmp_path}/test.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
 @pytest.fixture
 def postgres_url(new_postgres_url: Callable[[], str]) -> str:
     """The ``postgresql+asyncpg`` URL of an empty database."""

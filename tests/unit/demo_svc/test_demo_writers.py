@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -20,10 +19,9 @@ HANG_S = 15.0
 """A guard: less than the 30 s that an exhausted pool, and the 20 s that SQLite, would be waited for."""
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
-    url = f"sqlite+aiosqlite:///{tmp_path}/demos.db"
-    engine = create_engine(request.getfixturevalue("postgres_url") if request.param == "postgresql" else url)
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
+    engine = create_engine(database_url)
     await migrate(engine, "demo_svc")
     yield engine
     await engine.dispose()

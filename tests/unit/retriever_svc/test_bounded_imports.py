@@ -87,7 +87,7 @@ async def test_the_bytes_of_a_page_of_documents_are_bounded(
 ) -> None:
     for name in ("a", "b", "c"):
         await send(service, going_in_circles(20), provider=name)
-    monkeypatch.setattr("retriever_svc.storage._PAGE_BYTES", 100_000)
+    monkeypatch.setattr("retriever_svc.document_records._PAGE_BYTES", 100_000)
     pages, after = list[list[str]](), ""
     while after is not None and len(pages) < 9:
         page = await service.documents.documents(10, after)

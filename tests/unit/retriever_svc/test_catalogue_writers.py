@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,10 +24,9 @@ HANG_S = 15.0
 """A guard: less than the 30 s that an exhausted pool, and the 20 s that SQLite, would be waited for."""
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
-    url = f"sqlite+aiosqlite:///{tmp_path}/catalogue.db"
-    engine = create_engine(request.getfixturevalue("postgres_url") if request.param == "postgresql" else url)
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
+    engine = create_engine(database_url)
     await migrate(engine, "retriever_svc")
     yield engine
     await engine.dispose()

@@ -327,16 +327,16 @@ def test_what_schemas_say_of_texts_numbers_and_truths_holds(schema: Any, fits: s
 
 async def test_who_is_overtaken_before_reading_keeps_what_the_other_has_set(service: CatalogueService) -> None:
     await send(service, PATHS)
-    storage = service.constants._storage
-    document_record_of = storage.document_record_of
+    records = service.constants._storage.document_records
+    of = records.of
 
     async def overtaken(provider: str) -> Any:
-        found = await document_record_of(provider)
-        storage.document_record_of = document_record_of  # type: ignore[method-assign]
+        found = await of(provider)
+        records.of = of  # type: ignore[method-assign]
         await put(service, accountSid="AC42")
         return found
 
-    storage.document_record_of = overtaken  # type: ignore[method-assign]
+    records.of = overtaken  # type: ignore[method-assign]
     await put(service, X__Region="us")
     assert (await pinned(service)).constants == {"X-Region": "us", "accountSid": "AC42"}
 

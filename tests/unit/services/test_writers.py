@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -27,10 +26,9 @@ async def opened(url: str) -> AsyncEngine:
     return engine
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
-    url = f"sqlite+aiosqlite:///{tmp_path}/test.db"
-    engine = await opened(request.getfixturevalue("postgres_url") if request.param == "postgresql" else url)
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
+    engine = await opened(database_url)
     yield engine
     await engine.dispose()
 

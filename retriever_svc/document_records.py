@@ -1,0 +1,99 @@
+"""The records of imported documents."""
+
+import dataclasses
+from bisect import bisect_right
+from datetime import UTC
+from itertools import accumulate
+from typing import Any
+
+from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from retriever_svc.models import ImportedDocumentRecord, is_seen
+from retriever_svc.tables import APIS, CATALOGUE, DOCUMENTS
+from services.storage.engine import read
+
+_PAGE_BYTES = 2_000_000
+"""Most bytes of the skipped operations on a page of documents, unless those of its first document are larger."""
+_SHOWN_COLUMNS = [DOCUMENTS.c[name] for name in ImportedDocumentRecord.__dataclass_fields__ if name != "notes"]
+_SKIPPED_BYTES = func.length(DOCUMENTS.c.skipped)  # in ASCII
+
+
+class DocumentRecords:
+    """Reads the records."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def find(
+        self, document_hash: str, server: str | None, provider: str | None
+    ) -> tuple[ImportedDocumentRecord, int, int] | None:
+        """The record of a document imported with this server for this provider (None: the one its title names).
+
+        Returns:
+            The record, the number of the provider's APIs, and the catalogue's version; None if there is no such import.
+        """
+        asked = DOCUMENTS.c.named.is_(False) if provider is None else DOCUMENTS.c.provider == provider
+        same = (DOCUMENTS.c.document_hash == document_hash, DOCUMENTS.c.server.is_not_distinct_from(server), asked)
+        apis = select(func.count()).where(APIS.c.provider == DOCUMENTS.c.provider).scalar_subquery()
+        version = select(CATALOGUE.c.version).scalar_subquery()
+        async with read(self._engine) as connection:
+            query = select(*_SHOWN_COLUMNS, DOCUMENTS.c.notes, apis.label("apis"), version.label("catalogue"))
+            row = (await connection.execute(query.where(*same).limit(1))).first()
+        return None if row is None else (_as_record(row), row.apis, row.catalogue)
+
+    async def of(self, provider: str) -> ImportedDocumentRecord | None:
+        """The record of the document that was last imported for the provider, without its notes; or None."""
+        async with read(self._engine) as connection:
+            row = (await connection.execute(select(*_SHOWN_COLUMNS).where(DOCUMENTS.c.provider == provider))).first()
+        return None if row is None else _as_record(row)
+
+    async def hash_of(self, provider: str) -> str | None:
+        """The hash of the document that the provider's APIs come from."""
+        async with read(self._engine) as connection:
+            query = select(DOCUMENTS.c.document_hash).where(DOCUMENTS.c.provider == provider)
+            found: str | None = await connection.scalar(query)
+        return found
+
+    async def page(
+        self, limit: int, after: str, tenant: str | None = None
+    ) -> tuple[list[ImportedDocumentRecord], int, str | None]:
+        """The records that the tenant sees of the providers after this one, without notes, in order of their names.
+
+        The page has fewer than ``limit`` if together they would be too large.
+
+        Returns:
+            The page, the number of all records, and the provider after which the next page begins, if there is one.
+        """
+        async with read(self._engine) as connection:
+            owned = await connection.execute(select(DOCUMENTS.c.provider, DOCUMENTS.c.tenants))
+            seen = sorted(row.provider for row in owned if is_seen(row.tenants, tenant))
+            first = bisect_right(seen, after)
+            names = seen[first : first + limit]
+            sizes = select(DOCUMENTS.c.provider, _SKIPPED_BYTES).where(DOCUMENTS.c.provider.in_(names))
+            bytes_of = dict(map(tuple, (await connection.execute(sizes)).all()))
+            ends = accumulate(bytes_of.get(name, 0) for name in names)
+            fit = [name for name, end in zip(names, ends, strict=True) if name == names[0] or end <= _PAGE_BYTES]
+            query = select(*_SHOWN_COLUMNS).where(DOCUMENTS.c.provider.in_(fit))
+            records = [_as_record(row) for row in await connection.execute(query)]
+        further = fit[-1] if first + len(fit) < len(seen) else None
+        return sorted(records, key=lambda record: record.provider), len(seen), further
+
+
+async def mark_edited(connection: AsyncConnection, api_id: str) -> None:
+    """Note that the API's provider differs from its document, so that the next import reads the document again."""
+    provider = select(APIS.c.provider).where(APIS.c.id == api_id).scalar_subquery()
+    await connection.execute(update(DOCUMENTS).where(DOCUMENTS.c.provider == provider).values(importer=""))
+
+
+async def replace_record(connection: AsyncConnection, document_record: ImportedDocumentRecord) -> None:
+    """Put the record in place of the provider's earlier one."""
+    await connection.execute(delete(DOCUMENTS).where(DOCUMENTS.c.provider == document_record.provider))
+    await connection.execute(insert(DOCUMENTS), [dataclasses.asdict(document_record)])
+
+
+def _as_record(row: Row[*tuple[Any, ...]]) -> ImportedDocumentRecord:
+    known = ImportedDocumentRecord.__dataclass_fields__
+    document_record = ImportedDocumentRecord(**{k: value for k, value in row._mapping.items() if k in known})
+    moment = document_record.imported_at
+    return dataclasses.replace(document_record, imported_at=moment if moment.tzinfo else moment.replace(tzinfo=UTC))
