@@ -17,10 +17,11 @@ from bench.figures import Figure
 from bench.floods import health_ms
 from bench.processes import cpu_s, service
 from deploy.sockets import free_port
-from gateway.storage import RunStore, Ticket, new_run_id
+from gateway.storage import RunStore, new_run_id
 from services.contracts.outcome import StepRecord, Succeeded
 from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveRequest
+from services.ownership.ticket import Ticket
 from services.storage.engine import create_engine
 
 SIZES_MB = (1, 4, 8)

@@ -36,20 +36,20 @@ class CallRows:
 
     def intent(self, intent: SendIntent) -> dict[str, object]:
         """The row of a call that is about to be sent."""
-        run_id, state = intent.lease.run_id, CallState.SENT.value
+        run_id, state = intent.ticket.run_id, CallState.SENT.value
         seal = self._sealer.seal_call(run_id, intent.key, state, intent.digest)
-        row = {"run_id": run_id, "key": intent.key, "epoch": intent.lease.epoch, "digest": intent.digest}
+        row = {"run_id": run_id, "key": intent.key, "epoch": intent.ticket.epoch, "digest": intent.digest}
         return row | {"state": state, "result": None, "seal": seal}
 
     def read(self, outcome: Outcome) -> dict[str, object]:
         """The row of a call that was not recorded before it was sent, because it only reads."""
-        lease = outcome.lease
-        row = {"run_id": lease.run_id, "key": outcome.key, "epoch": lease.epoch, "digest": ""}
-        return row | self.finished(lease.run_id, outcome.key, outcome.state, outcome.result)
+        ticket = outcome.ticket
+        row = {"run_id": ticket.run_id, "key": outcome.key, "epoch": ticket.epoch, "digest": ""}
+        return row | self.finished(ticket.run_id, outcome.key, outcome.state, outcome.result)
 
     def outcome(self, outcome: Outcome) -> dict[str, object]:
         """The parameters that finish the row of a call that was sent."""
-        run_id = outcome.lease.run_id
+        run_id = outcome.ticket.run_id
         new = self.finished(run_id, outcome.key, outcome.state, outcome.result)
         return {"run": run_id, "call": outcome.key} | {f"new_{name}": value for name, value in new.items()}
 

@@ -16,7 +16,7 @@ from executor_svc.graph import Graph
 from executor_svc.ledger import Ledger, LedgerAdapter, in_doubt_result, with_full_outputs
 from executor_svc.live import Gate, LiveRun
 from executor_svc.metrics import ExecutorMetrics
-from executor_svc.models import Call, Caller, CallResult, Execution, Fenced, ForTenant, Lease, Limits, RecordedCall
+from executor_svc.models import Call, Caller, CallResult, Execution, ForTenant, Limits, RecordedCall
 from executor_svc.runner import Run
 from executor_svc.settings import ExecutorSettings
 from executor_svc.settling import call_key, is_settled_so, open_doubts, settled
@@ -28,8 +28,9 @@ from services.contracts.doubt import ResolveRequest
 from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished, ExecutionState, StepFinished
 from services.contracts.outcome import Failed, RequestRecord
 from services.errors import Conflict, NotFound, ServiceError, ServiceUnavailable, ValidationFailed
-from services.storage.heartbeat import Heartbeat
-from services.storage.members import Membership
+from services.ownership.heartbeat import Heartbeat
+from services.ownership.members import Membership
+from services.ownership.ticket import Fenced, Ticket
 from services.telemetry import get_logger
 from services.tracing import continued
 
@@ -183,9 +184,9 @@ class DurableLane:
         if left:
             return ExecutionState(run_id=execution.run_id, status="in_doubt", doubts=left)
         async with self._takeover_lock:
-            lease = await self._store.reopen(execution, self._membership.id)
-            if lease is not None:
-                self._launch(execution.request, partial(self._continue, execution, lease))
+            ticket = await self._store.reopen(execution, self._membership.id)
+            if ticket is not None:
+                self._launch(execution.request, partial(self._continue, execution, ticket))
         return ExecutionState(run_id=execution.run_id, status="running")
 
     def _launch(self, request: ExecuteRequest, work: Callable[[LiveRun], Coroutine[Any, Any, None]]) -> LiveRun:
@@ -210,21 +211,21 @@ class DurableLane:
             else:
                 _log.error("bug", run=live.request.run_id, exc_info=error)
             self._failed.add(live.request.run_id)
-        live.end()
+        live.feed.end()
 
     async def _begin(self, graph: Graph, live: LiveRun) -> None:
-        request, lease = live.request, Lease(live.request.run_id, self._membership.id, 1)
+        request, ticket = live.request, Ticket(live.request.run_id, self._membership.id, 1)
         try:
             async with asyncio.timeout(request.deadline_ms / 1000):
-                admitted = await self.ledger.admit(lease, request)
+                admitted = await self.ledger.admit(ticket, request)
         except TimeoutError:
             message = "The ledger cannot be written. Nothing was sent yet; repeat the request with the same run_id."
             live.problem = ServiceUnavailable(message, service="ledger")
             return
         if admitted:
-            await self._drive(live, graph, lease, {}, self._adapter)
+            await self._drive(live, graph, ticket, {}, self._adapter)
 
-    async def _continue(self, execution: Execution, lease: Lease, live: LiveRun) -> None:
+    async def _continue(self, execution: Execution, ticket: Ticket, live: LiveRun) -> None:
         """Continue a run that this process has taken over or reopened, if its stored request was admitted.
 
         Whoever can write the database can store a request. One that cannot have been admitted, or is not sealed with
@@ -242,7 +243,7 @@ class DurableLane:
             problem = f"the run was not continued: {error.detail}"
             ended = ExecutionFinished(status="failed", records=(), problem=problem, duration_ms=0)
             with suppress(Fenced):
-                await self._publish(live, lease, ended)
+                await self._publish(live, ticket, ended)
             return
         # Read again: a cancellation may have come after the takeover, but before the run was registered as live.
         stored = await self._stored(execution.run_id)
@@ -253,7 +254,7 @@ class DurableLane:
             _log.warning("a stored run is given up", run=execution.run_id, why=given_up)
         adapter = _GivenUpAdapter(self._adapter, given_up) if given_up else self._adapter
         with continued("executor_svc", execution.traceparent):
-            await self._drive(live, graph, lease, known, adapter)
+            await self._drive(live, graph, ticket, known, adapter)
 
     def _given_up(self, execution: Execution, known: Mapping[str, RecordedCall]) -> str:
         """Why nothing more is sent for a stored run; empty if it goes on."""
@@ -273,11 +274,11 @@ class DurableLane:
         return ""
 
     async def _drive(
-        self, live: LiveRun, graph: Graph, lease: Lease, known: dict[str, RecordedCall], adapter: Caller
+        self, live: LiveRun, graph: Graph, ticket: Ticket, known: dict[str, RecordedCall], adapter: Caller
     ) -> None:
         request = live.request
         value_store = self.value_store()
-        writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, lease, known, value_store)
+        writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, ticket, known, value_store)
         limits = Limits.of(request, self._settings)
         # Of a run that is given up nothing is sent, and its steps say why: not that the reads changed.
         hold = None if isinstance(adapter, _GivenUpAdapter) else hold_of(request, graph, limits)
@@ -288,16 +289,16 @@ class DurableLane:
         live.begin(run)
         try:
             async for event in run.events():
-                await self._publish(live, lease, event)
+                await self._publish(live, ticket, event)
         except* Fenced:
             _log.warning("another process has taken this run over", run=request.run_id)
 
-    async def _publish(self, live: LiveRun, lease: Lease, event: ExecutionEvent) -> None:
+    async def _publish(self, live: LiveRun, ticket: Ticket, event: ExecutionEvent) -> None:
         """Give an event to the run's followers; the last one is recorded before. Raises Fenced."""
         if isinstance(event, ExecutionFinished):
-            await self.ledger.conclude(lease, event)
+            await self.ledger.conclude(ticket, event)
         self._metrics.event(event, live.request.compiled)
-        live.publish(event)
+        live.feed.publish(event)
 
     async def _follow_stored(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Follow a run of another process by polling the ledger, until it ends or this process takes it over."""
@@ -341,10 +342,10 @@ class DurableLane:
         if room <= 0:
             return
         async with self._takeover_lock:
-            for execution, lease in await self._store.take_over(self._membership, self._live.keys(), room):
-                _log.warning("run taken over", run=execution.run_id, from_=execution.owner, epoch=lease.epoch)
+            for execution, ticket in await self._store.take_over(self._membership, self._live.keys(), room):
+                _log.warning("run taken over", run=execution.run_id, from_=execution.owner, epoch=ticket.epoch)
                 self._metrics.taken_over.inc()
-                self._launch(execution.request, partial(self._continue, execution, lease))
+                self._launch(execution.request, partial(self._continue, execution, ticket))
 
     def _cancel_live(self, run_id: str) -> None:
         if run_id in self._live:

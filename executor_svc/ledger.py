@@ -22,9 +22,7 @@ from executor_svc.models import (
     CallState,
     Conclusion,
     ExecutionStates,
-    Fenced,
     LargeValue,
-    Lease,
     NotBegun,
     Operation,
     Outcome,
@@ -41,6 +39,7 @@ from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Failed, InDoubt, Succeeded
 from services.contracts.plan import content_hash, content_hash_in_parts
 from services.errors import ServiceError
+from services.ownership.ticket import Fenced, Ticket
 from services.telemetry import get_logger
 from services.tracing import traceparent
 
@@ -74,10 +73,10 @@ class Ledger:
         self._wake = asyncio.Event()
         self._urgent = asyncio.Event()
 
-    async def admit(self, lease: Lease, request: ExecuteRequest) -> bool:
+    async def admit(self, ticket: Ticket, request: ExecuteRequest) -> bool:
         """Record a new execution. Returns False if one of that id exists already."""
         try:
-            await self._wait(Admission(lease, request, traceparent()))
+            await self._wait(Admission(ticket, request, traceparent()))
         except Fenced:
             return False
         return True
@@ -86,17 +85,17 @@ class Ledger:
         """Record that a call is about to be sent. It may be sent once this returns. Raises Fenced and NotBegun."""
         await self._wait(intent)
 
-    def outcome(self, lease: Lease, key: str, state: CallState, result: CallResult, *, sent: bool) -> None:
+    def outcome(self, ticket: Ticket, key: str, state: CallState, result: CallResult, *, sent: bool) -> None:
         """Queue the outcome of a call; does not wait until it is written."""
-        self._put(_Entry(Outcome(lease, key, state, result, sent), None))
+        self._put(_Entry(Outcome(ticket, key, state, result, sent), None))
 
     def keep(self, value: LargeValue) -> None:
         """Queue a large value; does not wait until it is written."""
         self._put(_Entry(value, None))
 
-    async def conclude(self, lease: Lease, finished: ExecutionFinished) -> None:
+    async def conclude(self, ticket: Ticket, finished: ExecutionFinished) -> None:
         """Record how an execution ended, after everything queued before it. Raises Fenced."""
-        await self._wait(Conclusion(lease, finished))
+        await self._wait(Conclusion(ticket, finished))
 
     async def flush(self) -> None:
         """Wait until everything queued so far is written."""
@@ -169,11 +168,11 @@ def _refusal(operation: Operation | None, states: ExecutionStates) -> Fenced | N
     """Why an operation was not written, or None. A conclusion may be written already, by an unacknowledged commit."""
     if operation is None or isinstance(operation, LargeValue):
         return None
-    concluded = isinstance(operation, Conclusion) and operation.lease in states.ended
-    if not concluded and operation.lease not in states.running:
-        return Fenced(operation.lease.run_id)
+    concluded = isinstance(operation, Conclusion) and operation.ticket in states.ended
+    if not concluded and operation.ticket not in states.running:
+        return Fenced(operation.ticket.run_id)
     if isinstance(operation, SendIntent) and not states.lets_begin(operation):
-        return NotBegun(operation.lease.run_id)
+        return NotBegun(operation.ticket.run_id)
     return None
 
 
@@ -189,18 +188,18 @@ class LedgerAdapter:
     Args:
         adapter: makes the calls, and previews those that must not be made.
         ledger: where the calls are recorded.
-        lease: the right to run this execution.
+        ticket: the right to run this execution.
         known: the calls of the run's earlier owners, from the ledger.
         value_store: where large outputs are stored.
     """
 
     def __init__(
-        self, adapter: Caller, ledger: Ledger, lease: Lease, known: dict[str, RecordedCall], value_store: ValueStore
+        self, adapter: Caller, ledger: Ledger, ticket: Ticket, known: dict[str, RecordedCall], value_store: ValueStore
     ) -> None:
-        self._adapter, self._ledger, self._lease, self._known, self._value_store = (
+        self._adapter, self._ledger, self._ticket, self._known, self._value_store = (
             adapter,
             ledger,
-            lease,
+            ticket,
             known,
             value_store,
         )
@@ -212,7 +211,7 @@ class LedgerAdapter:
             Fenced: another process has taken the execution over.
             NotBegun: the run was cancelled before this call was recorded.
         """
-        key = call.key.removeprefix(f"{self._lease.run_id}/")
+        key = call.key.removeprefix(f"{self._ticket.run_id}/")
         known = self._known.get(key)
         if known is not None and known.result is not None:
             recovered = replace(known.result, recovered=True)
@@ -249,7 +248,7 @@ class LedgerAdapter:
             return result
         try:
             async with asyncio.timeout_at(call.deadline):
-                await self._ledger.record_intent(SendIntent(self._lease, key, digest, again=known is not None))
+                await self._ledger.record_intent(SendIntent(self._ticket, key, digest, again=known is not None))
         except TimeoutError:
             message = "nothing was sent: the ledger could not be written before the deadline"
             if known is not None:
@@ -260,7 +259,7 @@ class LedgerAdapter:
     def _written(self, key: str, result: CallResult, *, sent: bool) -> CallResult:
         state = CallState.IN_DOUBT if isinstance(result.outcome, InDoubt) else CallState.DONE
         written = self._value_store.for_ledger(result, changed=sent)
-        self._ledger.outcome(self._lease, key, state, written, sent=sent)
+        self._ledger.outcome(self._ticket, key, state, written, sent=sent)
         return result if isinstance(written.outcome, Succeeded) and written.outcome.kept else written
 
 

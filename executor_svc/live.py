@@ -8,6 +8,7 @@ from executor_svc.models import Adapter, Call, CallResult
 from executor_svc.runner import Run
 from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished
 from services.errors import ServiceError
+from services.ownership.feed import Feed
 
 
 @dataclass(eq=False, slots=True)
@@ -18,20 +19,19 @@ class LiveRun:
         request: the request that is run.
         run: the run; None until it starts.
         problem: why it could not start.
+        feed: its events so far.
     """
 
     request: ExecuteRequest
     run: Run | None = None
     problem: ServiceError | None = None
     cancelled: bool = False
-    _events: list[ExecutionEvent] = field(default_factory=list)
-    _ended: bool = False
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    feed: Feed[ExecutionEvent] = field(default_factory=Feed)
 
     @property
     def finished(self) -> bool:
         """Whether the final event was published. A run that another process took over ends without it."""
-        return bool(self._events) and isinstance(self._events[-1], ExecutionFinished)
+        return bool(self.feed.events) and isinstance(self.feed.events[-1], ExecutionFinished)
 
     def begin(self, run: Run) -> None:
         """Start the run. If it was cancelled before, cancel it at once."""
@@ -45,34 +45,12 @@ class LiveRun:
         if self.run is not None:
             self.run.cancel()
 
-    def publish(self, event: ExecutionEvent) -> None:
-        """Add an event and wake the followers."""
-        self._events.append(event)
-        self._wake()
-
-    def end(self) -> None:
-        """Mark that no more events follow in this process, and wake the followers."""
-        self._ended = True
-        self._wake()
-
     async def follow(self) -> AsyncGenerator[ExecutionEvent, None]:
         """Yield all events from the beginning, then new ones. Raises ``problem`` if the run could not start."""
-        seen = 0
-        while True:
-            changed = self._changed
-            while seen < len(self._events):
-                yield self._events[seen]
-                seen += 1
-            if self._ended:
-                break
-            await changed.wait()
+        async for event in self.feed.follow():
+            yield event
         if self.problem is not None:
             raise self.problem
-
-    def _wake(self) -> None:
-        """Wake all waiting followers. Later ones wait for the next change."""
-        self._changed.set()
-        self._changed = asyncio.Event()
 
 
 class Gate:

@@ -18,8 +18,8 @@ from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
 from executor_svc.storage import MEMBERS, LedgerStore
 from services.app import create_service
+from services.ownership.members import Membership
 from services.storage.engine import Probe, create_engine
-from services.storage.members import Membership
 from services.storage.migrate import migrate
 
 

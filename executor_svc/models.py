@@ -12,6 +12,7 @@ from executor_svc.settings import MAX_TAKEN_BYTES, ExecutorSettings
 from services.contracts.api import Api
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Failed, InDoubt, RequestRecord, Succeeded
+from services.ownership.ticket import Ticket
 
 MAX_LOOP_VALUES = 100_000
 """Limit on the values of all loops of a plan: of a condition for each item, and of the arguments for each call.
@@ -89,10 +90,6 @@ class Unpreviewable(ValueError):
 
 class NotBegun(Exception):
     """The run was cancelled before this call was recorded. It was not sent and will not be."""
-
-
-class Fenced(Exception):
-    """Another process has taken the execution over. This process must do nothing more for it."""
 
 
 def crashed(call: Call, *, may_be_sent: bool) -> CallResult:
@@ -179,25 +176,16 @@ class CallState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
-    """The right to run an execution: valid as long as the ledger names this owner and this epoch."""
-
-    run_id: str
-    owner: str
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
 class ExecutionStates:
-    """The state of executions: leases of those that run, leases of those that ended, and the cancelled run ids."""
+    """The state of executions: tickets of those that run, tickets of those that ended, and the cancelled run ids."""
 
-    running: frozenset[Lease]
-    ended: frozenset[Lease]
+    running: frozenset[Ticket]
+    ended: frozenset[Ticket]
     cancelled: frozenset[str]
 
     def lets_begin(self, intent: "SendIntent") -> bool:
         """Whether a running execution may start this call. A cancelled one may only repeat calls."""
-        return intent.again or intent.lease.run_id not in self.cancelled
+        return intent.again or intent.ticket.run_id not in self.cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +238,7 @@ def not_intact(digest: str) -> RecordedCall:
 class Admission:
     """Record a new execution. If the id exists, nothing is written."""
 
-    lease: Lease
+    ticket: Ticket
     request: ExecuteRequest
     traceparent: str | None = None
 
@@ -260,14 +248,14 @@ class SendIntent:
     """Record that a mutating call is about to be sent, unless its run was cancelled.
 
     Attributes:
-        lease: the right to run the execution.
+        ticket: the right to run the execution.
         key: the call's key.
         digest: hash of its arguments.
         again: whether an earlier owner had recorded it. Then it is sent even in a cancelled run: it may already have
             taken effect, and only its answer shows this.
     """
 
-    lease: Lease
+    ticket: Ticket
     key: str
     digest: str
     again: bool = False
@@ -277,7 +265,7 @@ class SendIntent:
 class Outcome:
     """Record the outcome of a call. ``sent``: whether its sending was recorded, as for every mutating call."""
 
-    lease: Lease
+    ticket: Ticket
     key: str
     state: CallState
     result: CallResult
@@ -301,7 +289,7 @@ def value_id_of(content: str | bytes) -> str:
 class Conclusion:
     """Record how an execution ended."""
 
-    lease: Lease
+    ticket: Ticket
     finished: ExecutionFinished
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from executor_svc.conditions import Incomparable, holds
-from executor_svc.models import MAX_LOOP_VALUES, Adapter, Call, CallResult, Fenced, Limits, NotBegun, crashed
+from executor_svc.models import MAX_LOOP_VALUES, Adapter, Call, CallResult, Limits, NotBegun, crashed
 from executor_svc.references import (
     Item,
     Several,
@@ -35,6 +35,7 @@ from services.contracts.outcome import (
     Succeeded,
 )
 from services.contracts.plan import ItemReference, ListValue, ObjectValue, Step, Value, references
+from services.ownership.ticket import Fenced
 from services.size_budget import SizeBudget, SizeExceeded
 from services.telemetry import get_logger
 

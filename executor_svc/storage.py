@@ -1,7 +1,6 @@
 """The ledger in SQL: executions, their calls, large values. The rules are in ``ledger`` and ``durable``.
 
-Every write for an execution names its owner and epoch (:class:`Lease`). A takeover increments the epoch (a fencing
-token), so a late write of the former owner is refused in its own transaction.
+Every write for an execution names its :class:`~services.ownership.ticket.Ticket`.
 """
 
 import asyncio
@@ -24,7 +23,6 @@ from executor_svc.models import (
     Execution,
     ExecutionStates,
     LargeValue,
-    Lease,
     Operation,
     Outcome,
     RecordedCall,
@@ -34,8 +32,10 @@ from executor_svc.models import (
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.operations import Worker
 from services.errors import Conflict
-from services.storage.engine import Transactions, clock, insert, read, try_lock, write
-from services.storage.members import Membership, members_table, workers
+from services.ownership.members import Membership, members_table, workers
+from services.ownership.takeover import lock_orphans
+from services.ownership.ticket import Ticket
+from services.storage.engine import Transactions, clock, insert, read, write
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
@@ -97,7 +97,6 @@ _STATES = (
     .order_by(EXECUTIONS.c.id)
     .with_for_update(read=True)
 )
-_REAPER = "executor_svc.reaper"
 _NOT_OVER = ("running", "in_doubt")
 
 
@@ -156,12 +155,15 @@ class LedgerStore:
         states = _states(connection, batch.runs)
         running, owned = states.running, states.running | states.ended
         for statement, rows in (
-            (self._send, [self._calls.intent(o) for o in batch.intents if o.lease in running and states.lets_begin(o)]),
+            (
+                self._send,
+                [self._calls.intent(o) for o in batch.intents if o.ticket in running and states.lets_begin(o)],
+            ),
             # The outcome of a call that was sent is valid whoever owns the run now.
             (self._finish_sent, [self._calls.outcome(o) for o in batch.outcomes if o.sent]),
-            (self._finish_read, [self._calls.read(o) for o in batch.outcomes if not o.sent and o.lease in running]),
+            (self._finish_read, [self._calls.read(o) for o in batch.outcomes if not o.sent and o.ticket in running]),
             (self._keep, [{"id": key, "content": batch.values[key]} for key in sorted(batch.values)]),
-            (self._conclude, [_result_row(o) for o in batch.conclusions if o.lease in owned]),
+            (self._conclude, [_result_row(o) for o in batch.conclusions if o.ticket in owned]),
         ):
             if rows:
                 connection.execute(statement, rows)
@@ -222,24 +224,16 @@ class LedgerStore:
 
     async def take_over(
         self, membership: Membership, running: Collection[str], limit: int
-    ) -> list[tuple[Execution, Lease]]:
-        """Take ownership of at most ``limit`` orphaned executions.
+    ) -> list[tuple[Execution, Ticket]]:
+        """Take ownership of at most ``limit`` executions that no process works on.
 
-        Orphans are executions whose owner is dead, and this process's own executions that are not in ``running``, a
-        live view. An orphan that cannot be read ends as failed: it must not keep the others from being taken over.
+        ``running`` is a live view of those that this one works on. One that cannot be read ends as failed: it must not
+        keep the others from being taken over.
         """
-        runs, own = EXECUTIONS.c, EXECUTIONS.c.owner == membership.id
-        orphaned = runs.owner.not_in(membership.living()) | own & runs.id.not_in(sorted(running))
-        orphans = sa.select(EXECUTIONS).where(runs.status == "running", orphaned).order_by(runs.id).limit(limit)
+        under_way = EXECUTIONS.c.status == "running"
         async with write(self._engine) as connection:
-            if not await try_lock(connection, _REAPER):
-                return []
-            # Skip locked rows: an owner that is alive after all and is writing keeps its execution.
-            rows = (await connection.execute(orphans.with_for_update(skip_locked=True))).all()
             found = []
-            for row in rows:
-                if row.id in running:  # it may have started during the query
-                    continue
+            for row in await lock_orphans(connection, membership, EXECUTIONS, under_way, running, limit):
                 try:
                     execution = self._execution(row)
                 except ValueError as error:
@@ -249,7 +243,7 @@ class LedgerStore:
                 found.append((execution, await _take(connection, execution, membership.id)))
             return found
 
-    async def reopen(self, execution: Execution, owner: str) -> Lease | None:
+    async def reopen(self, execution: Execution, owner: str) -> Ticket | None:
         """Set an execution that ended in doubt running again. None if it has changed in the meantime."""
         async with write(self._engine) as connection:
             if not await _still_in_doubt(connection, execution):
@@ -346,8 +340,8 @@ class LedgerStore:
             "id": admission.request.run_id,
             "plan_id": admission.request.compiled.plan.id,
             "status": "running",
-            "owner": admission.lease.owner,
-            "epoch": admission.lease.epoch,
+            "owner": admission.ticket.owner,
+            "epoch": admission.ticket.epoch,
             "takeovers": 0,
             "cancel_requested": False,
             "request": request,
@@ -383,17 +377,17 @@ class _Batch:
                 batch.values[operation.id] = operation.content
                 continue
             places[type(operation)].append(operation)
-            batch.runs.add(operation.lease.run_id)
+            batch.runs.add(operation.ticket.run_id)
         return batch
 
 
 def _states(connection: sa.Connection, runs: Iterable[str]) -> ExecutionStates:
     """The state of these executions. Locks them, so that none is taken over before the transaction ends."""
     rows = connection.execute(_STATES, {"runs": sorted(runs)}).all()
-    leases = {Lease(row.id, row.owner, row.epoch): row for row in rows}
+    tickets = {Ticket(row.id, row.owner, row.epoch): row for row in rows}
     return ExecutionStates(
-        running=frozenset(lease for lease, row in leases.items() if row.status == "running"),
-        ended=frozenset(lease for lease, row in leases.items() if row.status != "running"),
+        running=frozenset(ticket for ticket, row in tickets.items() if row.status == "running"),
+        ended=frozenset(ticket for ticket, row in tickets.items() if row.status != "running"),
         cancelled=frozenset(row.id for row in rows if row.cancel_requested),
     )
 
@@ -405,17 +399,17 @@ async def _still_in_doubt(connection: AsyncConnection, execution: Execution) -> 
     return await connection.scalar(sa.select(c.id).where(same).with_for_update()) is not None
 
 
-async def _take(connection: AsyncConnection, execution: Execution, owner: str) -> Lease:
-    lease = Lease(execution.run_id, owner, execution.epoch + 1)
+async def _take(connection: AsyncConnection, execution: Execution, owner: str) -> Ticket:
+    ticket = Ticket(execution.run_id, owner, execution.epoch + 1)
     taken = {
         "owner": owner,
-        "epoch": lease.epoch,
+        "epoch": ticket.epoch,
         "takeovers": execution.takeovers,
         "status": "running",
         "result": None,
     }
-    await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id == lease.run_id).values(taken))
-    return lease
+    await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id == ticket.run_id).values(taken))
+    return ticket
 
 
 async def _end_unreadable(connection: AsyncConnection, run_id: str, error: ValueError) -> None:
@@ -431,4 +425,4 @@ async def _end_unreadable(connection: AsyncConnection, run_id: str, error: Value
 
 def _result_row(conclusion: Conclusion) -> dict[str, object]:
     finished = conclusion.finished
-    return {"run": conclusion.lease.run_id, "new_status": finished.status, "new_result": finished.model_dump_json()}
+    return {"run": conclusion.ticket.run_id, "new_status": finished.status, "new_result": finished.model_dump_json()}

@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from gateway.solve import Clock
-from gateway.storage import Ticket
 from services.contracts.event import RunEvent, RunFinished, RunPlanned, SolveEvent
 from services.contracts.execution import StepFinished, StepStarted
 from services.contracts.outcome import StepRecord
@@ -13,6 +12,8 @@ from services.contracts.planning import CompiledPlan
 from services.contracts.run import Run
 from services.contracts.solve import SolveRequest
 from services.errors import ServiceError
+from services.ownership.feed import Feed
+from services.ownership.ticket import Ticket
 
 _EVENTS_PER_EPOCH = 1_000_000
 
@@ -28,7 +29,7 @@ def closing_event(epoch: int, run: Run) -> RunEvent:
 
 @dataclass(eq=False, slots=True)
 class Live:
-    """The current state of a run and its events so far. It wakes subscribers when an event arrives.
+    """The current state of a run and its events so far.
 
     Attributes:
         ticket: which process owns the run, and its epoch.
@@ -44,6 +45,7 @@ class Live:
         cancel_signal: set when the run is cancelled.
         outcome: what a waiting caller gets: the run, an error, or None where another process owns the run now.
         ended: set when this process has stopped working on the run.
+        feed: the events that this process has published.
     """
 
     ticket: Ticket
@@ -61,8 +63,7 @@ class Live:
     cancel_signal: asyncio.Event = field(default_factory=asyncio.Event)
     outcome: "asyncio.Future[Run | None]" = field(default_factory=_future)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    _events: list[RunEvent] = field(default_factory=list)
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    feed: Feed[RunEvent] = field(default_factory=Feed)
 
     @property
     def base(self) -> int:
@@ -72,13 +73,13 @@ class Live:
     @property
     def finished(self) -> bool:
         """Whether the last event is ``finished``. If another process continues the run, it ends here without one."""
-        return bool(self._events) and isinstance(self._events[-1].event, RunFinished)
+        return bool(self.feed.events) and isinstance(self.feed.events[-1].event, RunFinished)
 
     @property
     def records(self) -> tuple[StepRecord, ...]:
         """The records of those steps of the current plan that have finished."""
         found: dict[str, StepRecord] = {}
-        for one in self._events:
+        for one in self.feed.events:
             if isinstance(one.event, RunPlanned):
                 found.clear()
             elif isinstance(one.event, StepFinished):
@@ -88,25 +89,24 @@ class Live:
     @property
     def planned(self) -> bool:
         """Whether this process has begun to execute a plan: calls may have been made."""
-        return any(isinstance(one.event, RunPlanned) for one in self._events)
+        return any(isinstance(one.event, RunPlanned) for one in self.feed.events)
 
     @property
     def started(self) -> frozenset[str]:
         """The steps that have started, of any plan."""
-        return frozenset(one.event.step for one in self._events if isinstance(one.event, StepStarted))
+        return frozenset(one.event.step for one in self.feed.events if isinstance(one.event, StepStarted))
 
     def next_event(self, event: SolveEvent) -> RunEvent:
         """The event with its number. It is not published yet."""
-        return RunEvent(id=self.base + len(self._events) + 1, event=event)
+        return RunEvent(id=self.base + len(self.feed.events) + 1, event=event)
 
     def publish(self, event: SolveEvent) -> None:
-        """Append the event and wake subscribers."""
-        self._events.append(self.next_event(event))
-        self._notify()
+        """Publish the event to the followers."""
+        self.feed.publish(self.next_event(event))
 
     def unwritten(self) -> list[RunEvent]:
         """The events that are not stored yet."""
-        return self._events[self.stored_count :]
+        return self.feed.events[self.stored_count :]
 
     def cancel(self) -> None:
         """Cancel the run. A durable run is cancelled by the executor, so that the outcome of its calls is known."""
@@ -129,21 +129,8 @@ class Live:
         """Mark that this process has stopped working on the run, and wake everyone who waits."""
         self.settle(None)
         self.ended.set()
-        self._notify()
+        self.feed.end()
 
-    async def follow(self, after: int) -> AsyncGenerator[RunEvent, None]:
+    def follow(self, after: int) -> AsyncGenerator[RunEvent, None]:
         """Events with a higher number than ``after``, then new ones as they arrive."""
-        seen = max(0, after - self.base)
-        while True:
-            changed = self._changed
-            while seen < len(self._events):
-                yield self._events[seen]
-                seen += 1
-            if self.ended.is_set():
-                return
-            await changed.wait()
-
-    def _notify(self) -> None:
-        """Wake all current subscribers. Later ones wait for the next event."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        return self.feed.follow(max(0, after - self.base))

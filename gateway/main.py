@@ -25,8 +25,8 @@ from gateway.storage import MEMBERS, RunStore
 from gateway.tenants import Tenants
 from gateway.warming import Warmer
 from services.app import create_service
+from services.ownership.members import Membership
 from services.storage.engine import Probe, create_engine
-from services.storage.members import Membership
 from services.storage.migrate import migrate
 
 DESCRIPTION = """Turns a sentence into a checked, parallel graph of real API calls, runs it, and answers.

@@ -10,9 +10,9 @@ from gateway.runs import Runs
 from gateway.settings import GatewaySettings
 from gateway.storage import RunStore
 from services.errors import ServiceError
+from services.ownership.heartbeat import Heartbeat
+from services.ownership.members import Membership
 from services.periodic import PeriodicTask, stop
-from services.storage.heartbeat import Heartbeat
-from services.storage.members import Membership
 
 _TAKEOVERS_PER_LEASE: Final = 5
 _CANCEL_POLL_S: Final = 0.5

@@ -17,7 +17,7 @@ from gateway.quotas import Quotas
 from gateway.sentences import request_sentence
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock, answer, plan
-from gateway.storage import Fenced, RequestIdentity, RunStore, StoredRun, Ticket
+from gateway.storage import RequestIdentity, RunStore, StoredRun
 from gateway.usage import SecretUses, secrets_of, secrets_of_reads, unrecorded_secrets
 from services.contracts.answer import Answer
 from services.contracts.event import RunFinished, RunPlanned
@@ -27,6 +27,7 @@ from services.contracts.planning import CompiledPlan, Decision, PlanResponse, Po
 from services.contracts.run import EvidenceRound, Run, RunProblem, RunStatus
 from services.contracts.solve import SolveRequest
 from services.errors import TYPE_PREFIX, Conflict, InternalError, ServiceError, ServiceUnavailable, ValidationFailed
+from services.ownership.ticket import Fenced, Ticket
 from services.telemetry import get_logger
 from services.tracing import Attributes, continued, fail, span
 

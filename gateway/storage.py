@@ -1,8 +1,7 @@
 """Runs in SQL: their content, their owners and their events.
 
 A run is one row. It holds the run as a JSON document, the columns that lists filter by, and the data needed to continue
-the run. Every write of a run's owner names its epoch (:class:`Ticket`). A process that takes a run over raises the
-epoch, so that late writes of the former owner are refused.
+the run. Every write of a run's owner names its :class:`~services.ownership.ticket.Ticket`.
 """
 
 import secrets
@@ -40,35 +39,22 @@ from services.contracts.planning import CompiledPlan
 from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveRequest
 from services.errors import NotFound
-from services.storage.engine import Transactions, insert, read, try_lock, write
-from services.storage.members import Membership, workers
+from services.ownership.members import Membership, workers
+from services.ownership.takeover import lock_orphans
+from services.ownership.ticket import Fenced, Ticket
+from services.storage.engine import Transactions, insert, read, write
 from services.tracing import traceparent
 
-__all__ = ["MEMBERS", "METADATA", "UNDER_WAY", "Fenced", "RequestIdentity", "RunStore", "StoredRun", "Ticket"]
+__all__ = ["MEMBERS", "METADATA", "UNDER_WAY", "RequestIdentity", "RunStore", "StoredRun"]
 
 UNDER_WAY = frozenset({RunStatus.PLANNING, RunStatus.RUNNING})
 NOT_OVER = UNDER_WAY | {RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT}
 """States of a run that may still make calls."""
 
-_REAPER = "gateway.reaper"
-
 
 def new_run_id() -> str:
     """An id that sorts by time: milliseconds, then 80 random bits."""
     return f"run_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
-
-
-class Fenced(Exception):
-    """Another process owns the run now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """Which process owns a run, and in which epoch."""
-
-    run_id: str
-    owner: str
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,18 +246,12 @@ class RunStore:
     async def take_over(self, membership: Membership, here: Collection[str], limit: int) -> list[StoredRun]:
         """Take over at most ``limit`` runs that are under way but that no process works on.
 
-        These are the runs whose owner is dead, and this process's own runs that are not in ``here`` (a live view).
+        ``here`` is a live view of the runs that this one works on.
         """
-        c, own = RUNS.c, RUNS.c.owner == membership.id
-        orphaned = c.owner.not_in(membership.living()) | own & c.id.not_in(sorted(here))
-        orphans = sa.select(RUNS).where(c.status.in_(UNDER_WAY), orphaned).order_by(c.id).limit(limit)
+        c = RUNS.c
         async with write(self._engine) as connection:
-            if not await try_lock(connection, _REAPER):
-                return []
-            # Skips locked rows: an owner that is alive after all and is writing keeps its run.
-            rows = (await connection.execute(orphans.with_for_update(skip_locked=True))).all()
-            # A run may have begun here during the query.
-            found = [stored for row in rows if row.id not in here and (stored := taken_run(row)) is not None]
+            rows = await lock_orphans(connection, membership, RUNS, c.status.in_(UNDER_WAY), here, limit)
+            found = [stored for row in rows if (stored := taken_run(row)) is not None]
             for stored in found:
                 taken = {"owner": membership.id, "epoch": stored.epoch, "takeovers": stored.takeovers}
                 await connection.execute(RUNS.update().where(c.id == stored.run.id).values(taken))

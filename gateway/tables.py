@@ -19,7 +19,7 @@ from services.contracts.plan import content_hash
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveRequest
-from services.storage.members import members_table
+from services.ownership.members import members_table
 from services.telemetry import get_logger
 
 METADATA = sa.MetaData()

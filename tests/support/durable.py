@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from executor_svc.admission import Sealer
 from executor_svc.main import open_executor
-from executor_svc.models import Admission, CallResult, CallState, Lease, Outcome, SendIntent
+from executor_svc.models import Admission, CallResult, CallState, Outcome, SendIntent
 from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
 from executor_svc.storage import LedgerStore
@@ -22,11 +22,12 @@ from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Succeeded
 from services.contracts.plan import content_hash
 from services.contracts.planning import CompiledPlan
+from services.ownership.ticket import Ticket
 from services.storage.migrate import migrate
 from tests.support.executing import api, compiled, literal, parameter, ref, step
 from tests.support.upstream import Seen, Upstream
 
-DEAD = Lease("run-1", "a process that died", 1)
+DEAD = Ticket("run-1", "a process that died", 1)
 
 
 @dataclass

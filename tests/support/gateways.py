@@ -20,8 +20,8 @@ from services.contracts.outcome import Succeeded
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
 from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveOptions, SolveRequest
-from services.storage.heartbeat import Heartbeat
-from services.storage.members import Membership
+from services.ownership.heartbeat import Heartbeat
+from services.ownership.members import Membership
 from tests.fakes import FakeDemos, FakeExecutor, FakePlanner, FakeRetriever
 
 

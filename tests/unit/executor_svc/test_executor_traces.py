@@ -14,12 +14,13 @@ from prometheus_client import CollectorRegistry
 
 from executor_svc.admission import Sealer
 from executor_svc.main import open_executor
-from executor_svc.models import Admission, Lease
+from executor_svc.models import Admission
 from executor_svc.settings import ExecutorSettings
 from executor_svc.storage import EXECUTIONS, METADATA, LedgerStore
 from services.contracts.api import RequestBody
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Succeeded
+from services.ownership.ticket import Ticket
 from services.storage.engine import create_engine
 from services.storage.migrate import migrate
 from services.tracing import continued, span
@@ -29,7 +30,7 @@ from tests.support.spans import GIVEN, TRACE, Made, making_spans
 from tests.support.upstream import Upstream
 from tests.unit.executor_svc.conftest import Opener
 
-DEAD = Lease("run-1", "a process that died", 1)
+DEAD = Ticket("run-1", "a process that died", 1)
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ import pytest
 import sqlalchemy as sa
 
 from executor_svc.admission import Sealer
-from executor_svc.models import Admission, LargeValue, Lease, value_id_of
+from executor_svc.models import Admission, LargeValue, value_id_of
 from executor_svc.storage import CALLS, EXECUTIONS, VALUES, LedgerStore
 from services.errors import Conflict, NotFound
+from services.ownership.ticket import Ticket
 from services.storage.engine import write
 from services.storage.migrate import migrate
 from tests.support.durable import House, asked, booking, finish, sending, two_bookings
@@ -44,8 +45,10 @@ async def test_what_ended_long_ago_goes_in_batches(house: House, upstream: Upstr
     await migrate(house.engine, "executor_svc")
     store = LedgerStore(house.engine, Sealer(None))
     plan = two_bookings(booking(upstream))
-    leases = [Lease(f"old-{n}", "a process that died", 1) for n in range(5)]
-    await store.write([Admission(lease, asked(plan).model_copy(update={"run_id": lease.run_id})) for lease in leases])
+    tickets = [Ticket(f"old-{n}", "a process that died", 1) for n in range(5)]
+    await store.write(
+        [Admission(ticket, asked(plan).model_copy(update={"run_id": ticket.run_id})) for ticket in tickets]
+    )
     async with write(house.engine) as connection:
         done = {"status": "succeeded", "created_at": 1_000.0}
         await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id != "old-4").values(done))

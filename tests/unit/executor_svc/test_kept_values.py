@@ -14,7 +14,7 @@ from executor_svc import values
 from executor_svc.graph import Graph
 from executor_svc.ledger import Ledger, LedgerAdapter
 from executor_svc.main import open_executor
-from executor_svc.models import Call, CallResult, CallState, LargeValue, Lease, Limits, RecordedCall
+from executor_svc.models import Call, CallResult, CallState, LargeValue, Limits, RecordedCall
 from executor_svc.runner import Run
 from executor_svc.settings import ExecutorSettings
 from executor_svc.values import ValueStore
@@ -22,6 +22,7 @@ from services.contracts.api import RequestBody
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Failed, Succeeded
 from services.contracts.plan import ForEach, Step
+from services.ownership.ticket import Ticket
 from tests.support.executing import api, compiled, item, literal, parameter, ref, step
 from tests.support.running import GET, POST, Scripted, outcomes
 from tests.support.upstream import Seen, Upstream
@@ -179,7 +180,7 @@ async def test_an_answer_of_a_former_process_counts_as_it_did_there() -> None:
     result = CallResult(Succeeded(value="x" * (BYTES - 2)), None, 1)
     known = {"a": RecordedCall(CallState.DONE, "", result)}
     ledger = MagicMock(spec=Ledger)
-    adapter = LedgerAdapter(MagicMock(), ledger, Lease("run-1", "me", 2), known, value_store)
+    adapter = LedgerAdapter(MagicMock(), ledger, Ticket("run-1", "me", 2), known, value_store)
     again = await adapter.call(Call(GET, {}, "run-1/a", float("inf")))
     assert isinstance(again.outcome, Succeeded)
     assert (again.recovered, value_store.has(again.outcome.value)) == (True, True)

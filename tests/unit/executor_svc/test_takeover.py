@@ -9,13 +9,14 @@ import pytest
 from aiohttp import web
 
 from executor_svc.admission import Sealer
-from executor_svc.models import CallResult, CallState, Conclusion, Lease, Outcome
+from executor_svc.models import CallResult, CallState, Conclusion, Outcome
 from executor_svc.runner import Run
 from executor_svc.storage import EXECUTIONS, MEMBERS, LedgerStore
 from services.contracts.doubt import ResolveRequest, doubts_of
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import InDoubt, Skipped, StepOutcome, StepRecord
 from services.contracts.planning import CompiledPlan
+from services.ownership.ticket import Ticket
 from services.storage.engine import write
 from tests.support.durable import DEAD, House, booking, finish, held_bookings, sending, two_bookings
 from tests.support.executing import api, compiled, literal, step
@@ -198,7 +199,7 @@ async def test_who_gets_back_a_run_that_he_had_lost_runs_it_once(house: House, u
     slow = await house.executor(lease_s=60)
     following = asyncio.create_task(finish(slow, plan))
     await upstream.arrived.wait()
-    former, other = slow._lane._live["run-1"], Lease("run-1", "somebody else", 2)
+    former, other = slow._lane._live["run-1"], Ticket("run-1", "somebody else", 2)
     async with house.engine.begin() as connection:
         await connection.execute(EXECUTIONS.update().values(owner=other.owner, epoch=other.epoch))
     store, doubt = LedgerStore(house.engine, Sealer(None)), InDoubt(message="?")

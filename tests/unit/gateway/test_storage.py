@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.listing import SEARCHED_CHARS, Filter
 from gateway.live import closing_event
-from gateway.storage import MEMBERS, Fenced, RequestIdentity, RunStore, Ticket, new_run_id
+from gateway.storage import MEMBERS, RequestIdentity, RunStore, new_run_id
 from gateway.tables import RUNS, run_row, run_shape
 from services.contracts.event import RunEvent, RunFinished, RunPlanned
 from services.contracts.feedback import Feedback, Verdict
@@ -24,8 +24,9 @@ from services.contracts.planning import CompiledPlan
 from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveRequest
 from services.errors import NotFound, Overloaded
+from services.ownership.members import Membership
+from services.ownership.ticket import Fenced, Ticket
 from services.storage.engine import create_engine, read, write
-from services.storage.members import Membership
 from services.storage.migrate import migrate
 from tests.fakes import prove
 from tests.support.gateways import BOOK, BOOKING

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from services.storage import heartbeat as heartbeat_module
+from services.ownership import heartbeat as heartbeat_module
+from services.ownership.heartbeat import Heartbeat
+from services.ownership.members import Membership, members_table
 from services.storage.engine import create_engine
-from services.storage.heartbeat import Heartbeat
-from services.storage.members import Membership, members_table
 from tests.support.members import PATIENCE_S, changes
 
 METADATA = sa.MetaData()

@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from services.ownership.members import Membership, members_table, workers
 from services.storage.engine import create_engine, write
-from services.storage.members import Membership, members_table, workers
 
 LEASE_S = 10.0
 METADATA = sa.MetaData()

@@ -14,8 +14,8 @@ from typing import Final
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from services.errors import ServiceError
+from services.ownership.members import Membership
 from services.storage.engine import create_engine
-from services.storage.members import Membership
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
