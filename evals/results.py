@@ -258,6 +258,7 @@ def _behaviour(reports: Sequence[PlanReport]) -> Iterator[str]:
             "calibration error",
             "surer half",
             "wrong, not said",
+            "right, unsure",
             "told: all / only / just",
             "p50 / p95 ms",
             "late",
@@ -267,9 +268,9 @@ def _behaviour(reports: Sequence[PlanReport]) -> Iterator[str]:
         shares = [one.answers[name] for name in ("planned", "needs_input", "no_plan", "failed")]
         figures = [*shares, one.format_acc, one.calibration_error, one.confident_half]
         latency = f"{one.latency_ms['p50']:.0f} / {one.latency_ms['p95']:.0f}"
-        said = "-" if one.wrong_and_sure is None else f"{one.wrong_and_sure:.1f}"
+        said = ["-" if share is None else f"{share:.1f}" for share in (one.wrong_and_sure, one.right_and_unsure)]
         coverage = "-" if one.telling is None else _coverage(one.telling)
-        shown = [*(f"{figure:.1f}" for figure in figures), said, coverage, latency, f"{one.late:.1f}"]
+        shown = [*(f"{figure:.1f}" for figure in figures), *said, coverage, latency, f"{one.late:.1f}"]
         yield _row([f"{one.data} {_name(one)}", *shown])
     yield ""
 

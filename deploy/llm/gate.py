@@ -26,7 +26,7 @@ from deploy.llm.trained import is_whole, sha256_of, weight_files, write_planner
 from evals.planning.command import COLUMNS, Measurement, errors_only, measure
 from evals.planning.evaluate import PlanReport
 from planner_svc.backends.served.prompt import PROMPT_VERSION
-from planner_svc.judging.judge import JUDGE
+from planner_svc.judging.fingerprint import JUDGE
 from services.registry import Entry, PromptForm, RegistryError, enter, promoted, read_registry
 
 LORA_NAME: Final = "lora.gguf"

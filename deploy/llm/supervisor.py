@@ -23,7 +23,7 @@ from deploy.llm.probe import gives_token
 from deploy.llm.promoted import model_to_serve
 from deploy.llm.settings import LlmSettings, settings_from_environment
 from deploy.sockets import free_port
-from planner_svc.judging.judge import JUDGE
+from planner_svc.judging.fingerprint import JUDGE
 from services.registry import PromptForm
 from services.telemetry import get_logger
 

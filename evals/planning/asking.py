@@ -25,6 +25,7 @@ from planner_svc.backends import load_backends
 from planner_svc.backends.base import PlannerBackend
 from planner_svc.backends.served.backend import ServedBackend, open_served
 from planner_svc.cascade import COMPACT, MODEL, BackendAnswer
+from planner_svc.judging.fingerprint import fingerprint
 from planner_svc.judging.judge import AnswerJudge, load_judges
 from planner_svc.judging.signs import signs_of
 from planner_svc.metrics import PlannerMetrics
@@ -73,6 +74,7 @@ class Answer:
         traces: what a language model was shown and wrote, for each time it was asked.
         looked_up: APIs offered in addition, because the planner missed them.
         signs: the judge's input features; empty for backends and answers that are not judged.
+        model: fingerprint of the model that answered; empty if its weights are elsewhere.
     """
 
     status: Status
@@ -85,6 +87,7 @@ class Answer:
     traces: tuple[PlannerTrace, ...] = ()
     looked_up: tuple[str, ...] = ()
     signs: tuple[float, ...] = ()
+    model: str = ""
 
     @property
     def attempts(self) -> tuple[ModelAttempt, ...]:
@@ -156,13 +159,14 @@ class RecordingJudge:
 
     Args:
         judge: the wrapped judge; None: use the backend's own confidence.
+        model: fingerprint of the model whose answers are judged; empty if its weights are elsewhere.
 
     Attributes:
         signs: the features of the draft that was judged last; the caller clears them before each request.
     """
 
-    def __init__(self, judge: AnswerJudge | None) -> None:
-        self._judge = judge
+    def __init__(self, judge: AnswerJudge | None, model: str) -> None:
+        self._judge, self.model = judge, model
         self.signs: tuple[float, ...] = ()
 
     def weigh(self, request: PlanRequest, answer: BackendAnswer) -> float:
@@ -265,6 +269,7 @@ class Planner:
             reason=reason,
             diagnostics=response.diagnostics,
             signs=self._judge.signs,
+            model=self._judge.model,
         )
 
 
@@ -313,7 +318,9 @@ async def open_planner(
             hint = f"; {SERVED!r} is there where NESTOR_PLANNER_SERVED_URL is set" if chosen == SERVED else ""
             raise DataError(f"there is no planner {chosen!r}; there is {', '.join(sorted(available))}{hint}")
         backend = RecordingBackend(available[chosen])
-        judge = RecordingJudge(load_judges(model_directory(settings.model), settings.served.judge).get(chosen))
+        directory = model_directory(settings.model)
+        judged = load_judges(directory, settings.served.judge).get(chosen)
+        judge = RecordingJudge(judged, fingerprint(directory) if chosen == COMPACT else "")
         service = PlannerService(
             {chosen: backend},
             chosen,

@@ -36,6 +36,7 @@ from evals.planning.summary import (
     intervals,
     percentiles,
     published,
+    right_and_unsure,
     summed,
     unfit_and_sure,
     wrong_and_sure,
@@ -59,6 +60,8 @@ class PlanReport(Metrics):
         confident_half: percent of full matches in the half of the proposed plans with the highest confidence.
         wrong_and_sure: percent of all requests with a wrong plan that is not marked as unsure (``unsure_below``);
             None in older reports that did not measure it.
+        right_and_unsure: percent of the right plans that are marked as unsure; None if there are none, or in older
+            reports.
         unfit_and_sure: percent of the requests that nothing fits that got calls (in a plan or behind questions) which
             are not marked as unsure; None if there are none, or in older reports.
         telling: whether the answers of right plans hold the requested outputs; None if the data does not name them.
@@ -89,6 +92,7 @@ class PlanReport(Metrics):
     calibration_error: float
     confident_half: float
     wrong_and_sure: float | None = None
+    right_and_unsure: float | None = None
     unfit_and_sure: float | None = None
     telling: CoverageShares | None = None
     latency_ms: dict[str, float]
@@ -217,6 +221,7 @@ def report(asked: Sequence[EvaluatedRequest], dataset: Dataset, under: Condition
         calibration_error=calibration_error(judged),
         confident_half=confident_half(judged),
         wrong_and_sure=wrong_and_sure(judged, settings.unsure_below),
+        right_and_unsure=right_and_unsure(judged, settings.unsure_below),
         unfit_and_sure=unfit_and_sure(judged, settings.unsure_below),
         telling=coverage_shares([one.coverage for one in asked]),
         latency_ms=percentiles([one.seconds for one in asked]),
@@ -284,6 +289,7 @@ def line_of(asked: EvaluatedRequest) -> dict[str, Any]:
         "demos": [one.demo.query for one in asked.demos],
         "ms": round(asked.seconds * 1e3, 2),
         "vendor": _vendor(asked),
+        "model": asked.answer.model,
         "signs": dict(zip(SIGNS, asked.answer.signs, strict=True)) if asked.answer.signs else None,
     }
 

@@ -28,7 +28,8 @@ def print_report(report: PlanReport, console: Console) -> None:
     console.print(
         f"confidence is off by {report.calibration_error:.1f} points; of the surer half of the plans "
         f"{report.confident_half:.1f} % match in full; wrong, and not said to be unsure: "
-        f"{_share(report.wrong_and_sure)} % of the requests"
+        f"{_share(report.wrong_and_sure)} % of the requests; right, and said to be unsure: "
+        f"{_share(report.right_and_unsure)} % of the right plans"
     )
     if (shares := report.telling) is not None:
         console.print(

@@ -175,6 +175,17 @@ def wrong_and_sure(judged: Sequence[Judged], sure: float) -> float:
     return _mean([one.confidence is not None and one.confidence >= sure and not one.score.any_order for one in judged])
 
 
+def right_and_unsure(judged: Sequence[Judged], sure: float) -> float | None:
+    """Percent of the right plans, in any order of their calls, that are marked as unsure; None if there are none.
+
+    Args:
+        judged: all requests.
+        sure: the confidence from which a plan is not marked as unsure.
+    """
+    right = [one.confidence for one in judged if one.confidence is not None and one.score.any_order]
+    return _mean([confidence < sure for confidence in right]) if right else None
+
+
 def unfit_and_sure(judged: Sequence[Judged], sure: float) -> float | None:
     """Percent of the requests that nothing fits that got calls which are not marked as unsure; None if there are none.
 

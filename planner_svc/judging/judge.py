@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
 from planner_svc.backends.compact.second_stage import Judge, JudgeError
 from planner_svc.cascade import COMPACT, MODEL, BackendAnswer
+from planner_svc.judging.fingerprint import JUDGE, fingerprint
 from planner_svc.judging.signs import SIGNS, signs_of
 from services.contracts.planning import PlanRequest
-
-JUDGE: Final = "judge.npz"
-"""The judge's file in the model's directory."""
 
 Weigh = Callable[[PlanRequest, BackendAnswer], float]
 """Returns how likely an answer is right, 0 to 1."""
@@ -32,18 +29,24 @@ class AnswerJudge:
         return float(self.trees(np.array([signs_of(request, answer)], np.float32))[0])
 
     def save(self, directory: Path) -> None:
-        """Write the judge to the model's directory."""
-        self.trees.save(directory / JUDGE)
+        """Write the judge to the model's directory, with the fingerprint of that model."""
+        replace(self.trees, model=fingerprint(directory)).save(directory / JUDGE)
 
     @classmethod
     def load(cls, directory: Path) -> AnswerJudge | None:
         """Read the judge from the model's directory; None if there is none.
 
         Raises:
-            JudgeError: the file is damaged, or weighs other signs than this version.
+            JudgeError: the file is damaged, weighs other signs than this version, or was fitted to another model.
         """
-        trees = Judge.load(directory / JUDGE, SIGNS)
-        return None if trees is None else cls(trees)
+        file = directory / JUDGE
+        trees = Judge.load(file, SIGNS)
+        if trees is None:
+            return None
+        here = fingerprint(directory)  # empty where only the judge was copied, as in the planner's container
+        if here and trees.model not in ("", here):
+            raise JudgeError(f"{file} was fitted to other weights: fit it again (`nestor train judge`), or delete it")
+        return cls(trees)
 
 
 def load_judges(compact: Path, served: Path | None) -> dict[str, AnswerJudge]:

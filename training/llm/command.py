@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from evals.data import DataError
 from planner_svc.backends.served.prompt import PROMPT_VERSION
-from planner_svc.judging.judge import JUDGE
+from planner_svc.judging.fingerprint import JUDGE
 from training.llm.base import ADAPTER, Base, Start, find_base, find_start, load_base
 from training.llm.builder import TRAIN, Stats, read_stats
 from training.llm.card import BaseReport, Report, StartReport, TrainingReport, read_report, versions, write_card

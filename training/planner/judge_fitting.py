@@ -7,11 +7,10 @@ no request to the same vendor. Otherwise features that a vendor's requests share
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from planner_svc.backends.compact.second_stage import Judge
 from planner_svc.judging.judge import AnswerJudge
 from planner_svc.judging.signs import SIGNS
 from services.trees import Floats
+from training.planner.predictions import read_predictions
 from training.planner.recalibrate import LEAST, calibration_error
 from training.shared.boosting import TreeOptions, fit_trees
 
@@ -93,7 +93,7 @@ def fit_answer_judge(model: Path, predictions: Sequence[Path]) -> AnswerJudgeFit
     Raises:
         DataError: a file is not valid, or all of them hold too little data.
     """
-    rows = _rows([row for file in predictions for row in _read(file)])
+    rows = _rows(read_predictions(model, predictions, _row))
     judge = _fit(rows, np.ones(len(rows.vendors), np.bool_))
     likely = np.zeros(len(rows.vendors))
     for vendor in sorted(set(rows.vendors.tolist())):
@@ -135,25 +135,18 @@ def _rows(read: Sequence[tuple[str, float, list[float], bool, bool, bool]]) -> _
     )
 
 
-def _read(file: Path) -> Iterator[tuple[str, float, list[float], bool, bool, bool]]:
-    """For each request its vendor, confidence and features, and whether the answer is right, a plan, a change."""
-    try:
-        for line in file.read_text(encoding="utf-8").splitlines():
-            row = json.loads(line)
-            if row["status"] == "failed" or row["signs"] is None:  # no answer, or a wish for further operations
-                continue
-            if row["signs"].keys() != set(SIGNS):
-                raise DataError(f"{file} tells other signs than this version's: measure again")
-            signs = {name: float(value) for name, value in row["signs"].items()}
-            yield (
-                str(row["vendor"]),
-                float(row["sure"]),
-                [signs[sign] for sign in SIGNS],
-                bool(row["full_match_any_order"]),
-                row["status"] == "planned",
-                signs["calls that change something"] > 0,
-            )
-    except DataError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{file} holds no predictions of `nestor eval plan`: {type(error).__name__} {error}") from None
+def _row(told: dict[str, Any]) -> tuple[str, float, list[float], bool, bool, bool] | None:
+    """A request's vendor, confidence and signs, and whether the answer is right, a plan, a change."""
+    if told["status"] == "failed" or told["signs"] is None:  # no answer, or a wish for further operations
+        return None
+    if told["signs"].keys() != set(SIGNS):
+        raise DataError("the predictions tell other signs than this version's: measure again")
+    signs = {name: float(value) for name, value in told["signs"].items()}
+    return (
+        str(told["vendor"]),
+        float(told["sure"]),
+        [signs[sign] for sign in SIGNS],
+        bool(told["full_match_any_order"]),
+        told["status"] == "planned",
+        signs["calls that change something"] > 0,
+    )

@@ -7,12 +7,11 @@ the log-odds are scaled and shifted (Platt scaling), which keeps their order.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,8 @@ from sklearn.linear_model import LogisticRegression
 
 from evals.data import DataError
 from planner_svc.backends.compact.confidence import Calibration
+from planner_svc.judging.fingerprint import JUDGE
+from training.planner.predictions import read_predictions
 
 LEAST: Final = 50
 """The minimum number of plans."""
@@ -46,7 +47,7 @@ class Recalibration:
 
 
 def recalibrate(model: Path, predictions: Sequence[Path]) -> Recalibration:
-    """Fit the calibration of a planner's folder, in place.
+    """Fit the calibration of a planner's folder, in place. Removes its judge, which was fitted to another confidence.
 
     Args:
         model: the folder, with ``calibration.json``.
@@ -57,7 +58,7 @@ def recalibrate(model: Path, predictions: Sequence[Path]) -> Recalibration:
         DataError: a file is not valid, or all of them hold fewer than :data:`LEAST` plans.
     """
     known = Calibration.load(model)
-    rows = [row for file in predictions for row in _read(file)]
+    rows = read_predictions(model, predictions, _row)
     odds = np.array([[_odds(confidence)] for confidence, _ in rows])
     right = np.array([is_right for _, is_right in rows])
     if len(rows) < LEAST or right.all() or not right.any():
@@ -71,6 +72,7 @@ def recalibrate(model: Path, predictions: Sequence[Path]) -> Recalibration:
     fitted = _fit(odds, right)
     stretch, shift = float(fitted.coef_[0][0]), float(fitted.intercept_[0])
     Calibration(tuple(stretch * one for one in known.weights), stretch * known.bias + shift).save(model)
+    (model / JUDGE).unlink(missing_ok=True)
     before = calibration_error(np.array([confidence for confidence, _ in rows]), right)
     return Recalibration(len(rows), float(right.mean()), before, calibration_error(unseen, right))
 
@@ -86,15 +88,11 @@ def _fit(odds: NDArray[np.float64], right: NDArray[np.bool_]) -> LogisticRegress
     return LogisticRegression(C=10.0).fit(odds, right)
 
 
-def _read(file: Path) -> Iterator[tuple[float, bool]]:
-    """The planner's own confidence in each plan, including plans with questions, and whether it was right."""
-    try:
-        for line in file.read_text(encoding="utf-8").splitlines():
-            told = json.loads(line)
-            if told["status"] in ("planned", "needs_input"):
-                yield float(told["sure"]), bool(told["full_match_any_order"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{file} holds no predictions of `nestor eval plan`: {error}") from None
+def _row(told: dict[str, Any]) -> tuple[float, bool] | None:
+    """The planner's own confidence in a plan, or a plan with questions, and whether it was right."""
+    if told["status"] not in ("planned", "needs_input"):
+        return None
+    return float(told["sure"]), bool(told["full_match_any_order"])
 
 
 def _odds(confidence: float) -> float:

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from evals.data import DataError
+from planner_svc.judging.fingerprint import JUDGE
 from services.encoder import load_encoder
 from training.planner.api_encodings import ApiEncodings
 from training.planner.calibration import fit_stages
@@ -21,7 +22,7 @@ from training.planner.recipe import Recipe
 def refit_second_stage(
     model: Path, paths: Sequence[Path], work: Path, recipe: Recipe, progress: Progress
 ) -> Mapping[str, Mapping[str, float]]:
-    """Fit the second stage and the confidence, and write both to the model's folder.
+    """Fit the second stage and the confidence, and write both to the model's folder. Removes its judge.
 
     Args:
         model: folder of the planner.
@@ -48,4 +49,5 @@ def refit_second_stage(
     examples = (one for read in (*held_out.values(), *aside.values()) for one in read)
     apis = list({id(api): api for one in examples for api in one.candidates}.values())
     encodings.fill(progress.track(apis, description="reading APIs"))
+    (model / JUDGE).unlink(missing_ok=True)
     return fit_stages(model, held_out, aside, encodings, recipe.withheld, progress)

@@ -26,10 +26,17 @@ class JudgeError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judge:
-    """Trees over named signs."""
+    """Trees over named signs.
+
+    Attributes:
+        signs: their names.
+        trees: their input is a value for each sign.
+        model: fingerprint of the model that they were fitted to; empty if it is not checked.
+    """
 
     signs: tuple[str, ...]
     trees: Trees
+    model: str = ""
 
     @classmethod
     def load(cls, path: Path, signs: tuple[str, ...]) -> Self | None:
@@ -44,13 +51,15 @@ class Judge:
             arrays = read_arrays(path)
             if "signs" not in arrays or tuple(arrays["signs"].tolist()) != signs:
                 raise JudgeError(f"{path} uses other signs than this version: fit it again")
-            return cls(signs, Trees.of(arrays, len(signs)))
+            return cls(signs, Trees.of(arrays, len(signs)), str(arrays.get("model", "")))
         except TreesError as error:
             raise JudgeError(f"{path} contains no trees: {error}") from None
 
     def save(self, path: Path) -> None:
-        """Write the trees and the names of their signs."""
+        """Write the trees, the names of their signs, and the model they were fitted to."""
         arrays: dict[str, Any] = {"signs": np.array(self.signs), **self.trees.arrays()}
+        if self.model:
+            arrays["model"] = np.array(self.model)
         with path.open("wb") as file:
             np.savez_compressed(file, **arrays)
 

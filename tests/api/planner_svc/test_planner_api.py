@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from planner_svc.judging.judge import JUDGE
+from planner_svc.judging.fingerprint import JUDGE
 from planner_svc.main import create_app
 from planner_svc.models import PlanDraft
 from planner_svc.sentences.writer import SentenceWriter

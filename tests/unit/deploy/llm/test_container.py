@@ -13,7 +13,7 @@ from deploy.llm.install import install
 from deploy.llm.promoted import model_to_serve
 from deploy.llm.settings import FOLDER, settings_from_environment
 from deploy.llm.supervisor import _FULL_FORM
-from planner_svc.judging.judge import JUDGE
+from planner_svc.judging.fingerprint import JUDGE
 from tests.unit.deploy.llm.test_promoted import place, promote
 
 __all__ = ["place"]  # a fixture: a working directory without models, and an environment that names none

@@ -11,7 +11,7 @@ import pytest
 from deploy.llm import gate
 from deploy.llm.gate import PARAMETER_F1, Figures, judge, measured
 from planner_svc.backends.served.prompt import PROMPT_VERSION
-from planner_svc.judging.judge import JUDGE
+from planner_svc.judging.fingerprint import JUDGE
 from services.registry import Entry, PromptForm, RegistryError, enter, promoted, read_registry
 
 SHA = "b" * 64

@@ -15,7 +15,7 @@ from deploy.llm.settings import LlmSettings
 from deploy.llm.supervisor import planning_model
 from deploy.llm.trained import sha256_of, weight_files
 from planner_svc.backends.served.prompt import PROMPT_VERSION
-from planner_svc.judging.judge import JUDGE
+from planner_svc.judging.fingerprint import JUDGE
 from services.registry import Entry, enter
 from tests.support.llama import tiny_factors, tiny_llama, write_peft
 from tests.unit.deploy.llm.test_server import PROMPT, log_probabilities

@@ -8,7 +8,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from deploy.cli import app
+from planner_svc.judging.fingerprint import fingerprint
 from planner_svc.judging.signs import SIGNS
+from services.encoder import PLANNER_MODEL, model_directory
 from tests.unit.evals.folders import folder
 from tests.unit.evals.planning.worlds import ROWS, TOOLS
 from tests.unit.evals.test_originals import nestful, seal_tools
@@ -52,6 +54,7 @@ def test_the_shipped_planner_end_to_end(tmp_path: Path) -> None:
     assert (weather["outputs"], weather["diagnostics"], weather["well_formed"]) == ([], [], True)
     assert (weather["vendor"], weather["signs"].keys(), weather["signs"]["calls"]) == ("-", {*SIGNS}, 1)
     assert 0 < weather["sure"] < 1
+    assert weather["model"] == fingerprint(model_directory(PLANNER_MODEL))
     for figure, key in (("pass_rate", "passed"), ("ran", "ran")):
         assert told[figure] == 100 * sum(line[key] for line in lines) / 4
 

@@ -12,6 +12,7 @@ from evals.planning.summary import (
     intervals,
     percentiles,
     published,
+    right_and_unsure,
     summed,
     unfit_and_sure,
     wrong_and_sure,
@@ -78,6 +79,12 @@ def test_wrong_and_not_said_to_be_unsure() -> None:
     some = [judged(RIGHT, 0.9), judged(WRONG, 0.5), judged(WRONG, 0.49), judged(WRONG, None)]
     assert wrong_and_sure(some, 0.5) == 25.0
     assert wrong_and_sure([], 0.5) == 0.0
+
+
+def test_right_and_said_to_be_unsure() -> None:
+    some = [judged(RIGHT, 0.9), judged(RIGHT, 0.49), judged(WRONG, 0.1), judged(RIGHT, None)]
+    assert right_and_unsure(some, 0.5) == 50.0
+    assert right_and_unsure(some[2:], 0.5) is None
 
 
 def test_calls_for_what_nothing_fits() -> None:

@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry
 
 from planner_svc.backends.compact.second_stage import Judge, JudgeError
 from planner_svc.cascade import BackendAnswer, CascadePolicy
-from planner_svc.judging.judge import JUDGE, AnswerJudge, Weigh, load_judges
+from planner_svc.judging.fingerprint import JUDGE, fingerprint
+from planner_svc.judging.judge import AnswerJudge, Weigh, load_judges
 from planner_svc.judging.signs import SIGNS, signs_of
 from planner_svc.main import create_app
 from planner_svc.metrics import PlannerMetrics
@@ -24,6 +25,7 @@ from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import Plan
 from services.contracts.planning import Decision, PlanRequest, PlanResponse, Policy
 from services.contracts.retrieval import Candidate
+from services.encoder import PLANNER_MODEL, model_directory
 from services.errors import DeadlineExceeded, Overloaded
 from services.trees import Trees
 from tests.unit.planner_svc.building import api, param, plan, record, step
@@ -32,6 +34,7 @@ FIND = api("find", param("name"), returns=record(code={"type": "string"}))
 HOLIDAYS = api("holidays", param("country", required=True))
 NEWS = api("news")
 BOOK = api("book", param("room"), method="POST")
+MODELS = [folder for folder in sorted(model_directory(PLANNER_MODEL).parent.iterdir()) if folder.is_dir()]
 REQUEST = PlanRequest(
     query="holidays in Portugal, please",
     candidates=tuple(Candidate(api=a, score=1, relevance=0.5) for a in (FIND, HOLIDAYS, NEWS, BOOK)),
@@ -378,6 +381,26 @@ def test_a_judge_is_kept_beside_the_model(tmp_path: Path) -> None:
     assert kept is not None
     assert kept.weigh(REQUEST, _answer(GOOD)) == pytest.approx(0.881, abs=1e-3)
     assert kept.weigh(REQUEST, _answer(CHANGE)) == pytest.approx(0.5, abs=1e-3)
+
+
+def test_a_judge_of_other_weights_is_refused(tmp_path: Path) -> None:
+    weights, alone = tmp_path / "planner.onnx", tmp_path / "alone"
+    weights.write_bytes(b"one")
+    KEPT.save(tmp_path)
+    assert AnswerJudge.load(tmp_path) is not None
+    weights.write_bytes(b"two")
+    with pytest.raises(JudgeError, match="fitted to other weights"):
+        AnswerJudge.load(tmp_path)
+    alone.mkdir()
+    (alone / JUDGE).write_bytes((tmp_path / JUDGE).read_bytes())
+    assert AnswerJudge.load(alone) is not None, "the weights are elsewhere"
+
+
+@pytest.mark.parametrize("model", [one for one in MODELS if (one / JUDGE).exists()], ids=lambda one: one.name)
+def test_a_shipped_judge_names_the_weights_it_was_fitted_to(model: Path) -> None:
+    judge = AnswerJudge.load(model)
+    assert judge is not None
+    assert judge.trees.model == fingerprint(model)
 
 
 @pytest.mark.parametrize("damage", ["text", "cut", "signs", "tree"])

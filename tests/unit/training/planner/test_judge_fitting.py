@@ -12,7 +12,8 @@ pytest.importorskip("sklearn", reason="needs requirements/train.txt")
 
 from deploy.cli import app
 from evals.data import DataError
-from planner_svc.judging.judge import JUDGE, AnswerJudge, load_judges
+from planner_svc.judging.fingerprint import JUDGE
+from planner_svc.judging.judge import AnswerJudge, load_judges
 from planner_svc.judging.signs import SIGNS
 from training.planner.judge_fitting import fit_answer_judge
 
