@@ -278,7 +278,8 @@ class DurableLane:
     ) -> None:
         request = live.request
         value_store = self.value_store()
-        writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, ticket, known, value_store)
+        sure_s = self._membership.lease_s / 2  # a process is taken for dead a whole lease after it was last heard of
+        writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, ticket, known, value_store, sure_s)
         limits = Limits.of(request, self._settings)
         # Of a run that is given up nothing is sent, and its steps say why: not that the reads changed.
         hold = None if isinstance(adapter, _GivenUpAdapter) else hold_of(request, graph, limits)

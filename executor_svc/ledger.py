@@ -191,18 +191,20 @@ class LedgerAdapter:
         ticket: the right to run this execution.
         known: the calls of the run's earlier owners, from the ledger.
         value_store: where large outputs are stored.
+        sure_s: for how long after a row was written no other process can have taken the run over, in seconds.
     """
 
     def __init__(
-        self, adapter: Caller, ledger: Ledger, ticket: Ticket, known: dict[str, RecordedCall], value_store: ValueStore
+        self,
+        adapter: Caller,
+        ledger: Ledger,
+        ticket: Ticket,
+        known: dict[str, RecordedCall],
+        value_store: ValueStore,
+        sure_s: float,
     ) -> None:
-        self._adapter, self._ledger, self._ticket, self._known, self._value_store = (
-            adapter,
-            ledger,
-            ticket,
-            known,
-            value_store,
-        )
+        self._adapter, self._ledger, self._ticket, self._known = adapter, ledger, ticket, known
+        self._value_store, self._sure_s = value_store, sure_s
 
     async def call(self, call: Call) -> CallResult:
         """Make a call, unless the ledger holds its outcome or it must not be repeated.
@@ -219,8 +221,9 @@ class LedgerAdapter:
             return recovered
         if not call.api.mutating:
             return self._written(key, await self._adapter.call(call), sent=False)
+        intent = _Intent(self._ledger, self._sure_s)
         try:
-            refused = await self._begin(key, call, known)
+            refused = await self._begin(key, call, known, intent)
         except (Fenced, NotBegun):
             raise
         except Exception as error:  # noqa: BLE001 - a run that a bug ends is taken over, and would begin this call again
@@ -229,8 +232,10 @@ class LedgerAdapter:
         if refused is not None:
             return self._written(key, refused, sent=True)
         try:
-            result = await self._adapter.call(call if known is None else replace(call, resent=True))
+            result = await self._adapter.call(replace(call, resent=known is not None, confirm=intent.confirm))
             return self._written(key, result, sent=True)
+        except Fenced:
+            raise
         except Exception as error:  # noqa: BLE001 - the same; it was sent, also if only its answer cannot be written
             _log.error("bug", call=call.key, exc_info=error)
             result = crashed(call, may_be_sent=True)
@@ -238,7 +243,7 @@ class LedgerAdapter:
                 result = replace(result, request=self._adapter.preview(call))
             return self._written(key, result, sent=True)
 
-    async def _begin(self, key: str, call: Call, known: RecordedCall | None) -> CallResult | None:
+    async def _begin(self, key: str, call: Call, known: RecordedCall | None, intent: "_Intent") -> CallResult | None:
         """Record that a mutating call is about to be sent; or return its result if it must not be. Raises as `call`."""
         digest = await _digest(call)
         if known is not None and (doubt := _doubt(call, known, digest)):
@@ -248,7 +253,7 @@ class LedgerAdapter:
             return result
         try:
             async with asyncio.timeout_at(call.deadline):
-                await self._ledger.record_intent(SendIntent(self._ticket, key, digest, again=known is not None))
+                await intent.record(SendIntent(self._ticket, key, digest, again=known is not None))
         except TimeoutError:
             message = "nothing was sent: the ledger could not be written before the deadline"
             if known is not None:
@@ -261,6 +266,30 @@ class LedgerAdapter:
         written = self._value_store.for_ledger(result, changed=sent)
         self._ledger.outcome(self._ticket, key, state, written, sent=sent)
         return result if isinstance(written.outcome, Succeeded) and written.outcome.kept else written
+
+
+class _Intent:
+    """The row of a call that is about to be sent, and how long ago it was written.
+
+    Between its row and its first byte a call may wait for its turn at the host, a connection or a retry. If its process
+    stands still meanwhile, another one takes the run over, and this one must not send the call when it goes on.
+    """
+
+    def __init__(self, ledger: Ledger, sure_s: float) -> None:
+        self._ledger, self._sure_s, self._clock = ledger, sure_s, asyncio.get_running_loop().time
+        self._row: SendIntent | None = None
+        self._asked_at = 0.0
+
+    async def record(self, row: SendIntent) -> None:
+        """Write the row. Raises Fenced and NotBegun."""
+        asked_at = self._clock()  # before it is written: the process may stand still just after it
+        await self._ledger.record_intent(row)
+        self._row, self._asked_at = row, asked_at
+
+    async def confirm(self) -> None:
+        """Write the row again until it is young enough to show that the run is still owned. Raises Fenced."""
+        while self._row is not None and self._clock() - self._asked_at >= self._sure_s:
+            await self.record(replace(self._row, again=True))
 
 
 async def _digest(call: Call) -> str:

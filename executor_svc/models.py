@@ -1,7 +1,7 @@
 """The interface between the runner, adapters and the ledger."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol, Self
@@ -28,6 +28,7 @@ LARGE_BYTES = 64 * 1024
 _BUG = "a bug of the executor ended the call; the details are in its log"
 
 CallOutcome = Succeeded | Failed | InDoubt
+Confirm = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Call:
         tenant: the tenant that it is made for; None if unknown. Then it may use only secrets without a tenant list.
         pages_anywhere: whether the next page of a list may have another path of the same origin.
         value_bytes: size of the values that its arguments copy from other answers and from the plan, in bytes of JSON.
+        confirm: called just before it is sent; raises Fenced if it may not be sent any more. None: it always may.
     """
 
     api: Api
@@ -55,6 +57,7 @@ class Call:
     tenant: str | None = None
     pages_anywhere: bool = False
     value_bytes: int = 0
+    confirm: "Confirm | None" = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,6 +189,7 @@ class Sender:
                 once=not call.api.resendable,
                 tls=pending.credentials.tls,
                 share=pending.share,
+                confirm=call.confirm,
             )
         except SendFailed as error:
             host.failed(error, clock() - began)

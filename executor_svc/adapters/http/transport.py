@@ -1,17 +1,18 @@
 """Sends one request and reads one answer, within a deadline and a size. Handles no APIs, credentials or retries."""
 
 import asyncio
+import contextvars
 import io
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Final, Literal
 
 import aiohttp
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
 from multidict import CIMultiDictProxy
 from opentelemetry.trace import SpanKind
 from yarl import URL
@@ -19,6 +20,7 @@ from yarl import URL
 from executor_svc.adapters.http.budget import FREE_BYTES, AnswerBudget, BudgetTimeout, Share
 from executor_svc.adapters.http.coding import ACCEPTED, Decoder, Undecodable
 from executor_svc.adapters.http.guard import AddressGuard, AddressRefused
+from executor_svc.models import Confirm
 from executor_svc.settings import ExecutorSettings
 from services.tracing import TRACEPARENT, Attributes, answered, inject, span
 
@@ -72,13 +74,20 @@ class Reply:
 
 @dataclass(slots=True)
 class _Exchange:
-    """The progress of a request, the share that holds its answer, its size limit, and how long it may wait for room."""
+    """The progress of a request, the share that holds its answer, its size limit, and how long it may wait for room.
+
+    ``confirm`` is asked once there is a connection, just before the request is sent.
+    """
 
     share: Share
     max_bytes: int
     patient_until: float
+    confirm: Confirm | None
     sent: bool = False
     status: int | None = None
+
+
+_CURRENT: contextvars.ContextVar[_Exchange] = contextvars.ContextVar("exchange")
 
 
 def _address(method: str, url: URL) -> Attributes:
@@ -112,6 +121,7 @@ class Transport:
         once: bool = False,
         tls: ssl.SSLContext | None = None,
         share: Share | None = None,
+        confirm: Confirm | None = None,
     ) -> Reply:
         """Send a request and read the answer.
 
@@ -125,6 +135,7 @@ class Transport:
                 whether it has seen the request.
             tls: a certificate to connect with.
             share: holds the answer beyond its first 64 kB. Without a share the answer may not be larger.
+            confirm: called once there is a connection; nothing is sent if it raises. Its errors are passed on.
 
         Raises:
             SendFailed: there is no complete answer. It says whether the upstream may have seen the request.
@@ -132,7 +143,7 @@ class Transport:
         # A request that may have had an effect is not repeated, so waiting for its answer is worth the whole deadline.
         patient_until = deadline if once else asyncio.get_running_loop().time() + self.budget.patience_s
         most = min(self._max_bytes, FREE_BYTES) if share is None else self._max_bytes
-        exchange = _Exchange(share or self.budget.share(""), most, patient_until)
+        exchange = _Exchange(share or self.budget.share(""), most, patient_until, confirm)
         held = exchange.share.held
         with span(method, _address(method, url), kind=SpanKind.CLIENT) as current:
             try:
@@ -169,13 +180,13 @@ class Transport:
     ) -> Reply:
         session = self._fresh if once else self._pooled
         data = io.BytesIO(body) if body is not None and len(body) > _STREAMED_FROM else body
+        _CURRENT.set(exchange)
         async with session.request(
             method,
             url,
             headers=headers,
             data=data,
             allow_redirects=False,
-            trace_request_ctx=exchange,
             ssl=True if tls is None else tls,
         ) as response:
             exchange.status = response.status
@@ -303,7 +314,6 @@ def _session(settings: ExecutorSettings, guard: AddressGuard, *, fresh: bool) ->
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.connect_timeout_s),
         headers={"User-Agent": USER_AGENT, "Accept-Encoding": ACCEPTED},
         skip_auto_headers=("Content-Type",),
-        trace_configs=[_sent_trace()],
         middlewares=(_never_resend,),
         trust_env=False,
         auto_decompress=False,
@@ -311,9 +321,30 @@ def _session(settings: ExecutorSettings, guard: AddressGuard, *, fresh: bool) ->
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Closes an idle connection that has received unrequested data: the next call would take that for its answer."""
+    """Asks whether a request may be sent as late as possible, and keeps track of whether it may have been.
 
-    async def _get(self, key: ConnectionKey, traces: list[aiohttp.tracing.Trace]) -> Connection | None:
+    It closes an idle connection that has received unrequested data: the next call would take that for its answer.
+    """
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own parameter
+    ) -> Connection:
+        """A connection for a request that is sent next. Raises what the request's ``confirm`` raises."""
+        connection = await super().connect(req, traces, timeout)
+        exchange = _CURRENT.get()
+        try:
+            if exchange.confirm is not None:
+                await exchange.confirm()
+        except BaseException:
+            connection.close()
+            raise
+        exchange.sent = True
+        return connection
+
+    async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
         while (connection := await super()._get(key, traces)) is not None:
             if connection.protocol is not None and not connection.protocol.should_close:
                 return connection
@@ -342,15 +373,3 @@ async def _never_resend(request: aiohttp.ClientRequest, handler: aiohttp.ClientH
         if isinstance(error, TimeoutError):
             raise
         raise _ConnectionLost from error
-
-
-def _sent_trace() -> aiohttp.TraceConfig:
-    """Sets ``sent`` when a connection is assigned: from then on the upstream may see the request."""
-
-    async def connected(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: object) -> None:
-        context.trace_request_ctx.sent = True
-
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_create_end.append(connected)
-    trace.on_connection_reuseconn.append(connected)
-    return trace

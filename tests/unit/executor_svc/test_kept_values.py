@@ -180,7 +180,7 @@ async def test_an_answer_of_a_former_process_counts_as_it_did_there() -> None:
     result = CallResult(Succeeded(value="x" * (BYTES - 2)), None, 1)
     known = {"a": RecordedCall(CallState.DONE, "", result)}
     ledger = MagicMock(spec=Ledger)
-    adapter = LedgerAdapter(MagicMock(), ledger, Ticket("run-1", "me", 2), known, value_store)
+    adapter = LedgerAdapter(MagicMock(), ledger, Ticket("run-1", "me", 2), known, value_store, 5.0)
     again = await adapter.call(Call(GET, {}, "run-1/a", float("inf")))
     assert isinstance(again.outcome, Succeeded)
     assert (again.recovered, value_store.has(again.outcome.value)) == (True, True)

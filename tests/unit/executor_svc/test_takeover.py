@@ -19,7 +19,7 @@ from services.contracts.planning import CompiledPlan
 from services.ownership.ticket import Ticket
 from services.storage.engine import write
 from tests.support.durable import DEAD, House, booking, finish, held_bookings, sending, two_bookings
-from tests.support.executing import api, compiled, literal, step
+from tests.support.executing import api, compiled, literal, ref, step
 from tests.support.upstream import Seen, Upstream
 
 
@@ -29,9 +29,7 @@ async def test_a_process_that_was_only_slow_sends_nothing_more(house: House, ups
     slow = await house.executor()
     following = asyncio.create_task(finish(slow, plan))
     await upstream.arrived.wait()
-    async with house.engine.begin() as connection:  # another process believes it dead
-        taken = EXECUTIONS.update().values(owner="somebody else", epoch=EXECUTIONS.c.epoch + 1)
-        await connection.execute(taken)
+    await take_away(house)
     other = await house.executor()
     held.set()
     finished = await following
@@ -44,6 +42,53 @@ async def test_a_process_that_was_only_slow_sends_nothing_more(house: House, ups
         ("succeeded", "succeeded", "succeeded"),
     }
     assert (await finish(other, plan)) == finished
+
+
+async def take_away(house: House) -> None:
+    """Make another process believe that the owners of all runs are dead."""
+    async with house.engine.begin() as connection:
+        taken = EXECUTIONS.update().values(owner="somebody else", epoch=EXECUTIONS.c.epoch + 1)
+        await connection.execute(taken)
+
+
+async def test_a_slow_process_does_not_repeat_what_another_has_taken_over(house: House, upstream: Upstream) -> None:
+    """It waits as long as the upstream asked it to. By then the run is over, and later changes may have been made."""
+
+    @upstream.on("/book")
+    async def answer(_: Seen) -> web.Response:
+        first = upstream.count("/book") == 1
+        return web.json_response({"id": "b1"}, status=503 if first else 200, headers={"Retry-After": "2"})
+
+    put = booking(upstream).model_copy(update={"method": "PUT"})
+    plan = compiled([put], step("a", put, {"room": literal("blue")}), answer={"id": ref("a", "id")}, mutating=("a",))
+    slow = await house.executor()
+    following = asyncio.create_task(finish(slow, plan))
+    await upstream.arrived.wait()
+    await take_away(house)
+    other = await house.executor()
+    assert (await finish(other, plan)).status == "succeeded"
+    assert (await following).status == "succeeded"
+    await asyncio.sleep(3)
+    assert upstream.count("/book") == 2
+
+
+async def test_a_slow_process_does_not_send_what_waited_for_its_turn(house: House, upstream: Upstream) -> None:
+    held = held_bookings(upstream)
+    post = booking(upstream)
+    rooms = [step(name, post, {"room": literal(name)}) for name in ("blue", "red")]
+    plan = compiled([post], *rooms, answer={"id": ref("blue", "id")}, mutating=("blue", "red"))
+    slow = await house.executor(host_limits={"127.0.0.1": {"concurrency": 1}})
+    following = asyncio.create_task(finish(slow, plan))
+    await upstream.arrived.wait()
+    await take_away(house)
+    other = await house.executor()
+    doubts = doubts_of((await finish(other, plan)).records)
+    assert {doubt.step for doubt in doubts} == {"blue", "red"}
+    await asyncio.sleep(0.5)  # a lease: sooner no other process takes over in earnest
+    held.set()
+    await following
+    await asyncio.sleep(0.5)
+    assert upstream.count("/book") == 1
 
 
 async def test_a_process_that_stops_leaves_no_doubt_behind(house: House, upstream: Upstream) -> None:
