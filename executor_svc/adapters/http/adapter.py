@@ -175,6 +175,7 @@ class HttpAdapter:
 
     async def test(self, call: Call, *, send: bool) -> SecretTest:
         """The result of presenting a call's credentials. The call is sent at most once; its answer is not shown."""
+        for_tenant.set(call.tenant or "")
         with self._sender.share(call.api.server) as share:
             return await self._test(PendingCall(call, share), send=send)
 

@@ -12,13 +12,17 @@ import asyncio
 import ipaddress
 import re
 import socket
+import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
+
+from services.compute import for_tenant
+from services.fair_slots import FairSlots
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -43,6 +47,10 @@ _COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
 _HOST_NAME: Final = re.compile(r"(?=.{1,254}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 _MAX_ADMITTED: Final = 4_096
 _MAX_LOOKUPS: Final = 32
+_MAX_KNOWN: Final = 4_096
+_KNOWN_S: Final = 10.0
+_WAIT_S: Final = 7_200.0
+"""Longer than any call waits. Its own deadline ends a look-up that waits for its turn."""
 
 
 class AddressRefused(OSError):
@@ -81,6 +89,9 @@ def _literal(host: str) -> IPAddress | None:
 class AddressGuard(AbstractResolver):
     """Resolves names and creates sockets for aiohttp.
 
+    Tenants take turns at looking names up, and none has more than half of the threads: a name server may answer late or
+    never, and its owner chooses how many names it has.
+
     Args:
         allowed: hosts that may have any address: ``host``, or ``host:port`` for one port only.
     """
@@ -90,6 +101,8 @@ class AddressGuard(AbstractResolver):
         self._admitted: dict[tuple[IPAddress, int], None] = {}
         # A thread pool of its own: slow DNS servers must not block the rest of the process.
         self._lookups = ThreadPoolExecutor(_MAX_LOOKUPS, thread_name_prefix="lookup")
+        self._turns = FairSlots(_MAX_LOOKUPS, sys.maxsize, _MAX_LOOKUPS // 2)
+        self._known: dict[tuple[str, int, int], tuple[float, list[ResolveResult]]] = {}
 
     def check_url(self, url: URL) -> None:
         """Check that the host of a URL is valid, and that an IP literal is public or allowed.
@@ -108,22 +121,28 @@ class AddressGuard(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses of a name. All of them are checked.
+        """The addresses of a name, for a call of the tenant :data:`for_tenant`. All of them are checked.
 
         Raises:
             AddressRefused: one of them is neither public nor allowed.
             OSError: the name has none.
         """
-        infos = await asyncio.get_running_loop().run_in_executor(
-            self._lookups, socket.getaddrinfo, host, port, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG
-        )
-        addresses = [str(sockaddr[0]) for _, _, _, _, sockaddr in infos]
-        self._admit(host, port, [ipaddress.ip_address(address) for address in addresses])
-        flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-        return [
-            ResolveResult(hostname=host, host=address, port=port, family=family_, proto=proto, flags=flags)
-            for (family_, _, proto, _, _), address in zip(infos, addresses, strict=True)
-        ]
+        key, clock, tenant = (host, port, int(family)), asyncio.get_running_loop().time, for_tenant.get()
+        if (found := self._recall(key, clock())) is not None:
+            return found
+        await self._turns.enter(tenant, _WAIT_S)
+        if (found := self._recall(key, clock())) is not None:  # another call has looked it up meanwhile
+            self._turns.leave(tenant)
+            return found
+        looked_up = asyncio.get_running_loop().run_in_executor(self._lookups, _look_up, host, port, family)
+        looked_up.add_done_callback(partial(self._end_turn, tenant))
+        found = await asyncio.shield(looked_up)
+        self._admit(host, port, [ipaddress.ip_address(one["host"]) for one in found])
+        self._known.pop(key, None)
+        self._known[key] = (clock() + _KNOWN_S, found)
+        if len(self._known) > _MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+        return found
 
     async def close(self) -> None:
         """Shut down the thread pool. The results of running lookups are discarded."""
@@ -140,6 +159,15 @@ class AddressGuard(AbstractResolver):
         if not is_public(address) and (address, port) not in self._admitted:
             raise AddressRefused(f"{address} is not a public address")
         return socket.socket(family, kind, proto)
+
+    def _end_turn(self, tenant: str, looked_up: asyncio.Future[list[ResolveResult]]) -> None:
+        """Take the next look-up. A turn ends with the thread's work, which goes on if the call is cancelled."""
+        self._turns.leave(tenant)
+        _ = looked_up.cancelled() or looked_up.exception()  # the call may be gone
+
+    def _recall(self, key: tuple[str, int, int], now: float) -> list[ResolveResult] | None:
+        until, found = self._known.get(key, (0.0, None))
+        return found if now < until else None
 
     def _admit(self, host: str, port: int, addresses: list[IPAddress]) -> None:
         name = f"[{host}]" if ":" in host else host.lower().rstrip(".")
@@ -160,3 +188,13 @@ class AddressGuard(AbstractResolver):
             self._admitted[address, port] = None
         while len(self._admitted) > _MAX_ADMITTED:
             del self._admitted[next(iter(self._admitted))]
+
+
+def _look_up(host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
+    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    return [
+        ResolveResult(hostname=host, host=str(sockaddr[0]), port=port, family=family_, proto=proto, flags=flags)
+        for family_, _, proto, _, sockaddr in socket.getaddrinfo(
+            host, port, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG
+        )
+    ]

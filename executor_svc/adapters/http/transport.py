@@ -303,6 +303,7 @@ async def open_transport(settings: ExecutorSettings) -> AsyncIterator[Transport]
 def _session(settings: ExecutorSettings, guard: AddressGuard, *, fresh: bool) -> aiohttp.ClientSession:
     connector = _Connector(
         resolver=guard,
+        use_dns_cache=False,  # the guard has one; in aiohttp's, a tenant waits for what another one has begun
         socket_factory=guard.open_socket,
         limit=settings.max_connections,
         limit_per_host=settings.max_connections_per_host,

@@ -1,6 +1,9 @@
 """What is known of each host: circuits, retry budgets, and the limits that an operator sets."""
 
 import asyncio
+import socket
+import threading
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -228,6 +231,34 @@ async def test_a_tenant_whose_upstream_is_silent_leaves_connections_to_others(
     assert upstream.count("/silent") == 2
     go.set()
     assert all(isinstance(result.outcome, Succeeded) for result in await asyncio.gather(*waiting))
+
+
+async def test_names_that_resolve_late_hold_up_one_tenant_only(
+    upstream: Upstream, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where that tenant waits for the same name, behind its others; and calls that gave up still hold a thread."""
+    look_up, answered = socket.getaddrinfo, threading.Event()
+
+    def late(host: str, *given: Any) -> Any:
+        if host.endswith(".late.example"):
+            answered.wait()
+            raise socket.gaierror(socket.EAI_NONAME, "no such name")
+        return look_up(host, *given)
+
+    monkeypatch.setattr(socket, "getaddrinfo", late)
+    call = await opened(allowed_private_hosts=("localhost",), max_attempts=1)
+    local = api(upstream.origin.replace("127.0.0.1", "localhost"), "/x")
+    try:
+        names = [api(f"http://{number}.late.example") for number in range(64)]
+        given_up = await asyncio.gather(*(call(one, within_s=0.5, tenant="red") for one in names))
+        assert all(isinstance(one.outcome, Failed) for one in given_up)
+        waiting = [asyncio.create_task(call(one, tenant="red")) for one in (*names, local)]
+        await asyncio.sleep(0.1)
+        assert isinstance((await call(local, within_s=10, tenant="blue")).outcome, Succeeded)
+    finally:
+        answered.set()
+    ended = await asyncio.gather(*waiting)
+    assert isinstance(ended[-1].outcome, Succeeded)
 
 
 async def test_the_connections_to_all_hosts_are_shared_by_tenants(opened: Opener) -> None:
