@@ -118,7 +118,7 @@ class HttpAdapter:
         be fetched, the whole call fails: a partial list must not be taken for the complete one.
         """
         for_tenant.set(call.tenant or "")
-        with self._sender.share(origin_of(call.api)) as share:
+        with self._sender.share(origin_of(call.api), call.tenant) as share:
             pending = PendingCall(call, share)
             try:
                 request = await self._built(pending)
@@ -176,7 +176,7 @@ class HttpAdapter:
     async def test(self, call: Call, *, send: bool) -> SecretTest:
         """The result of presenting a call's credentials. The call is sent at most once; its answer is not shown."""
         for_tenant.set(call.tenant or "")
-        with self._sender.share(call.api.server) as share:
+        with self._sender.share(call.api.server, call.tenant) as share:
             return await self._test(PendingCall(call, share), send=send)
 
     async def _test(self, pending: PendingCall, *, send: bool) -> SecretTest:

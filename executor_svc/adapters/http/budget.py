@@ -5,8 +5,8 @@ taken from the budget while it is read, parsed, checked and masked. The values o
 plan, are taken from it, too, before the request is built.
 
 One upstream gets at most half of the budget, so an upstream that stalls in the middle of its answers blocks only its
-own calls. The oldest share in the queue always gets what it asks for. This prevents a deadlock in which every call
-waits for the others.
+own calls; so does one tenant, which may call any number of upstreams that stall. The oldest share in the queue always
+gets what it asks for. This prevents a deadlock in which every call waits for the others.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ class AnswerBudget:
         self._shares: dict[Share, None] = {}  # in the order in which they first asked
         self._changed = asyncio.Event()
 
-    def share(self, host: str) -> "Share":
-        """The share of a call to this host. Use it in a ``with`` statement."""
-        return Share(self, host)
+    def share(self, host: str, tenant: str) -> "Share":
+        """The share of a tenant's call to this host. Use it in a ``with`` statement."""
+        return Share(self, host, tenant)
 
     def fits(self, share: "Share", size: int) -> bool:
         """Whether a share may take ``size`` more bytes."""
@@ -39,7 +39,10 @@ class AnswerBudget:
             return True
         held = sum(one.held for one in self._shares)
         same = sum(one.held for one in self._shares if one.host == share.host)
-        return held + size <= self.limit and same + size <= self.limit // 2
+        if held + size > self.limit or same + size > self.limit // 2:
+            return False
+        own = [one for one in self._shares if one.tenant == share.tenant]
+        return own[0] is share or sum(one.held for one in own) + size <= self.limit // 2
 
     def queue(self, share: "Share") -> None:
         """Add a share to the queue. Idempotent."""
@@ -62,11 +65,12 @@ class Share:
 
     Attributes:
         host: the upstream's host.
+        tenant: the tenant that calls it.
         held: bytes held.
     """
 
-    def __init__(self, budget: AnswerBudget, host: str) -> None:
-        self._budget, self.host, self.held = budget, host, 0
+    def __init__(self, budget: AnswerBudget, host: str, tenant: str) -> None:
+        self._budget, self.host, self.tenant, self.held = budget, host, tenant, 0
 
     async def take(self, size: int, until: float) -> None:
         """Take ``size`` more bytes; wait for them until ``until``, a reading of the loop's clock.

@@ -93,9 +93,9 @@ class Sender:
         """The circuit breakers of hosts whose last request failed."""
         return self._hosts.breakers()
 
-    def share(self, host: str) -> Share:
-        """The share of the answer budget for a call to this host. Use it in a ``with`` statement."""
-        return self._transport.budget.share(host)
+    def share(self, host: str, tenant: str | None) -> Share:
+        """The share of the answer budget for a tenant's call to this host. Use it in a ``with`` statement."""
+        return self._transport.budget.share(host, tenant or "")
 
     async def hold(self, pending: PendingCall, size: int) -> None:
         """Have memory for a request with a body of ``size`` bytes reserved, before it is built.

@@ -143,7 +143,7 @@ class Transport:
         # A request that may have had an effect is not repeated, so waiting for its answer is worth the whole deadline.
         patient_until = deadline if once else asyncio.get_running_loop().time() + self.budget.patience_s
         most = min(self._max_bytes, FREE_BYTES) if share is None else self._max_bytes
-        exchange = _Exchange(share or self.budget.share(""), most, patient_until, confirm)
+        exchange = _Exchange(share or self.budget.share("", ""), most, patient_until, confirm)
         held = exchange.share.held
         with span(method, _address(method, url), kind=SpanKind.CLIENT) as current:
             try:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -92,7 +93,7 @@ async def test_an_answer_that_finds_no_room_fails_as_one_to_ask_again(opened: Op
 async def test_answers_wait_for_room_and_then_fail_as_what_can_be_asked_again() -> None:
     budget = AnswerBudget(1_000, patience_s=1)
     clock = asyncio.get_running_loop().time
-    with budget.share("a") as first, budget.share("a") as second, budget.share("b") as other:
+    with budget.share("a", "red") as first, budget.share("a", "red") as second, budget.share("b", "blue") as other:
         await first.take(400, clock())
         await second.take(100, clock())  # half of all for one upstream
         with pytest.raises(BudgetTimeout):
@@ -109,15 +110,44 @@ async def test_answers_wait_for_room_and_then_fail_as_what_can_be_asked_again() 
         assert (first.held, second.held, other.held) == (0, 400, 500)
 
 
+async def test_a_tenant_leaves_half_of_the_memory_to_others_whatever_it_calls() -> None:
+    budget = AnswerBudget(1_000, patience_s=1)
+    clock = asyncio.get_running_loop().time
+    with ExitStack() as stack:
+        red = [stack.enter_context(budget.share(f"red-{number}", "red")) for number in range(6)]
+        for share in red[:5]:
+            await share.take(100, clock())
+        with pytest.raises(BudgetTimeout):
+            await red[5].take(100, clock())
+        first, second = (stack.enter_context(budget.share(f"blue-{number}", "blue")) for number in range(2))
+        await first.take(400, clock())
+        with pytest.raises(BudgetTimeout):
+            await second.take(101, clock())
+        await first.take(100, clock())
+
+
+async def test_a_tenants_oldest_answer_is_read_to_its_end() -> None:
+    """Its other answers may all wait for it, while another tenant's is the oldest."""
+    budget = AnswerBudget(1_000, patience_s=1)
+    clock = asyncio.get_running_loop().time
+    with budget.share("a", "red") as stalled, budget.share("b", "blue") as first, budget.share("c", "blue") as second:
+        await stalled.take(10, clock())
+        await first.take(250, clock())
+        await second.take(250, clock())
+        with pytest.raises(BudgetTimeout):
+            await second.take(100, clock())
+        await first.take(100, clock())
+
+
 async def test_who_gives_up_waiting_holds_up_nobody() -> None:
     budget = AnswerBudget(1_000, patience_s=1)
     clock = asyncio.get_running_loop().time
-    with budget.share("a") as first, budget.share("b") as second:
+    with budget.share("a", "red") as first, budget.share("b", "blue") as second:
         await first.take(1_000, clock())
         waiting = asyncio.create_task(second.take(600, clock() + WAIT_S))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         first.give_back(1_000)
-        with budget.share("c") as third:
+        with budget.share("c", "blue") as third:
             await third.take(2_000, clock())  # nobody is before it
