@@ -15,7 +15,7 @@ import jwt
 
 from gateway.metrics import GatewayMetrics
 from gateway.settings import IssuerSettings, is_safe_url
-from services.errors import ServiceError, ServiceUnavailable
+from services.errors import ServiceUnavailable
 from services.http import loads_strict
 from services.telemetry import get_logger
 
@@ -120,7 +120,7 @@ class IssuerKeys:
             async with asyncio.timeout(FETCH_WITHIN_S):
                 self._keys = _usable(await self._get(self._settings.jwks_url or await self._discover()))
             self._fetched_at, self._failed = self._clock(), False
-        except (ServiceError, httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - URLs and answers are the issuer's: any error means it gave no keys
             self._failed = True
             _log.warning("keys not fetched", issuer=self._settings.name, why=f"{type(error).__name__}: {error}")
         finally:
@@ -148,6 +148,7 @@ class IssuerKeys:
                 body += chunk
                 if len(body) > MAX_BYTES:
                     raise ServiceUnavailable(f"{url} answered more than {MAX_BYTES} bytes.")
+                await asyncio.sleep(0)  # there can be a chunk for each byte, all of them received already
         said = loads_strict(bytes(body), max_depth=_MAX_DEPTH, max_values=_MAX_VALUES)
         if not isinstance(said, dict):
             raise ServiceUnavailable(f"{url} did not answer with a JSON object.")

@@ -11,17 +11,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import jwt
 import pytest
 from aiohttp import web
+from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
 from gateway.issuer_keys import FETCH_EVERY_S, KEEP_S, MAX_BYTES, REFRESH_S, IssuerKeys
 from gateway.issuers import Issuers
+from gateway.metrics import GatewayMetrics
 from gateway.roles import Role
-from gateway.settings import GatewaySettings
+from gateway.settings import GatewaySettings, IssuerSettings
 from services.contracts.access import Action, KeyRequest
-from services.errors import Forbidden, TooManyAttempts, Unauthorized
+from services.errors import Forbidden, ServiceUnavailable, TooManyAttempts, Unauthorized
 from tests.support.gateways import ASK_ROOM, BOOKING, Gateway, ask, open_gateway
 from tests.support.issuer import AUDIENCE, JWKS, METADATA, Issuer, jwk_of, new_key, serve_issuer
 from tests.support.ports import held_port
@@ -319,6 +322,41 @@ async def test_an_issuer_that_is_down(tmp_path: Path, issuer: Issuer) -> None:
             metrics = (await gateway.http.get("/metrics")).text
             assert 'nestor_issuer_reachable{issuer="corp"} 0.0' in metrics
             assert 'nestor_issuer_tokens_total{issuer="corp",outcome="unavailable"} 6.0' in metrics
+
+
+async def test_an_impossible_address_of_keys_is_an_outage(tmp_path: Path, issuer: Issuer) -> None:
+    issuer.metadata["jwks_uri"] = "https://127.0.0.1:99999/jwks"
+    async with trusting(tmp_path, issuer) as gateway:
+        code, detail = await status(gateway, issuer.token())
+        assert (code, "cannot be fetched" in detail) == (401, True)
+        assert 'nestor_issuer_reachable{issuer="corp"} 0.0' in (await gateway.http.get("/metrics")).text
+
+
+async def test_keys_in_many_chunks_do_not_hold_up_others() -> None:
+    """Chunks that have been received already are read without waiting for anything."""
+
+    class Chunks(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for _ in range(5_000):
+                yield b" "
+
+    turns, metrics = 0, GatewayMetrics(CollectorRegistry())
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    settings = IssuerSettings.model_validate(settings_of("https://a.example", jwks_url="https://a.example/keys"))
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, stream=Chunks()))
+    keys = IssuerKeys(settings, httpx2.AsyncClient(transport=transport), metrics)
+    counting = asyncio.create_task(count_turns())
+    with pytest.raises(ServiceUnavailable):
+        await keys.find("one", "EdDSA")
+    counting.cancel()
+    assert turns > 1_000
+    await keys.aclose()
 
 
 async def test_known_keys_outlive_an_outage(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
