@@ -16,6 +16,7 @@ from twin.service import Answer, Twin
 
 DOCUMENT_PATH: Final = "/.twin/document"
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+_UNKNOWN: Final = "application/octet-stream"
 
 
 def create_app(twin: Twin, document: str = "") -> Starlette:
@@ -52,5 +53,6 @@ def create_app(twin: Twin, document: str = "") -> Starlette:
 def _response(given: Answer) -> Response:
     response = Response(given.body or None, given.status, dict(given.headers))
     if given.body:
-        response.headers["Content-Type"] = given.media_type
+        declared = given.media_type
+        response.headers["Content-Type"] = declared if declared.isascii() and declared.isprintable() else _UNKNOWN
     return response

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
-import orjson
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from services.contracts.api import Api, Location
 from services.media_types import is_json
@@ -298,11 +298,11 @@ def _answer(api: Api, value: JsonValue) -> Answer:
         return _json(said.status, value, said.media_type)
     if isinstance(value, dict) and value.keys() == {"media_type", "base64"}:
         value = None
-    text = value if isinstance(value, str) else orjson.dumps(value).decode() if value is not None else api.name
+    text = value if isinstance(value, str) else to_json(value).decode() if value is not None else api.name
     return Answer(said.status, said.media_type if "*" not in said.media_type else "text/plain", text.encode())
 
 
 def _json(
     status: int, value: JsonValue, media_type: str = "application/json", headers: Mapping[str, str] | None = None
 ) -> Answer:
-    return Answer(status, media_type, orjson.dumps(value), dict(headers or {}))
+    return Answer(status, media_type, to_json(value), dict(headers or {}))

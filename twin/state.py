@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
-import orjson
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from services.contracts.base import JsonSchema
 from twin.checking import Checks
@@ -205,4 +205,4 @@ def _typed(name: str, text: str, schema: JsonValue, collection: Collection) -> I
 
 
 def _size(value: object) -> int:
-    return len(orjson.dumps(value))
+    return len(to_json(value))

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from retriever_svc.importers import import_document
+from services.clients import InProcessTransport, open_http
 from services.contracts.api import Api
 from tests.unit.twin.conftest import Apis
 from tests.vendors.operations import TOKEN, send
+from twin.main import create_app
 from twin.service import Twin
 
 
@@ -146,3 +148,26 @@ def test_files_settings_and_answers_that_are_no_json(apis_of: Apis) -> None:
     assert press("writeNotes", 204, body="Rain") is None
     calendar = send(apis["exportCalendar"], press.twin, {})
     assert (calendar.status, calendar.media_type, calendar.body != b"") == (200, "text/csv", True)
+
+
+@pytest.mark.parametrize(
+    ("media_type", "shown"),
+    [
+        ("application/json", "application/json"),
+        ("text/plain", "text/plain"),
+        ("text/\u2603", "application/octet-stream"),
+        ("a/b\r\nX: y", "application/octet-stream"),
+    ],
+)
+async def test_whatever_a_document_declares_can_be_answered(media_type: str, shown: str) -> None:
+    """Media types that no header can hold, and integers of any size."""
+    schema = {"type": "object", "properties": {"id": {"type": "string"}, "size": {"type": "integer", "maximum": -1e30}}}
+    response = {"description": "ok", "content": {media_type: {"schema": schema}}}
+    paths = {path: {"get": {"operationId": path, "responses": {"200": response}}} for path in ("/one", "/shelves/{id}")}
+    document = {"openapi": "3.1.0", "info": {"title": "T", "version": "1"}, "paths": paths}
+    twin = Twin(import_document(json.dumps(document), "t", "http://127.0.0.1:1").apis, TOKEN)
+    async with open_http("http://twin", InProcessTransport(create_app(twin))) as http:
+        for path in ("/one", "/shelves/7"):
+            answer = await http.get(path)
+            assert (answer.status_code, answer.headers["content-type"]) == (200, shown)
+            assert answer.json()["size"] == int(-1e30)
