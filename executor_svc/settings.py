@@ -129,7 +129,7 @@ class ExecutorSettings(InternalSettings):
         default=64 * 1024 * 1024,
         ge=1,
         description="Most bytes of answers held in memory for all calls in flight, not counting the first 64 kB of "
-        "each answer. One upstream may use half of them.",
+        "each answer. One upstream may use half of them, and so may one tenant.",
     )
     answers_wait_s: float = Field(
         default=10.0,
