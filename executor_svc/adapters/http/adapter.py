@@ -26,7 +26,7 @@ from executor_svc.masking import Masker
 from executor_svc.models import LARGE_BYTES, Call, CallOutcome, CallResult, Unpreviewable
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
-from executor_svc.workers import NotDone, Workers
+from executor_svc.workers import BESIDE, NotDone, Workers
 from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api
 from services.contracts.operations import Breaker
@@ -213,7 +213,7 @@ class HttpAdapter:
                     return failed
                 value = listing.value
         try:
-            masked = await self._in_worker(reading, reading.pending.masker.json, value)
+            masked = await self._in_worker(reading, reading.bytes, reading.pending.masker.json, value)
         except _ReadFailed as error:
             return error.failed.model_copy(update={"status": reply.status})
         return Succeeded.model_construct(value=masked, status=reply.status)
@@ -245,7 +245,9 @@ class HttpAdapter:
             # RFC 9110, section 15.3.7: for a request that names a range. Without one, the rest is missing.
             reading.part |= reply.status == _PART and not any(name.lower() == "range" for name in request.headers)
             checker = await self._checker(pending.call, reply.status)
-            value, violations = await self._in_worker(reading, self._parse, reply, pending, checker)
+            quick = checker is None or checker.is_quick(reply.body)
+            size = reading.bytes if quick else BESIDE  # a schema may make the check of a small answer long
+            value, violations = await self._in_worker(reading, size, self._parse, reply, pending, checker)
         except _ReadFailed as error:
             return error.failed.model_copy(update={"status": reply.status})
         except CredentialUnavailable as error:
@@ -268,10 +270,12 @@ class HttpAdapter:
         violations = checker.violations(reply.status, value, reply.body) if checker is not None else ()
         return value, tuple(masker.text(violation)[:_MAX_VIOLATION] for violation in violations)
 
-    async def _in_worker(self, reading: _Reading, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run ``work``; in a worker thread if the answers are large. Raises _ReadFailed."""
+    async def _in_worker(
+        self, reading: _Reading, size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run ``work`` on values of ``size`` bytes; in a worker thread if they are large. Raises _ReadFailed."""
         try:
-            return await self.workers.run(reading.bytes, reading.pending.call.deadline, work, *args, **kwargs)
+            return await self.workers.run(size, reading.pending.call.deadline, work, *args, **kwargs)
         except NotDone as error:
             message = _TOO_LATE if error.reason == "timeout" else _TOO_MANY
             raise _ReadFailed(Failed(reason=error.reason, message=message)) from None
