@@ -281,7 +281,7 @@ class DurableLane:
         writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, ticket, known, value_store)
         limits = Limits.of(request, self._settings)
         # Of a run that is given up nothing is sent, and its steps say why: not that the reads changed.
-        hold = None if isinstance(adapter, _GivenUpAdapter) else hold_of(request, graph, limits)
+        hold = None if isinstance(adapter, _GivenUpAdapter) else hold_of(request, graph, limits, self._workers)
         gated = self._gate.before(writing)
         for_tenant.set(request.tenant)
         begun, workers = frozenset(known), self._workers
