@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from executor_svc.adapters.http import adapter as adapter_module
-from executor_svc.adapters.http import conformance
 from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of
 from executor_svc.adapters.http.lru import LruCache
 from services.compute import for_tenant
@@ -237,7 +236,7 @@ def test_numbers_are_divided_only_as_often_as_there_is_time() -> None:
 def test_a_check_that_takes_long_lets_others_work_for_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """The validator holds the GIL, so the event loop would get none of it if two threads checked without a pause."""
     slept = list[float]()
-    monkeypatch.setattr(conformance.time, "sleep", slept.append)
+    monkeypatch.setattr(time, "sleep", slept.append)
     made = checker({"items": {"multipleOf": 1e-300}})
     value: Any = [1e300] * 2_000
     began = time.perf_counter()
