@@ -115,7 +115,7 @@ class ExecutorService:
         if refused is not None:
             raise refused
         self._check_room()
-        value_store = self._lane.value_store()
+        value_store = self._lane.value_store(request.tenant)
         seconds = request.deadline_ms / 1000, self._settings.step_deadline_ms / 1000
         limits = Limits(*seconds, self._settings.max_items, self._settings.max_taken_bytes)
         self._reading += 1
@@ -124,6 +124,7 @@ class ExecutorService:
             shown = await read_and_preview(compiled, adapter, value_store, limits, run_id, self._adapter.workers)
             await self._wait_until_stored(value_store)
         finally:
+            value_store.close()
             self._reading -= 1
         return shown
 
@@ -163,7 +164,7 @@ class ExecutorService:
 
     async def _read(self, request: ExecuteRequest, graph: Graph) -> AsyncGenerator[ExecutionEvent, None]:
         """The memory lane."""
-        value_store = self._lane.value_store()
+        value_store = self._lane.value_store(request.tenant)
         limits = Limits.of(request, self._settings)
         workers = self._adapter.workers
         hold = hold_of(request, graph, limits, workers)
@@ -182,6 +183,7 @@ class ExecutorService:
                     self._metrics.event(event, request.compiled)
                     yield event
         finally:
+            value_store.close()
             self._reading -= 1
             self._metrics.active.dec()
             if not finished:
