@@ -26,6 +26,8 @@ from executor_svc.references import (
     walk,
 )
 from executor_svc.steps import Ambiguous, Prepared, uncompared
+from executor_svc.workers import BESIDE, NotDone, Workers
+from services.compute import checkpoint
 from services.contracts.evidence import EACH
 from services.contracts.execution import ExecuteRequest
 from services.contracts.outcome import Failed, Skipped
@@ -106,7 +108,10 @@ class ResolvedCalls:
     @property
     def digest(self) -> str:
         """A hash of all attributes: equal if the same calls would be made. Get it in a thread: they may be large."""
-        calls: list[JsonValue] = [{n: v.model_dump(mode="json") for n, v in call.items()} for call in self.calls]
+        calls: list[JsonValue] = []
+        for call in self.calls:
+            checkpoint()
+            calls.append({name: value.model_dump(mode="json") for name, value in call.items()})
         rest = None if self.step is None else self.step.model_dump(mode="json", include={"foreach", "when"})
         return content_hash_in_parts({"calls": calls, "mapped": self.mapped, "rest": rest})
 
@@ -174,6 +179,7 @@ def _resolved_calls(
 
 
 def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None, budget: SizeBudget) -> dict[str, Value]:
+    checkpoint()
     return {name: _argument(name, value, outputs, item, budget) for name, value in step.arguments.items()}
 
 
@@ -252,9 +258,12 @@ class Hold(Protocol):
         ...
 
     async def refusal(
-        self, step: Step, outputs: Mapping[str, JsonValue], cut: Collection[str]
+        self, step: Step, outputs: Mapping[str, JsonValue], cut: Collection[str], deadline: float
     ) -> Failed | Skipped | None:
-        """Why a step that is ready must not make its call; None if it may. ``cut``: the steps whose lists go on."""
+        """Why a step that is ready must not make its call; None if it may.
+
+        ``cut``: the steps whose lists go on. ``deadline``: until when it has to be known, by the loop's clock.
+        """
         ...
 
     def excess(self, prepared: Prepared) -> Failed | None:
@@ -268,7 +277,9 @@ class PreviewHold:
 
     scope: Scope
 
-    async def refusal(self, step: Step, outputs: Mapping[str, JsonValue], cut: Collection[str]) -> Skipped | None:
+    async def refusal(
+        self, step: Step, outputs: Mapping[str, JsonValue], cut: Collection[str], deadline: float
+    ) -> Skipped | None:
         """Why a step makes no call; None if it is one of these reads."""
         return None if step.id in self.scope.reads else Skipped(because=APPROVAL)
 
@@ -288,17 +299,22 @@ class ApprovalHold:
     digests: Mapping[str, str]
     limit: int
     most_bytes: int
-    _changed: list[str] | None = None
+    workers: Workers
+    _changed: list[str] | Failed | None = None
     _most: dict[str, int | None] = field(default_factory=dict)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def refusal(self, step: Step, outputs: Mapping[str, JsonValue], cut: Collection[str]) -> Failed | None:
+    async def refusal(
+        self, step: Step, outputs: Mapping[str, JsonValue], cut: Collection[str], deadline: float
+    ) -> Failed | None:
         """Why a held step must not make its call: with the new reads, some held step differs from what was approved."""
         if step.id not in self.scope.held:
             return None
         async with self._lock:
             if self._changed is None:
-                self._changed = await asyncio.to_thread(self._find_changed, self.scope.of_reads(outputs), cut)
+                self._changed = await self._compared_with(self.scope.of_reads(outputs), cut, deadline)
+        if isinstance(self._changed, Failed):
+            return self._changed
         if not self._changed:
             return None
         listed = ", ".join(self._changed[:5])
@@ -317,6 +333,16 @@ class ApprovalHold:
             return None
         return Failed(reason="refused", message=f"{step}: it would make {number} calls, and {most} were approved")
 
+    async def _compared_with(
+        self, read: Mapping[str, JsonValue], cut: Collection[str], deadline: float
+    ) -> list[str] | Failed:
+        """The held steps that differ from what was approved; or why that is not known, so that none may be sent."""
+        try:
+            return await self.workers.run(BESIDE, deadline, self._find_changed, read, cut)
+        except NotDone as error:
+            message = "nothing was sent: it could not be checked in time whether the requests are the approved ones"
+            return Failed(reason=error.reason, message=message)
+
     def _find_changed(self, read: Mapping[str, JsonValue], cut: Collection[str]) -> list[str]:
         budget = SizeBudget(self.most_bytes)
         return [one.id for one in self.plan.steps if self._is_changed(one, read, cut, budget)]
@@ -333,9 +359,9 @@ class ApprovalHold:
         return found.digest != self.digests[step.id]
 
 
-def hold_of(request: ExecuteRequest, graph: Graph, limits: Limits) -> ApprovalHold | None:
+def hold_of(request: ExecuteRequest, graph: Graph, limits: Limits, workers: Workers) -> ApprovalHold | None:
     """The hold for an approved run; None if the approval binds no calls."""
     if not request.bound:
         return None
     scope = Scope.of(request.compiled, graph)
-    return ApprovalHold(request.compiled.plan, scope, request.bound, limits.items, limits.copied_bytes)
+    return ApprovalHold(request.compiled.plan, scope, request.bound, limits.items, limits.copied_bytes, workers)

@@ -13,6 +13,7 @@ from typing import Any
 from executor_svc.admission import admit, graph_of
 from executor_svc.binding import hold_of
 from executor_svc.graph import Graph
+from executor_svc.held import HeldAnswers, Room
 from executor_svc.ledger import Ledger, LedgerAdapter, in_doubt_result, with_full_outputs
 from executor_svc.live import Gate, LiveRun
 from executor_svc.metrics import ExecutorMetrics
@@ -55,7 +56,7 @@ class DurableLane:
         workers: Workers,
     ) -> None:
         self._adapter, self._store, self._membership, self._workers = adapter, store, membership, workers
-        self._gate = Gate()
+        self._gate, self._held = Gate(), HeldAnswers(settings.max_held_bytes)
         self._settings, self._metrics = settings, metrics
         self.ledger = Ledger(store, self._cancel_live)
         self._live: dict[str, LiveRun] = {}
@@ -141,9 +142,11 @@ class DurableLane:
         execution = await self._stored(run_id)
         return ExecutionState.model_validate({"run_id": run_id, "status": execution.status})
 
-    def value_store(self) -> ValueStore:
-        """The store of one run's large values, empty."""
-        return ValueStore(self.ledger.keep, self._settings.max_inline_bytes, self._settings.max_kept_bytes)
+    def value_store(self, tenant: str) -> ValueStore:
+        """The store of one run's large values, empty. Close it when the run is over."""
+        settings = self._settings
+        room = Room(self._held, tenant)
+        return ValueStore(self.ledger.keep, settings.max_inline_bytes, settings.max_kept_bytes, room)
 
     async def resolve(self, run_id: str, step_id: str, request: ResolveRequest) -> ExecutionState:
         """Settle a call in doubt. After the last one, the run continues. A call that was settled before stays as it is.
@@ -277,12 +280,12 @@ class DurableLane:
         self, live: LiveRun, graph: Graph, ticket: Ticket, known: dict[str, RecordedCall], adapter: Caller
     ) -> None:
         request = live.request
-        value_store = self.value_store()
+        value_store = self.value_store(request.tenant)
         sure_s = self._membership.lease_s / 2  # a process is taken for dead a whole lease after it was last heard of
         writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, ticket, known, value_store, sure_s)
         limits = Limits.of(request, self._settings)
         # Of a run that is given up nothing is sent, and its steps say why: not that the reads changed.
-        hold = None if isinstance(adapter, _GivenUpAdapter) else hold_of(request, graph, limits)
+        hold = None if isinstance(adapter, _GivenUpAdapter) else hold_of(request, graph, limits, self._workers)
         gated = self._gate.before(writing)
         for_tenant.set(request.tenant)
         begun, workers = frozenset(known), self._workers
@@ -293,6 +296,8 @@ class DurableLane:
                 await self._publish(live, ticket, event)
         except* Fenced:
             _log.warning("another process has taken this run over", run=request.run_id)
+        finally:
+            value_store.close()
 
     async def _publish(self, live: LiveRun, ticket: Ticket, event: ExecutionEvent) -> None:
         """Give an event to the run's followers; the last one is recorded before. Raises Fenced."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from pydantic_core import from_json
 
+from executor_svc.held import memory_of
 from executor_svc.models import (
     LARGE_BYTES,
     Admission,
@@ -339,4 +340,4 @@ async def _with_full_output(call: RecordedCall, store: LedgerStore) -> RecordedC
     except ValueError:  # an earlier version stored a number that is none
         return not_intact(call.digest)
     full = Succeeded.model_construct(value=value, status=outcome.status)
-    return replace(call, result=replace(call.result, outcome=full))
+    return replace(call, result=replace(call.result, outcome=full, memory=memory_of(text.encode())))

@@ -74,6 +74,7 @@ class CallResult:
         recovered: whether the result was read from the ledger after a crash.
         secrets: the names of the secrets that it presented, or was about to present.
         bytes: size of the answers that its value was read from.
+        memory: about how many bytes of memory the value takes.
     """
 
     outcome: CallOutcome
@@ -85,6 +86,7 @@ class CallResult:
     recovered: bool = False
     secrets: tuple[str, ...] = ()
     bytes: int = 0
+    memory: int = 0
 
 
 class Unpreviewable(ValueError):

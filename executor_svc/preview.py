@@ -24,7 +24,7 @@ from executor_svc.settings import MAX_TAKEN_BYTES
 from executor_svc.steps import uncompared
 from executor_svc.values import ValueStore
 from executor_svc.values import preview as beginning
-from executor_svc.workers import Workers
+from executor_svc.workers import BESIDE, Workers
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
 from services.contracts.evidence import written_path
@@ -93,7 +93,7 @@ async def read_and_preview(
     value_store: ValueStore,
     limits: Limits,
     run_id: str,
-    workers: Workers | None = None,
+    workers: Workers,
 ) -> PreviewResponse:
     """The same, with the values of the reads that feed the held steps. Makes these reads.
 
@@ -106,15 +106,19 @@ async def read_and_preview(
         limits: limits of the reads.
         run_id: used in the calls' keys.
         workers: threads for work on large values.
+
+    Raises:
+        NotDone: the requests were not known before the deadline, or too much work is waiting.
     """
     graph = Graph(compiled.plan)
     scope = Scope.of(compiled, graph)
+    deadline = asyncio.get_running_loop().time() + limits.run_s
     run = Run(compiled, graph, adapter, run_id, limits, value_store, hold=PreviewHold(scope), workers=workers)
     finished = None
     async for event in run.events():
         finished = event
     assert isinstance(finished, ExecutionFinished), "a run's last event"
-    return await asyncio.to_thread(_after_reads, compiled, scope, run.outputs, finished, adapter, limits)
+    return await workers.run(BESIDE, deadline, _after_reads, compiled, scope, run.outputs, finished, adapter, limits)
 
 
 def _after_reads(

@@ -183,8 +183,10 @@ class Run:
         lost = (ref.step for ref in step_references(step) if ref.step in self._lost) if self._lost else iter(())
         if (needed := next(lost, None)) is not None:
             return Failed(reason="refused", message=f"{step.id}: {_not_kept(needed)}")
-        if self._hold is not None and (refused := await self._hold.refusal(step, self.outputs, self._cut)) is not None:
-            return refused
+        if self._hold is not None:
+            refused = await self._hold.refusal(step, self.outputs, self._cut, self._deadline)
+            if refused is not None:
+                return refused
         size = self._size(step_references(step))
         size += LARGE_BYTES + 1 if step.foreach is not None else 0  # they may be looked at for each item
         try:

@@ -20,6 +20,7 @@ from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from executor_svc.storage import LedgerStore
 from executor_svc.values import ValueStore
+from executor_svc.workers import BESIDE, NotDone
 from services.compute import for_tenant
 from services.contracts.doubt import ResolveRequest
 from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished, ExecutionState
@@ -27,7 +28,7 @@ from services.contracts.operations import ExecutorStatus
 from services.contracts.planning import CompiledPlan
 from services.contracts.preview import PreviewRequest, PreviewResponse
 from services.contracts.secret import Credentials, JournalPage, SecretTest, SecretTestRequest
-from services.errors import Conflict, NotFound, Overloaded
+from services.errors import Conflict, DeadlineExceeded, NotFound, Overloaded
 from services.signing import PlanSigner
 from services.telemetry import get_logger
 
@@ -89,28 +90,41 @@ class ExecutorService:
             Conflict: the APIs are not those the plan was proved against, or reads are requested and the plan's
                 signature is not valid.
             ValidationFailed: the plan is not a graph.
-            Overloaded: too many runs are active.
+            Overloaded: too many runs are active, or too much work is waiting.
+            DeadlineExceeded: the requests were not known in time.
         """
         compiled = request.compiled
         check_apis(compiled)
         graph_of(compiled)
-        if not request.reads:
-            most = self._settings.max_items, self._settings.max_taken_bytes
-            return await asyncio.to_thread(previews, compiled, self._adapter, *most)
+        for_tenant.set(request.tenant)
+        try:
+            return await (self._read_and_preview(request) if request.reads else self._preview(request))
+        except NotDone as error:
+            if error.reason == "timeout":
+                raise DeadlineExceeded("The requests were not known in time.") from None
+            raise Overloaded("Too many large requests are waiting to be shown.", retry_after_s=1) from None
+
+    async def _preview(self, request: PreviewRequest) -> PreviewResponse:
+        deadline = asyncio.get_running_loop().time() + request.deadline_ms / 1000
+        most = self._settings.max_items, self._settings.max_taken_bytes
+        return await self._adapter.workers.run(BESIDE, deadline, previews, request.compiled, self._adapter, *most)
+
+    async def _read_and_preview(self, request: PreviewRequest) -> PreviewResponse:
+        compiled = request.compiled
         refused = self._unsigned(compiled, request.tenant)
         if refused is not None:
             raise refused
         self._check_room()
-        value_store = self._lane.value_store()
+        value_store = self._lane.value_store(request.tenant)
         seconds = request.deadline_ms / 1000, self._settings.step_deadline_ms / 1000
         limits = Limits(*seconds, self._settings.max_items, self._settings.max_taken_bytes)
         self._reading += 1
         try:
-            for_tenant.set(request.tenant)
             adapter, run_id = ForTenant(self._adapter, request.tenant), f"preview-{uuid.uuid4().hex}"
             shown = await read_and_preview(compiled, adapter, value_store, limits, run_id, self._adapter.workers)
             await self._wait_until_stored(value_store)
         finally:
+            value_store.close()
             self._reading -= 1
         return shown
 
@@ -150,12 +164,12 @@ class ExecutorService:
 
     async def _read(self, request: ExecuteRequest, graph: Graph) -> AsyncGenerator[ExecutionEvent, None]:
         """The memory lane."""
-        value_store = self._lane.value_store()
+        value_store = self._lane.value_store(request.tenant)
         limits = Limits.of(request, self._settings)
-        hold = hold_of(request, graph, limits)
+        workers = self._adapter.workers
+        hold = hold_of(request, graph, limits, workers)
         adapter = ForTenant(self._adapter, request.tenant)
         for_tenant.set(request.tenant)
-        workers = self._adapter.workers
         run = Run(request.compiled, graph, adapter, request.run_id, limits, value_store, hold=hold, workers=workers)
         finished = False
         self._reading += 1
@@ -169,6 +183,7 @@ class ExecutorService:
                     self._metrics.event(event, request.compiled)
                     yield event
         finally:
+            value_store.close()
             self._reading -= 1
             self._metrics.active.dec()
             if not finished:

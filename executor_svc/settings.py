@@ -148,6 +148,12 @@ class ExecutorSettings(InternalSettings):
         ge=1,
         description="Most bytes of large values that one run stores, and of answers that its loops collect.",
     )
+    max_held_bytes: int = Field(
+        default=1024 * 1024 * 1024,
+        ge=1,
+        description="Most bytes of memory that the answers of finished calls take until their runs end. One tenant's "
+        "runs may use half of them.",
+    )
     max_pages: int = Field(default=10, ge=1, description="Most pages fetched for one list.")
     max_list_items: int = Field(
         default=10_000, ge=1, description="No further page of a list is fetched once it has this many items."

@@ -202,7 +202,7 @@ async def perform(
     if not prepared.mapped:
         if stop.holds(step):
             return StepResult(Skipped(because=CANCELLED))
-        result = await _call(prepared, adapter, f"{run_id}/{step.id}", 0, deadline)
+        result = await _call(prepared, adapter, f"{run_id}/{step.id}", 0, deadline, value_store)
         return StepResult(Skipped(because=CANCELLED)) if result is None else _single(result)
     assert step.foreach is not None
     progress = _Progress(iter(range(len(prepared.arguments))), value_store, prepared.api.mutating)
@@ -225,13 +225,17 @@ async def _work(
     for index in progress.pending:
         if (progress.stopped or stop.requested) and f"{prepared.step.id}/{index}" not in stop.begun:
             continue
-        result = await _call(prepared, adapter, f"{run_id}/{prepared.step.id}/{index}", index, deadline)
+        result = await _call(
+            prepared, adapter, f"{run_id}/{prepared.step.id}/{index}", index, deadline, progress.value_store
+        )
         if result is None:
             continue
         progress.add(index, result)
 
 
-async def _call(prepared: Prepared, adapter: Adapter, key: str, index: int, deadline: float) -> CallResult | None:
+async def _call(
+    prepared: Prepared, adapter: Adapter, key: str, index: int, deadline: float, value_store: ValueStore
+) -> CallResult | None:
     """Make one of the calls; None if its run was cancelled before.
 
     The adapter enforces the deadline itself, since only it knows whether the request was sent. A bug in it ends the
@@ -248,7 +252,7 @@ async def _call(prepared: Prepared, adapter: Adapter, key: str, index: int, dead
     )
     try:
         async with asyncio.timeout_at(deadline + GRACE_S):
-            return await adapter.call(call)
+            return value_store.held(await adapter.call(call), changed=prepared.api.mutating)
     except NotBegun:
         return None
     except Fenced:

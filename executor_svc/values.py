@@ -9,6 +9,7 @@ from typing import Final
 from pydantic import JsonValue
 from pydantic_core import to_json
 
+from executor_svc.held import NoRoom, Room
 from executor_svc.models import LARGE_BYTES, CallResult, LargeValue, value_id_of
 from executor_svc.settings import MAX_KEPT_BYTES
 from services.contracts.outcome import Failed, StoredValue, Succeeded
@@ -34,10 +35,17 @@ class ValueStore:
         keep: stores a value.
         max_inline: largest size of a value's JSON, in bytes, that stays inline.
         max_kept: most bytes of large values that the run stores, and of answers that its loops hold before.
+        room: counts what the run holds in memory; None: that is not counted.
     """
 
-    def __init__(self, keep: Callable[[LargeValue], None], max_inline: int, max_kept: int = MAX_KEPT_BYTES) -> None:
-        self._keep, self.max_inline, self.max_kept = keep, max_inline, max_kept
+    def __init__(
+        self,
+        keep: Callable[[LargeValue], None],
+        max_inline: int,
+        max_kept: int = MAX_KEPT_BYTES,
+        room: Room | None = None,
+    ) -> None:
+        self._keep, self.max_inline, self.max_kept, self._room = keep, max_inline, max_kept, room
         self._stored: dict[str, StoredValue] = {}
         self._known: dict[int, tuple[JsonValue, StoredValue]] = {}
         self._left = max_kept
@@ -62,6 +70,20 @@ class ValueStore:
     def release(self, size: int) -> None:
         """Return bytes that were held."""
         self._left += size
+
+    def held(self, result: CallResult, *, changed: bool) -> CallResult:
+        """The result of a call, counted in memory until :meth:`close`; see :func:`not_kept` if there is no room."""
+        if self._room is not None and isinstance(result.outcome, Succeeded):
+            try:
+                self._room.take(result.memory)
+            except NoRoom as error:
+                return replace(result, outcome=not_kept(result.outcome, error, changed=changed))
+        return result
+
+    def close(self) -> None:
+        """The run is over and holds nothing any more."""
+        if self._room is not None:
+            self._room.close()
 
     def put(self, value: JsonValue, bound: int, keep: Callable[[LargeValue], None] | None = None) -> StoredValue | None:
         """Store a value if its JSON has more than ``bound`` bytes; None if it has not.
@@ -146,7 +168,7 @@ class ValueStore:
         self._left -= size
 
 
-def not_kept(outcome: Succeeded, error: RunFull, *, changed: bool) -> Succeeded | Failed:
+def not_kept(outcome: Succeeded, error: RunFull | NoRoom, *, changed: bool) -> Succeeded | Failed:
     """The outcome of a call that succeeded, but for whose answer there is no room.
 
     A call that ``changed`` something stays a success, or it would be sent again. Otherwise it is a failure.
@@ -154,7 +176,9 @@ def not_kept(outcome: Succeeded, error: RunFull, *, changed: bool) -> Succeeded 
     if changed:
         return _beginning(outcome)
     return Failed(
-        reason="refused", message=f"the call succeeded, but its answer is not kept: {error}", status=outcome.status
+        reason="overloaded" if isinstance(error, NoRoom) else "refused",
+        message=f"the call succeeded, but its answer is not kept: {error}",
+        status=outcome.status,
     )
 
 

@@ -5,7 +5,7 @@ The work is charged to :data:`~services.compute.for_tenant`, so that tenants sha
 
 import asyncio
 from collections.abc import Callable
-from typing import Literal, ParamSpec, TypeVar
+from typing import Final, Literal, ParamSpec, TypeVar
 
 from executor_svc.models import LARGE_BYTES
 from services.compute import ComputePool
@@ -13,6 +13,10 @@ from services.errors import Overloaded
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+BESIDE: Final = LARGE_BYTES + 1
+"""A size for work that takes long whatever the size of its values: it is done in a thread."""
 
 
 class NotDone(Exception):

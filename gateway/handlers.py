@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response, status
-from pydantic_core import to_json
 
 from gateway.access_handlers import access
 from gateway.catalogue_handlers import Shared, apis, demos
@@ -209,7 +208,7 @@ async def run_value(
     run_id: Id, value_id: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")], service: Service, caller: Caller
 ) -> Response:
     """The JSON of a value that the run shows as a preview with `stored`. Available once the run has ended."""
-    return Response(to_json(await service.value(run_id, value_id, caller)), media_type="application/json")
+    return Response(await service.value(run_id, value_id, caller), media_type="application/json")
 
 
 @runs.post(

@@ -96,7 +96,7 @@ async def open_service(
 ) -> AsyncGenerator[GatewayService, None]:
     """The gateway without its routes. Its background tasks run until the end of the context."""
     quotas = Quotas(settings, metrics)
-    store = RunStore(engine, quotas.charge)
+    store = RunStore(engine, quotas.read, quotas.charge)
     membership = Membership(engine, MEMBERS, settings.lease_s)
     runs = Runs(peers, store, settings, metrics, quotas, membership.id)
     events = Events(store, runs.lives)

@@ -6,10 +6,12 @@ from functools import partial
 from typing import Final
 
 from pydantic import JsonValue
+from pydantic_core import from_json
 
 from gateway.approval import prove, prove_again
 from gateway.peers import Peers
 from gateway.principals import Principal
+from gateway.quotas import Quotas
 from gateway.rerunning import Rerun, rerun_of
 from gateway.storage import RunStore
 from gateway.stored_values import stored_values
@@ -20,11 +22,16 @@ from services.contracts.planning import CompiledPlan, CompileResponse, Decision,
 from services.contracts.rerun import RerunRequest
 from services.contracts.run import Run
 from services.errors import ValidationFailed
+from services.fair_slots import FairSlots
 
 _MAX_GIVEN_VALUES: Final = 5_000
 """Maximum number of JSON values in a given plan. Each of its references is proved separately, which takes time."""
 _MAX_CHOSEN: Final = 50
 """Maximum number of distinct items in a plan that are chosen by words. Each one is matched against a whole list."""
+
+_READING: Final = 2
+_MAX_WAITING: Final = 1_000
+_READING_WAIT_S: Final = 20.0
 
 PolicyOf = Callable[[str, Decision], Policy]
 """Gives the policy for a tenant and for its request's decision on mutating calls."""
@@ -38,20 +45,21 @@ class Previews:
         store: the store of earlier runs.
         policy: gives the policy.
         max_bytes: maximum size of the JSON of a rerun's plan.
-        on_read: called with the tenant and the size of each large value that is read for it.
+        quotas: count each large value that is read for a tenant, and give its reruns turns at that.
     """
 
-    def __init__(
-        self, peers: Peers, store: RunStore, policy: PolicyOf, max_bytes: int, on_read: Callable[[str, int], None]
-    ) -> None:
+    def __init__(self, peers: Peers, store: RunStore, policy: PolicyOf, max_bytes: int, quotas: Quotas) -> None:
         self._peers, self._store, self._policy, self._max_bytes = peers, store, policy, max_bytes
-        self._on_read = on_read
+        self._quotas = quotas
+        self._reading = FairSlots(_READING, _MAX_WAITING, 1, "reruns that read large values")
 
     async def rerun(self, run_id: str, request: RerunRequest, principal: Principal) -> tuple[Run, Rerun, CompiledPlan]:
         """The earlier run, the rerun of it, and the rerun's compiled plan.
 
         Raises:
             NotFound: no such run.
+            QuotaExceeded: the tenant has read too much.
+            Overloaded: too many reruns read large values.
             Conflict: the run is under way, or a step that is not repeated has no value that can be reused.
             ValidationFailed: the plan is not valid with these inputs and the current APIs, or the inputs hold too many
                 values.
@@ -61,11 +69,17 @@ class Previews:
         earlier = await self._store.get(run_id, principal.tenant)
         sizes = stored_values(earlier)
 
-        async def fetch(value_id: str) -> JsonValue:
-            self._on_read(principal.tenant, sizes.get(value_id, 0))
-            return await self._peers.executor.value(value_id)
+        count = self._quotas.read  # only before the first value: what is begun is not given up
 
-        again = await rerun_of(earlier, request, fetch, self._max_bytes)
+        async def fetch(value_id: str) -> JsonValue:
+            nonlocal count
+            count(principal.tenant, sizes.get(value_id, 0))
+            count = self._quotas.charge
+            parsed: JsonValue = await asyncio.to_thread(from_json, await self._peers.executor.value(value_id))
+            return parsed
+
+        async with self._reading.slot(principal.tenant, _READING_WAIT_S):
+            again = await rerun_of(earlier, request, fetch, self._max_bytes)
         policy = self._policy(principal.tenant, request.options.mutations)
         return earlier, again, await prove_again(self._peers, again.plan, policy)
 

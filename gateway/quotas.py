@@ -82,6 +82,19 @@ class Quotas:
         self._buckets.pop(tenant, None)
         self._buckets[tenant] = (left, self._clock())
 
+    def read(self, tenant: str, size: int) -> None:
+        """The same, but refuse it if what the tenant read before has used up its requests.
+
+        Requests that arrive together are all let in before the first of them counts what it reads.
+
+        Raises:
+            QuotaExceeded: the tenant has to wait.
+        """
+        rate = self.limits(tenant).requests_per_s
+        if rate is not None and size > _FREE_BYTES and (left := self._left(tenant, rate)) < 0:
+            self._refuse(tenant, "requests", "Too much was read within the last seconds.", (1 - left) / rate)
+        self.charge(tenant, size)
+
     @property
     def room(self) -> int:
         """How many more runs may be under way at once."""

@@ -41,7 +41,7 @@ _CONDITION: Final = "when"
 _TOO_LARGE: Final = "The earlier values are too large for a plan; rerun from the steps that returned them."
 
 _MAX_READ_BYTES: Final = 32 * 1024 * 1024
-"""Most bytes of large values that parts are taken from. Each is parsed in full, on the event loop."""
+"""Most bytes of large values that parts are taken from. Each is parsed in full."""
 _OutputPath = tuple[str, JsonPath]
 """A step, and a path into its output."""
 FetchValue = Callable[[str], Awaitable[JsonValue]]

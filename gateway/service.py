@@ -5,8 +5,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from pydantic import JsonValue
-
 from gateway.administration import Administration
 from gateway.audit import AuditLog, entry
 from gateway.call_history import PastCall, past_calls
@@ -69,7 +67,7 @@ class GatewayService:
     ) -> None:
         self.peers, self.quotas, self.tenants = peers, quotas, tenants
         self.administration = Administration(peers, store, quotas, audit, runs.policy)
-        self.previews = Previews(peers, store, runs.policy, settings.max_body_bytes, quotas.charge)
+        self.previews = Previews(peers, store, runs.policy, settings.max_body_bytes, quotas)
         self.overview = Overview(peers, store, quotas, settings.lease_s)
         self.outcomes = Outcomes(store, self.administration, metrics)
         self._audit = audit
@@ -200,8 +198,9 @@ class GatewayService:
 
     async def compare(self, run_id: str, other: str, principal: Principal) -> Comparison:
         """The first difference between two runs. Raises NotFound, also for a run of another tenant."""
-        found = [await self._store.get(one, principal.tenant, _COMPARED_WEIGHT) for one in (run_id, other)]
-        return await asyncio.to_thread(compare, *found)
+        one = await self._store.get(run_id, principal.tenant, _COMPARED_WEIGHT)
+        another = await self._store.get(other, principal.tenant, _COMPARED_WEIGHT, further=True)
+        return await asyncio.to_thread(compare, one, another)
 
     async def follow(self, run_id: str, principal: Principal, after: int) -> AsyncGenerator[RunEvent, None] | None:
         """The events of a run with a higher number than ``after``; None if there are none and will be none.
@@ -235,13 +234,13 @@ class GatewayService:
                 told.outcome = "refused"
         raise Conflict(f"Run {run_id} is {run.status.value}; only a run that has ended can be deleted.")
 
-    async def value(self, run_id: str, value_id: str, principal: Principal) -> JsonValue:
-        """A large value of a run, in full. Raises NotFound, also for a value that is not part of the run."""
+    async def value(self, run_id: str, value_id: str, principal: Principal) -> bytes:
+        """The JSON of a large value of a run. Raises NotFound, also for a value that is not part of the run."""
         run = await self._store.get(run_id, principal.tenant)
         sizes = stored_values(run)
         if value_id not in sizes:
             raise NotFound(f"Run {run_id} has no stored value {value_id}.")
-        self.quotas.charge(principal.tenant, sizes[value_id])
+        self.quotas.read(principal.tenant, sizes[value_id])
         return await self.peers.executor.value(value_id)
 
     async def _accept(

@@ -70,15 +70,22 @@ class RunStore:
 
     Args:
         engine: the database engine.
-        on_read: called with the tenant and the size of each run that is read for it, before that is parsed.
+        on_read: called with the tenant and the size of each run that is read for it, before that is parsed. May raise.
+        on_listed: the same for each run that is read among others.
 
     Attributes:
         listing: lists, searches and counts them.
     """
 
-    def __init__(self, engine: AsyncEngine, on_read: Callable[[str, int], None] = lambda _tenant, _size: None) -> None:
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        on_read: Callable[[str, int], None] = lambda _tenant, _size: None,
+        on_listed: Callable[[str, int], None] = lambda _tenant, _size: None,
+    ) -> None:
         self._engine, self._transactions, self._on_read = engine, Transactions(engine), on_read
-        self.listing = RunListing(engine, on_read)
+        self._on_listed = on_listed
+        self.listing = RunListing(engine, on_listed)
         self._add_run = insert(engine, RUNS).on_conflict_do_nothing(index_elements=["tenant", "idempotency_key"])
         self._add_events = insert(engine, RUN_EVENTS).on_conflict_do_nothing()
 
@@ -280,14 +287,17 @@ class RunStore:
         async with read(self._engine) as connection:
             return list(await connection.scalars(sa.select(RUNS.c.id).where(wanted)))
 
-    async def get(self, run_id: str, tenant: str, weight: int = 1) -> Run:
-        """One run. Raises NotFound. For ``on_read`` its size counts ``weight`` times."""
-        row = await self._document(run_id, tenant, weight)
+    async def get(self, run_id: str, tenant: str, weight: int = 1, *, further: bool = False) -> Run:
+        """One run. Raises NotFound. For ``on_read`` its size counts ``weight`` times.
+
+        A ``further`` run, that is read for the same request as one before, counts for ``on_listed``.
+        """
+        row = await self._document(run_id, tenant, weight, self._on_listed if further else self._on_read)
         return run_of(row.document, row.feedback)
 
     async def json(self, run_id: str, tenant: str, weight: int = 1) -> str:
         """The JSON of one run. Raises NotFound. For ``on_read`` its size counts ``weight`` times."""
-        row = await self._document(run_id, tenant, weight)
+        row = await self._document(run_id, tenant, weight, self._on_read)
         return run_json(row.document, row.feedback, row.shape)
 
     async def charge(self, run_id: str, tenant: str, weight: int) -> RunStatus:
@@ -301,14 +311,16 @@ class RunStore:
         self._on_read(tenant, weight * row[1])
         return RunStatus(row.status)
 
-    async def _document(self, run_id: str, tenant: str, weight: int = 1) -> sa.Row[Any, Any, Any]:
+    async def _document(
+        self, run_id: str, tenant: str, weight: int, on_read: Callable[[str, int], None]
+    ) -> sa.Row[Any, Any, Any]:
         c = RUNS.c
         mine = (c.id == run_id) & (c.tenant == tenant)
         async with read(self._engine) as connection:
             row = (await connection.execute(sa.select(c.document, c.feedback, c.shape).where(mine))).first()
         if row is None:
             raise NotFound(f"There is no run {run_id}.")
-        self._on_read(tenant, weight * len(row.document))
+        on_read(tenant, weight * len(row.document))
         return row
 
     async def stored(self, run_id: str, tenant: str) -> StoredRun:

@@ -80,6 +80,8 @@ class _Job:
         state: "waiting", "running", "paused" or "over".
         resumed: set when it may continue after a pause.
         unwanted: why it has to end at its next checkpoint; empty if it need not.
+        result: what it returned, until the caller takes it. A future and its callbacks refer to each other: a large
+            result in it, or in ``work``, would take memory until the garbage collector comes by.
     """
 
     pool: ComputePool
@@ -91,6 +93,7 @@ class _Job:
     state: str = "waiting"
     resumed: threading.Event = field(default_factory=threading.Event)
     unwanted: str = ""
+    result: Any = None
 
 
 class _Accounts:
@@ -190,7 +193,7 @@ class ComputePool:
         context = contextvars.copy_context()
         job = self._accept(lambda: context.run(_without_stop_iteration, lambda: fn(*args, **kwargs)))
         try:
-            result: T = await asyncio.wrap_future(job.future)
+            await asyncio.wrap_future(job.future)
         except asyncio.CancelledError:
             self._give_up([job], "nobody waits for it now")
             # close() cancels waiting calls. Their callers were not cancelled themselves, so they get the reason.
@@ -198,6 +201,8 @@ class ComputePool:
             if self._closed and task is not None and not task.cancelling():
                 raise self._closing() from None
             raise
+        result: T = job.result
+        job.result = None
         return result
 
     async def close(self) -> None:
@@ -332,13 +337,15 @@ class ComputePool:
             return
         _working.job, job.mark = job, time.thread_time()
         try:
-            result = job.work()
+            job.result = job.work()
         except BaseException as error:  # noqa: BLE001 - re-raised where the result is awaited
             self._account(job)
+            job.work = _over
             job.future.set_exception(error)
         else:
             self._account(job)
-            job.future.set_result(result)
+            job.work = _over
+            job.future.set_result(None)
 
     def _account(self, job: _Job) -> None:
         _working.job = None
@@ -359,6 +366,10 @@ class ComputePool:
             else:
                 self._dequeue(job)
             self._dispatch()
+
+
+def _over() -> None:
+    """The work of a call that has ended."""
 
 
 def _without_stop_iteration(call: Callable[[], T]) -> T:

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Annotated, Final, Literal
 
 from fastapi import Depends, Header, Query, Request, Response
-from pydantic_core import to_json
 
 from gateway.console.cancelling import CANCELLABLE
 from gateway.console.declared import declared
@@ -180,9 +179,9 @@ async def run_json(run_id: Id, service: Service, who: Who) -> Response:
 async def run_value(run_id: Id, value_id: str, service: Service, who: Who) -> Response:
     """A large value in full, as a download."""
     who.require(*READING_RUNS)
-    value = await service.value(run_id, value_id, who.principal)
     kept = {"Content-Disposition": 'attachment; filename="value.json"'}
-    return Response(to_json(value), media_type="application/json", headers=kept)
+    value = await service.value(run_id, value_id, who.principal)
+    return Response(value, media_type="application/json", headers=kept)
 
 
 @router.get(f"{PATH}/runs/{{run_id}}/events")

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import TypeAdapter
 
 from services.clients.base import ServiceClient, segment
 from services.contracts.doubt import ResolveRequest
@@ -13,7 +13,6 @@ from services.contracts.preview import PreviewRequest, PreviewResponse
 from services.contracts.secret import Credentials, JournalPage, SecretTest, SecretTestRequest
 
 _EVENTS: TypeAdapter[ExecutionEvent] = TypeAdapter(ExecutionEvent)
-_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _GRACE_S = 5.0
 CREDENTIALS_TIMEOUT_S = 20.0
 """Timeout for listing secrets. It is long so that an import or approval waits for a busy machine instead of failing."""
@@ -52,8 +51,8 @@ class Executor(Protocol):
     async def forget(self, run_id: str) -> None:
         """Delete the data of a durable run, if it exists. Raises Conflict if it is not over."""
 
-    async def value(self, value_id: str) -> JsonValue:
-        """A stored value in full. Raises NotFound."""
+    async def value(self, value_id: str) -> bytes:
+        """The JSON of a stored value: up to 10 MB, so it is not parsed here. Raises NotFound."""
 
 
 class ExecutorClient(ServiceClient):
@@ -100,6 +99,6 @@ class ExecutorClient(ServiceClient):
         """Delete the data of a durable run, if it exists. Raises Conflict if it is not over."""
         await self._send("DELETE", f"/executions/{segment(run_id)}")
 
-    async def value(self, value_id: str) -> JsonValue:
-        """A stored value in full. Raises NotFound."""
-        return _JSON.validate_json(await self._send("GET", f"/values/{segment(value_id)}"))
+    async def value(self, value_id: str) -> bytes:
+        """The JSON of a stored value: up to 10 MB, so it is not parsed here. Raises NotFound."""
+        return await self._send("GET", f"/values/{segment(value_id)}")

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator
 
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from services.clients.executor import CREDENTIALS_TIMEOUT_S
 from services.contracts.answer import AnswerValue
@@ -205,12 +206,12 @@ class FakeExecutor(Fake):
         await self._arrive("forget", CREDENTIALS_TIMEOUT_S)
         self._ledger.pop(run_id, None)
 
-    async def value(self, value_id: str) -> JsonValue:
-        """One of ``values``. Raises NotFound."""
+    async def value(self, value_id: str) -> bytes:
+        """The JSON of one of ``values``. Raises NotFound."""
         await self._arrive("value", CREDENTIALS_TIMEOUT_S)
         if value_id not in self.values:
             raise NotFound(f"There is no value {value_id}.")
-        return self.values[value_id]
+        return to_json(self.values[value_id])
 
     def _known(self, run_id: str) -> tuple[ExecuteRequest, dict[str, StepRecord]]:
         if run_id not in self._ledger:

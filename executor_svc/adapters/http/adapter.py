@@ -22,11 +22,12 @@ from executor_svc.adapters.http.response import CUT, BadResponse, decode, decode
 from executor_svc.adapters.http.retry import RetryPolicy
 from executor_svc.adapters.http.sending import PendingCall, Sender
 from executor_svc.adapters.http.transport import Reply, open_transport
+from executor_svc.held import memory_of
 from executor_svc.masking import Masker
 from executor_svc.models import LARGE_BYTES, Call, CallOutcome, CallResult, Unpreviewable
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
-from executor_svc.workers import NotDone, Workers
+from executor_svc.workers import BESIDE, NotDone, Workers
 from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api
 from services.contracts.operations import Breaker
@@ -45,12 +46,15 @@ _MAX_MESSAGE: Final = 1_000
 _READERS: Final = 2
 _PART: Final = 206
 _MAX_READ_AT_ONCE: Final = 1_000
+_USUAL_GROWTH: Final = 8
+"""Bytes of memory that each byte of an answer usually takes at most once it is parsed. The budget counts text."""
 _NOT_TRIED: Final = (
     "The credential can be sent, but nothing was called: there is no operation for a test that only reads and needs "
     "no argument. Only a real call can show whether it is valid."
 )
 _TOO_LATE: Final = "the answer could not be read before the deadline"
 _NO_ROOM: Final = "nothing was sent: other calls use all memory for answers; try again"
+_NOT_READ: Final = "its answer was not read: other calls use all memory for answers; try again"
 _TOO_MANY: Final = "too many large answers are waiting to be read; try again"
 _NOT_BUILT: Final = "nothing was sent: the large request could not be built in time; try again"
 P = ParamSpec("P")
@@ -78,6 +82,7 @@ class _Reading:
     requests: int = 0
     part: bool = False
     bytes: int = 0
+    memory: int = 0
     pages: int = 1
     more: bool = False
     violations: tuple[str, ...] = ()
@@ -158,6 +163,7 @@ class HttpAdapter:
             reading.violations,
             secrets=pending.credentials.names,
             bytes=reading.bytes,
+            memory=reading.memory,
         )
 
     def preview(self, call: Call) -> RequestRecord:
@@ -214,7 +220,7 @@ class HttpAdapter:
                     return failed
                 value = listing.value
         try:
-            masked = await self._in_worker(reading, reading.pending.masker.json, value)
+            masked = await self._in_worker(reading, reading.bytes, reading.pending.masker.json, value)
         except _ReadFailed as error:
             return error.failed.model_copy(update={"status": reply.status})
         return Succeeded.model_construct(value=masked, status=reply.status)
@@ -246,11 +252,18 @@ class HttpAdapter:
             # RFC 9110, section 15.3.7: for a request that names a range. Without one, the rest is missing.
             reading.part |= reply.status == _PART and not any(name.lower() == "range" for name in request.headers)
             checker = await self._checker(pending.call, reply.status)
-            value, violations = await self._in_worker(reading, self._parse, reply, pending, checker)
+            reading.memory += await self._in_worker(reading, reading.bytes, memory_of, reply.body)
+            if (grown := reading.memory // _USUAL_GROWTH) > LARGE_BYTES:
+                await self._sender.hold(pending, grown)
+            quick = checker is None or checker.is_quick(reply.body)
+            size = reading.bytes if quick else BESIDE  # a schema may make the check of a small answer long
+            value, violations = await self._in_worker(reading, size, self._parse, reply, pending, checker)
         except _ReadFailed as error:
             return error.failed.model_copy(update={"status": reply.status})
         except CredentialUnavailable as error:
             return Failed(reason="credential", message=str(error))
+        except BudgetTimeout:
+            return Failed(reason="overloaded", message=_NOT_READ, status=reply.status)
         except BadResponse as error:
             return Failed(reason="bad_response", message=str(error), status=reply.status)
         if violations:
@@ -269,10 +282,12 @@ class HttpAdapter:
         violations = checker.violations(reply.status, value, reply.body) if checker is not None else ()
         return value, tuple(masker.text(violation)[:_MAX_VIOLATION] for violation in violations)
 
-    async def _in_worker(self, reading: _Reading, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run ``work``; in a worker thread if the answers are large. Raises _ReadFailed."""
+    async def _in_worker(
+        self, reading: _Reading, size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run ``work`` on values of ``size`` bytes; in a worker thread if they are large. Raises _ReadFailed."""
         try:
-            return await self.workers.run(reading.bytes, reading.pending.call.deadline, work, *args, **kwargs)
+            return await self.workers.run(size, reading.pending.call.deadline, work, *args, **kwargs)
         except NotDone as error:
             message = _TOO_LATE if error.reason == "timeout" else _TOO_MANY
             raise _ReadFailed(Failed(reason=error.reason, message=message)) from None

@@ -102,7 +102,8 @@ async def test_two_runs_are_compared_beside_the_event_loop(gateway: Gateway, mon
 
     monkeypatch.setattr("gateway.service.compare", noting)
     store = gateway.app.state.service._store
-    monkeypatch.setattr(store, "_on_read", lambda _tenant, size: charged.append(size))
+    for what in ("_on_read", "_on_listed"):
+        monkeypatch.setattr(store, what, lambda _tenant, size: charged.append(size))
     first = await gateway.client.solve(ask(ASK_HOLIDAYS))
     charged.clear()
     await gateway.client.run(first.id)

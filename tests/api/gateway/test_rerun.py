@@ -1,5 +1,6 @@
 """Reruns: repeated calls, kept results, and refusals. Planner and executor are fakes."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from services.contracts.outcome import Failed, InDoubt, StoredValue, Succeeded
 from services.contracts.plan import AnswerOutput, ForEach, LiteralValue, Plan, Reference, When
 from services.contracts.rerun import RerunRequest
 from services.contracts.run import Run, RunStatus
-from services.errors import Conflict, NotFound, ValidationFailed
+from services.errors import Conflict, NotFound, QuotaExceeded, ValidationFailed
 from tests.api.gateway.test_given_plans import start
 from tests.support.gateways import ASK_HOLIDAYS, BOOK, FIND, HOLIDAYS, NESTED, Gateway, ask, call, open_gateway
 
@@ -111,12 +112,22 @@ async def test_the_beginning_of_an_answer_is_not_taken_for_it(gateway: Gateway) 
         await gateway.client.rerun(first.id, again("var2"))
 
 
+async def test_reruns_that_come_together_read_in_turn_until_the_tenant_has_read_its_share(gateway: Gateway) -> None:
+    kept = StoredValue(id="a" * 64, bytes=20_000_000)
+    gateway.fakes.executor.values[kept.id] = {"code": "PORTUGAL"}
+    gateway.fakes.executor.outcomes[FIND.id] = Succeeded(value={"code": "P..."}, status=200, stored=kept)
+    first = await gateway.client.start(start())
+    asked = (gateway.client.rerun(first.id, again("var2")) for _ in range(20))
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(one) for one in found if isinstance(one, Exception)] == [QuotaExceeded] * 18  # 20 MB: 667 requests
+
+
 async def test_large_values_that_parts_are_taken_from_are_counted(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is parsed in full, for whatever part of it goes into the plan."""
     charged: list[tuple[str, int]] = []
-    monkeypatch.setattr(gateway.app.state.service.previews, "_on_read", lambda *read: charged.append(read))
+    monkeypatch.setattr(gateway.app.state.service.quotas, "read", lambda *read: charged.append(read))
     kept = StoredValue(id="a" * 64, bytes=20_000_000)
     gateway.fakes.executor.values[kept.id] = {"code": "PORTUGAL"}
     gateway.fakes.executor.outcomes[FIND.id] = Succeeded(value={"code": "P..."}, status=200, stored=kept)

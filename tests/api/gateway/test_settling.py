@@ -1,6 +1,7 @@
 """Calls in doubt are listed and settled by a person, then the run continues. Also reading large values in full."""
 
 import asyncio
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,17 @@ async def test_a_large_value_is_read_through_the_run_that_has_it(gateway: Gatewa
     for value_id in ("a" * 63, "A" * 64, "%00", "a" * 65):
         assert (await gateway.http.get(f"/runs/{run.id}/values/{value_id}")).status_code == 422
     assert executor.calls.count("value") == 2
+
+
+async def test_large_values_that_are_asked_for_at_once_are_not_all_read(gateway: Gateway) -> None:
+    executor: FakeExecutor = gateway.fakes.executor
+    executor.values = {"a" * 64: {"rows": []}}
+    executor.outcomes[FIND.id] = Succeeded(value={"code": "PT"}, stored=StoredValue(id="a" * 64, bytes=10_000_000))
+    run = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    asked = (gateway.http.get(f"/runs/{run.id}/values/{'a' * 64}") for _ in range(30))
+    statuses = Counter(answer.status_code for answer in await asyncio.gather(*asked))
+    assert statuses == {200: 3, 429: 27}  # each counts as 334 of 1,000 requests
+    assert executor.calls.count("value") == 3
 
 
 def test_values_of_items_belong_to_the_run_too() -> None:

@@ -1,5 +1,6 @@
 """What plans look for in large answers is worked out beside the event loop, and once for a list or a value."""
 
+import math
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -8,18 +9,20 @@ import pytest
 
 from executor_svc import choosing, conditions, equality, references, runner, values
 from executor_svc.adapters.http.ending import list_member
+from executor_svc.binding import ApprovalHold, Scope
 from executor_svc.choosing import fields_of
 from executor_svc.conditions import holds
 from executor_svc.equality import equal
 from executor_svc.graph import Graph
 from executor_svc.models import LARGE_BYTES, Call, CallResult
+from executor_svc.preview import read_and_preview
 from executor_svc.runner import Run
 from executor_svc.values import ValueStore
 from executor_svc.workers import Workers
 from services import partial
 from services.compute import ComputePool
 from services.contracts.execution import ExecutionFinished
-from services.contracts.outcome import Succeeded
+from services.contracts.outcome import Failed, RequestRecord, Succeeded
 from services.contracts.plan import ForEach, Match, Reference, When
 from services.contracts.planning import CompiledPlan
 from tests.support.executing import compiled, item, literal, ref, step
@@ -98,6 +101,36 @@ async def test_what_is_looked_for_in_a_large_answer(
     threads = noted(module, name)
     await ended(plan, Answering(LISTED, size), workers)
     assert {thread is not MAIN for thread in threads} == {beside}
+
+
+class Showing(Answering):
+    """Can also show calls."""
+
+    def preview(self, call: Call) -> RequestRecord:
+        return RequestRecord(method=call.api.method, url=call.api.server)
+
+
+async def test_requests_for_an_approval_are_worked_out_in_the_threads_that_tenants_share(
+    noted: Any, workers: Workers
+) -> None:
+    threads = noted(references, "best")
+    change = {"x": chosen(0, "id").model_copy(update={"step": "a"})}
+    plan = compiled([GET, POST], step("a", GET), step("b", POST, change), mutating=("b",))
+    adapter, store = Showing(LISTED, 100), ValueStore(lambda _: None, 1_000_000)
+    shown = await read_and_preview(plan, adapter, store, LIMITS, "preview-1", workers)
+    (request,) = shown.requests
+    hold = ApprovalHold(plan.plan, Scope.of(plan, Graph(plan.plan)), {"b": request.digest}, 100, 1_000_000, workers)
+    assert await hold.refusal(plan.plan.steps[1], {"a": LISTED}, (), math.inf) is None
+    assert {thread.name.partition("_")[0] for thread in threads} == {"answers"}
+
+
+async def test_an_approval_that_cannot_be_checked_in_time_sends_nothing(workers: Workers) -> None:
+    plan = compiled([POST], step("a", POST), step("b", POST), mutating=("a", "b"))
+    hold = ApprovalHold(plan.plan, Scope.of(plan, Graph(plan.plan)), {"a": "x"}, 100, 1_000_000, workers)
+    first = await hold.refusal(plan.plan.steps[0], {}, (), 0.0)
+    assert isinstance(first, Failed)
+    assert first.reason == "timeout"
+    assert await hold.refusal(plan.plan.steps[1], {}, (), math.inf) == first
 
 
 async def test_small_answers_that_are_used_often_are_large_together(noted: Any, workers: Workers) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from typing import Any
 
 import jsonschema_rs
@@ -230,6 +231,38 @@ def test_numbers_are_divided_only_as_often_as_there_is_time() -> None:
         assert bool(made.violations(200, value, json.dumps(value).encode())) is checked
         assert ("is_valid" in watched.used) is checked
         watched.used.clear()
+
+
+def test_a_check_that_takes_long_lets_others_work_for_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The validator holds the GIL, so the event loop would get none of it if two threads checked without a pause."""
+    slept = list[float]()
+    monkeypatch.setattr(time, "sleep", slept.append)
+    made = checker({"items": {"multipleOf": 1e-300}})
+    value: Any = [1e300] * 2_000
+    began = time.perf_counter()
+    assert made.violations(200, value, json.dumps(value).encode()) == ()
+    took = time.perf_counter() - began
+    assert len(slept) == 1
+    assert took / 2 < slept[0] < took
+    assert made.violations(200, [1], b"[1]") == ()
+    assert len(slept) == 1
+
+
+@pytest.mark.parametrize(("count", "beside"), [(10, False), (2_000, True)])
+async def test_a_small_answer_that_takes_long_to_check_is_checked_beside_the_loop(
+    upstream: Upstream, opened: Opener, monkeypatch: pytest.MonkeyPatch, count: int, beside: bool
+) -> None:
+    threads, violations = list[threading.Thread](), Checker.violations
+
+    def noting(made: Checker, *args: Any) -> tuple[str, ...]:
+        threads.append(threading.current_thread())
+        return violations(made, *args)
+
+    monkeypatch.setattr(Checker, "violations", noting)
+    upstream.replies("/p", [1e300] * count)
+    operation = promising({"items": {"multipleOf": 1e-300}}, server=upstream.origin)
+    assert isinstance((await (await opened())(operation)).outcome, Succeeded)
+    assert [thread is not threading.main_thread() for thread in threads] == [beside]
 
 
 NAMES = st.sampled_from(["A", "B", "C"])

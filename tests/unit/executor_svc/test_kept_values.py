@@ -1,6 +1,7 @@
 """What a run stores, and what its loops collect before, is bounded. Large values are written beside the event loop."""
 
 import threading
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ from unittest.mock import MagicMock
 import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
+from pydantic_core import from_json
 
 from executor_svc import values
 from executor_svc.graph import Graph
+from executor_svc.held import HeldAnswers, Room, memory_of
 from executor_svc.ledger import Ledger, LedgerAdapter
 from executor_svc.main import open_executor
 from executor_svc.models import Call, CallResult, CallState, LargeValue, Limits, RecordedCall
@@ -212,3 +215,86 @@ async def test_a_result_tells_how_much_was_read(upstream: Upstream, opened: Open
 
     call = await opened()
     assert (await call(api(upstream.origin, "/text"))).bytes == 1_000
+
+
+class Heavy(Scripted):
+    """Its answers take so much memory."""
+
+    def __init__(self, memory: int) -> None:
+        async def give(_: Call) -> Any:
+            return {"x": 1}
+
+        super().__init__(give)
+        self.memory = memory
+
+    async def call(self, call: Call) -> CallResult:
+        return replace(await super().call(call), memory=self.memory)
+
+
+def holding(held: HeldAnswers, tenant: str) -> ValueStore:
+    return ValueStore(lambda _: None, 1_000, room=Room(held, tenant))
+
+
+async def test_the_answers_of_all_runs_are_held_within_bounds() -> None:
+    """What a run holds counts until it is closed; half of all is left to other tenants."""
+    held = HeldAnswers(1_000)
+    first, second, other = holding(held, "red"), holding(held, "red"), holding(held, "blue")
+    assert (await run(Heavy(400), first, step("a", GET))).status == "succeeded"
+    finished = await run(Heavy(200), second, step("a", GET), step("b", POST), step("c", GET, {"x": ref("b", "x")}))
+    a, b, c = (record.outcome for record in finished.records)
+    assert isinstance(a, Failed)
+    assert (a.reason, "try again" in a.message) == ("overloaded", True)
+    assert isinstance(b, Succeeded)  # the change was made
+    assert not b.kept
+    assert isinstance(c, Failed)
+    assert (await run(Heavy(400), other, step("a", GET))).status == "succeeded"
+    first.close()
+    assert (await run(Heavy(200), second, each("a", 2))).status == "succeeded"
+    assert (await run(Heavy(200), second, each("a", 2))).status == "failed"
+    second.close()
+    other.close()
+    held.take("red", 500)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" + ",".join(['{"":1}'] * 20_000) + "]",
+        "[" + ",".join(f'{{"a{n}":{{}}}}' for n in range(20_000)) + "]",
+        "[" + ",".join(["[]"] * 20_000) + "]",
+        "[" + ",".join(str(n) for n in range(1_000, 30_000)) + "]",
+        "[" + ",".join(f'"{n}"' for n in range(20_000)) + "]",
+        "{" + ",".join(f'"{n}":{n}.5' for n in range(20_000)) + "}",
+        '["' + "x" * 300_000 + '\\ud83d\\ude00"]',
+        '"' + "x" * 300_000 + "\U0001f600" + '"',
+    ],
+)
+def test_the_memory_of_an_answer_is_estimated_from_its_text(text: str) -> None:
+    body = text.encode()
+    tracemalloc.start()
+    value = from_json(body)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert value
+    assert taken / 1.4 < memory_of(body) < 4 * taken
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_run_gives_back_what_it_held(upstream: Upstream, tmp_path: Path, method: Any) -> None:
+    body = b'{"x": "y"}'
+    settings = ExecutorSettings(
+        database_url=f"sqlite+aiosqlite:///{tmp_path}/executor.db",
+        allowed_private_hosts=("127.0.0.1",),
+        max_held_bytes=3 * memory_of(body),
+    )
+    upstream.replies("/p", *(web.Response(body=body, content_type="application/json") for _ in range(3)))
+    operation = api(upstream.origin, "/p", method=method)
+    plan = compiled([operation], step("a", operation), mutating=("a",) if method == "POST" else ())
+    async with open_executor(settings, CollectorRegistry()) as (executor, _):
+        for number in range(3):
+            asked = ExecuteRequest(run_id=f"run-{number}", compiled=plan, tenant="red")
+            finished = [event async for event in executor.execute(asked)][-1]
+            assert isinstance(finished, ExecutionFinished)
+            (record,) = finished.records
+            assert isinstance(record.outcome, Succeeded)
+            assert record.outcome.kept

@@ -187,7 +187,8 @@ async def test_a_plan_whose_requests_are_too_large_to_be_shown_cannot_be_approve
     assert not any(one.complete for one in answer.requests[4:])
     assert len(answer.model_dump_json()) < 4_200_000
     limits = Limits(10, 10, 100)
-    read = await read_and_preview(plan, adapter, ValueStore(lambda _: None, 1_000), limits, "preview-1")
+    value_store = ValueStore(lambda _: None, 1_000)
+    read = await read_and_preview(plan, adapter, value_store, limits, "preview-1", adapter.workers)
     assert read.failed is not None
     assert read.requests == ()
     assert [isinstance(record.outcome, Failed) for record in read.failed.records] == [False] * 4 + [True] * 6

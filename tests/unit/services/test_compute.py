@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -32,6 +34,26 @@ async def test_runs_on_another_thread_with_arguments() -> None:
     assert await pool.run(divmod, 17, 5) == (3, 2)
     assert await pool.run(sorted, [1, 3, 2], reverse=True) == [3, 2, 1]
     assert await pool.run(threading.get_ident) != threading.get_ident()
+    await pool.close()
+
+
+class _Large:
+    """Stands for a large value."""
+
+
+async def test_what_a_call_took_and_returned_is_freed_without_the_garbage_collector() -> None:
+    """It may be a hundred megabytes, and the collector comes by rarely."""
+    pool, taken = ComputePool(), _Large()
+    gc.disable()
+    try:
+        returned = await pool.run(lambda _: _Large(), taken)
+        refs = [weakref.ref(taken), weakref.ref(returned)]
+        del taken, returned
+        await _until(pool, 0)
+        await pool.run(int)  # the thread has let go of its last call
+        assert [ref() for ref in refs] == [None, None]
+    finally:
+        gc.enable()
     await pool.close()
 
 

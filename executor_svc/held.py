@@ -1,0 +1,65 @@
+"""How much memory the answers take that runs hold until they end, in all and by tenant.
+
+The JSON of a value says little about that: an object with one number has seven bytes as text, and two hundred in
+memory.
+"""
+
+from collections import Counter
+from typing import Final
+
+_VALUE_BYTES: Final = 64
+"""Memory for each value, and for each name, besides its text: measured, rounded up."""
+_WIDEST: Final = 4
+"""Bytes of memory for each byte of a text with a character beyond ASCII."""
+
+
+class NoRoom(Exception):
+    """There is no room for a further answer. The message states the limit."""
+
+
+def memory_of(body: bytes) -> int:
+    """About how many bytes of memory the value of an answer takes. Call it in a thread if the answer is large."""
+    text = len(body) * (1 if body.isascii() and b"\\u" not in body else _WIDEST)
+    if body.lstrip()[:1] not in (b"[", b"{"):  # a text has no values inside
+        return text
+    return text + _VALUE_BYTES * sum(map(body.count, (b",", b":", b"[", b"{")))
+
+
+class HeldAnswers:
+    """The answers that all runs of a process hold: ``limit`` bytes of memory at most, half of them for one tenant."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held: Counter[str] = Counter()
+
+    def take(self, tenant: str, size: int) -> None:
+        """Count an answer of so many bytes. Raises NoRoom."""
+        most = self._limit // 2
+        if self._held[tenant] + size > most:
+            raise NoRoom(f"the answers that a tenant's runs hold take {most} bytes of memory at most; try again")
+        if self._held.total() + size > self._limit:
+            raise NoRoom(f"the answers that all runs hold take {self._limit} bytes of memory at most; try again")
+        self._held[tenant] += size
+
+    def give_back(self, tenant: str, size: int) -> None:
+        """Count answers no longer."""
+        self._held[tenant] -= size
+        if not self._held[tenant]:
+            del self._held[tenant]
+
+
+class Room:
+    """What one run holds. Close it when the run is over."""
+
+    def __init__(self, held: HeldAnswers, tenant: str) -> None:
+        self._held, self._tenant, self._taken = held, tenant, 0
+
+    def take(self, size: int) -> None:
+        """Count a further answer. Raises NoRoom."""
+        self._held.take(self._tenant, size)
+        self._taken += size
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._held.give_back(self._tenant, self._taken)
+        self._taken = 0
