@@ -16,11 +16,14 @@ from services.contracts.demo import Demo, demo_id
 from services.contracts.plan import scalars, step_values
 from services.encoder import Encoder, Vectors
 from services.errors import NotFound, NotReady, ValidationFailed
+from services.storage.embeddings import VectorsRemoved
 
 _BATCH = 64
 """Texts encoded and stored together, so that an interrupted import keeps the vectors it has computed."""
 _AT_ONCE = 4
 """Texts encoded before another tenant may have its turn."""
+_ATTEMPTS = 3
+"""How often texts are encoded again whose vectors others remove before their demos are stored."""
 _NEAR = 40
 """Number of the most similar demos that are searched for similar wording."""
 _SAME = 20
@@ -125,12 +128,26 @@ class DemoService:
         Raises:
             ValidationFailed: an id is wrong, an API-level demo uses several APIs, or a demo is too large. Nothing is
                 added.
+            Conflict: the tenant would have too many demos.
+            VectorsRemoved: others removed vectors of the demos' texts, again and again.
         """
         checked = [_checked(demo, index) for index, demo in enumerate(demos)]
-        await self._encode_missing({text_hash(demo.query): demo.query for demo in checked}, tenant)
-        added = await self._storage.add(checked, tenant)
+        await self._storage.check_room(tenant)
+        added = await self._add(checked, tenant)
         await self.refresh()
         return checked, added
+
+    async def _add(self, demos: Sequence[Demo], tenant: str | None) -> set[str]:
+        """Encode and store demos. Others may remove demos of the same texts meanwhile, and their vectors with them."""
+        texts, attempts = {text_hash(demo.query): demo.query for demo in demos}, 0
+        while True:
+            await self._encode_missing(texts, tenant)
+            try:
+                return await self._storage.add(demos, tenant, self._encoder.name)
+            except VectorsRemoved:
+                attempts += 1
+                if attempts == _ATTEMPTS:
+                    raise
 
     async def get(self, demo_id: str, tenant: str | None = None) -> Demo:
         """The tenant's own demo with that id, or else everyone's. Raises NotFound if there is neither."""

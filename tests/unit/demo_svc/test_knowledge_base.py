@@ -115,6 +115,44 @@ async def test_a_page_of_an_api_reads_no_other_demos(tmp_path: object) -> None:
     await engine.dispose()
 
 
+async def test_demos_are_found_without_reading_those_of_others(tmp_path: object) -> None:
+    """In a row of SQLite, what lies behind the document cannot be read without it."""
+    engine, asked = create_engine(f"sqlite+aiosqlite:///{tmp_path}/demos.db"), list[tuple[str, Any]]()
+    await migrate(engine, "demo_svc")
+    async with opened(engine) as service:
+        await service.add([demo("q", f"p.{n}") for n in range(30)], "red")
+
+        def note(_connection: Any, _cursor: Any, text: str, values: Any, *_: Any) -> None:
+            asked.append((text, values))
+
+        for source in (engine.sync_engine, service._storage._reads._sync):
+            event.listen(source, "before_cursor_execute", note)
+        assert len(await service.apis_of_same("q", "red")) == 20
+        assert (await service.page(10, 0, (), "blue")).total == 0
+        assert (await service.page(10, 0, ("p.1",), "blue")).total == 0
+        async with engine.connect() as connection:
+            steps = [
+                row.detail
+                for text, values in list(asked)
+                for row in await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)
+                if " demos " in f"{row.detail} "
+            ]
+        assert len(steps) > 5
+        assert not [step for step in steps if "COVERING INDEX" not in step and "rowid=?" not in step]
+    await engine.dispose()
+
+
+async def test_few_sizes_beyond_those_of_a_page_are_read(engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("demo_svc.storage._SIZED", 2)
+    async with opened(engine) as service:
+        await service.add([demo(f"q{n}", argument="x" * 120_000) for n in range(9)])
+        asked = list[str]()
+        event.listen(engine.sync_engine, "before_cursor_execute", lambda *args: asked.append(args[2]))
+        page = await service.page(9, 0)
+        assert ([one.query for one in page.demos], page.total) == (["q0", "q1"], 9)
+        assert sum("length" in statement for statement in asked) == 2
+
+
 async def test_a_page_after_removed_demos_skips_none(engine: AsyncEngine) -> None:
     async with opened(engine) as service:
         await service.add([demo(f"q{n}", "p.a") for n in range(5)])
