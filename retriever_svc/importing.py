@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import functools
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,12 +36,15 @@ from services.contracts.api import (
 from services.contracts.review import SensitiveChange
 from services.encoder import Encoder, Vectors
 from services.errors import Conflict, Forbidden
+from services.storage.embeddings import VectorsRemoved
 
 T = TypeVar("T")
 _SKIPPED = 20
 """Skipped operations that a page of documents shows of each."""
 _BATCH = 32
 """Texts that a worker embeds at a time."""
+_ATTEMPTS = 3
+"""How often an import embeds again what others remove meanwhile."""
 _SENSITIVE = 100
 """Most sensitive changes that a report lists."""
 _DIFFERENCES = 200
@@ -175,18 +178,27 @@ class DocumentImporter:
 
         Raises:
             Conflict: an id belongs to another provider, or the provider was changed since the comparison.
+            VectorsRemoved: vectors that it relied on were removed again and again.
         """
         total = len(prepared.records)
         yield ImportProgress(phase="reading", done=total, total=total)
-        version = None
         if prepared.apply:
-            vectors = dict[str, Vectors]()
-            texts = await self._unembedded(prepared.records)
-            for group in _groups(list(texts), _BATCH * self._pool.workers):
-                vectors |= await self._embed({key: texts[key] for key in group})
-                yield ImportProgress(phase="embedding", done=len(vectors), total=len(texts))
-            yield ImportProgress(phase="storing", done=0, total=total)
-            version = await self._store(prepared, vectors)
+            vectors, attempts = dict[str, Vectors](), 0
+            while True:
+                known = await self._storage.embedded(self._encoder.name, [new.text_hash for new in prepared.records])
+                texts = _unembedded(prepared.records, known | vectors.keys())
+                wanted = len(vectors) + len(texts)
+                for group in _groups(list(texts), _BATCH * self._pool.workers):
+                    vectors |= await self._embed({key: texts[key] for key in group})
+                    yield ImportProgress(phase="embedding", done=len(vectors), total=wanted)
+                yield ImportProgress(phase="storing", done=0, total=total)
+                try:
+                    version = await self._store(prepared, vectors, sorted(known - vectors.keys()))
+                    break
+                except VectorsRemoved:  # with another provider that had the same texts
+                    attempts += 1
+                    if attempts == _ATTEMPTS:
+                        raise
             yield ImportProgress(phase="storing", done=total, total=total)
         else:
             for group in _groups(prepared.change.updated, _DIFFERENCES):
@@ -306,13 +318,6 @@ class DocumentImporter:
         touched = bool(change.updated or change.removed)
         return touched and await self._records.hash_of(document_record.provider) != document_record.document_hash
 
-    async def _unembedded(self, records: Sequence[Record]) -> dict[str, str]:
-        """Texts without a vector, by hash. They are sorted by length, so that all workers get similar work."""
-        hashes = [new.text_hash for new in records]
-        known = await self._storage.vectors(self._encoder.name, hashes)
-        texts = {new.text_hash: new.embedded for new in records if new.text_hash not in known}
-        return dict(sorted(texts.items(), key=lambda item: -len(item[1])))
-
     async def _embed(self, texts: Mapping[str, str]) -> dict[str, Vectors]:
         """Embed on all workers at once."""
         keys = list(texts)
@@ -322,8 +327,8 @@ class DocumentImporter:
         vectors = await asyncio.gather(*runs)
         return {k: v for share, rows in zip(shares, vectors, strict=True) for k, v in zip(share, rows, strict=True)}
 
-    async def _store(self, prepared: PreparedImport, vectors: Mapping[str, Vectors]) -> int:
-        """Store, make searchable, and return the catalogue's version."""
+    async def _store(self, prepared: PreparedImport, vectors: Mapping[str, Vectors], embedded: Sequence[str]) -> int:
+        """Store, make searchable, and return the catalogue's version. Raises VectorsRemoved."""
         _, version = await self._storage.replace_provider(
             prepared.document_record,
             prepared.records,
@@ -331,6 +336,7 @@ class DocumentImporter:
             vectors,
             prepared.change.hash,
             prepared.tenant,
+            embedded,
         )
         await self._refresh()
         return version
@@ -365,6 +371,12 @@ class DocumentImporter:
             change_hash=change.hash,
             catalogue_version=version,
         )
+
+
+def _unembedded(records: Sequence[Record], known: Set[str]) -> dict[str, str]:
+    """Texts without a vector, by hash. They are sorted by length, so that all workers get similar work."""
+    texts = {new.text_hash: new.embedded for new in records if new.text_hash not in known}
+    return dict(sorted(texts.items(), key=lambda item: -len(item[1])))
 
 
 def _with_tenants(imported: Imported, request: ImportRequest, known: ImportedDocumentRecord | None) -> Imported:
