@@ -228,14 +228,14 @@ class DemoStorage:
                 await _grow(connection, [key_of(demo.id, tenant) for demo in new])
         return {demo.id for demo in new}
 
-    async def get(self, keys: Sequence[str]) -> dict[str, Demo]:
-        """The demos that exist, by the keys under which they are stored."""
+    async def get(self, keys: Sequence[str]) -> dict[str, str]:
+        """The demos that exist, as JSON, by the keys under which they are stored."""
         if not keys:
             return {}
 
-        def find(connection: Connection) -> dict[str, Demo]:
+        def find(connection: Connection) -> dict[str, str]:
             rows = connection.execute(select(DEMOS.c.id, DEMOS.c.document).where(DEMOS.c.id.in_(keys)))
-            return {row.id: Demo.model_validate_json(row.document) for row in rows}
+            return {row.id: row.document for row in rows}
 
         return await self._reads.run(find)
 

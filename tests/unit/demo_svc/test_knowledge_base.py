@@ -1,8 +1,9 @@
 """Storage and rules of the knowledge base, on SQLite and on PostgreSQL."""
 
 import asyncio
+import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event, inspect
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from demo_svc import service as demo_service
 from demo_svc.models import text_hash
 from demo_svc.service import DemoService
 from demo_svc.storage import METADATA, DemoStorage
@@ -494,3 +496,21 @@ async def test_a_page_is_small(engine: AsyncEngine) -> None:
     async with opened(engine) as service:
         await service.add([demo(f"q{n}", argument="x" * 100_000) for n in range(4)])
         assert [one.query for one in (await service.page(10, 0)).demos] == ["q0", "q1"]
+
+
+async def test_large_demos_are_parsed_on_the_pool_in_the_tenants_turn(
+    engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(engine) as service:
+        await service.add([demo("small"), demo("large", argument="x" * 70_000)], "red")
+        parsed, parse = list[str](), demo_service._parsed
+
+        def noting(documents: Mapping[str, str]) -> dict[str, Demo]:
+            parsed.append(for_tenant.get() if threading.current_thread() is not threading.main_thread() else "loop")
+            return parse(documents)
+
+        monkeypatch.setattr(demo_service, "_parsed", noting)
+        for_tenant.set("red")
+        for query in ("small", "large"):
+            assert [one.query for one in await service.same(query, {"p.a"}, 3, "red")] == [query]
+        assert parsed == ["loop", "red"]
