@@ -23,7 +23,7 @@ from retriever_svc.importers.keys import is_key_name
 from retriever_svc.models import Change, ImportedDocumentRecord, Record, is_seen, state_of
 from retriever_svc.storage import CatalogueStorage
 from retriever_svc.whole_reads import WholeReads
-from services.compute import ComputePool
+from services.compute import ComputePool, with_checkpoints
 from services.contracts.api import Api, Parameter
 from services.contracts.constants import MAX_CONSTANTS, Constant, ConstantsRequest, ProviderConstants
 from services.errors import NotFound, ValidationFailed
@@ -99,7 +99,7 @@ def with_constants(imported: Imported, constants: Mapping[str, str]) -> Imported
     """The document with the provider's constants applied. A warning names each constant that no operation takes."""
     if not constants:
         return imported
-    apis = tuple(_with_constants(api, constants) for api in imported.apis)
+    apis = tuple(_with_constants(api, constants) for api in with_checkpoints(imported.apis))
     operations = _count_operations(apis, constants)
     unused = sorted(name for name in constants if not operations[name])
     warnings = tuple(
@@ -124,7 +124,10 @@ def _prepare_change(
     document_record: ImportedDocumentRecord, stored: Sequence[tuple[str, tuple[str, ...]]], request: ConstantsRequest
 ) -> _ConstantsChange:
     """Raises ValidationFailed."""
-    apis = [Api.model_validate_json(text).model_copy(update={"tenants": tenants}) for text, tenants in stored]
+    apis = [
+        Api.model_validate_json(text).model_copy(update={"tenants": tenants})
+        for text, tenants in with_checkpoints(stored)
+    ]
     constants, secrets, named = dict(document_record.constants), _secrets(apis), _by_name(apis, request.constants)
     for name, text in request.constants.items():
         known = next((one for one in constants if one.lower() == name.lower()), None)
@@ -137,7 +140,7 @@ def _prepare_change(
     if len(constants) > MAX_CONSTANTS:
         raise ValidationFailed(f"A provider can have at most {MAX_CONSTANTS} constants.")
     ordered = dict(sorted(constants.items()))
-    records = tuple(record(_with_constants(api, ordered), document_record.version) for api in apis)
+    records = tuple(record(_with_constants(api, ordered), document_record.version) for api in with_checkpoints(apis))
     before = {api.id: state_of(api.content_hash, api.tenants) for api in apis}
     after = {one.api.id: state_of(one.api.content_hash, one.api.tenants) for one in records}
     # An empty importer forces the next import to read the document again, so that its report has current warnings.

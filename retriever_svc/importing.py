@@ -6,11 +6,10 @@ import asyncio
 import dataclasses
 import functools
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import TypeAdapter
 
@@ -22,7 +21,7 @@ from retriever_svc.importers import Imported, Limits, import_document
 from retriever_svc.models import Change, ImportedDocumentRecord, Record
 from retriever_svc.related import find_related
 from retriever_svc.storage import CatalogueStorage, refuse_unexpected
-from services.compute import ComputePool, checkpoint
+from services.compute import ComputePool, with_checkpoints
 from services.contracts.api import (
     DocumentPage,
     ImportChange,
@@ -38,7 +37,6 @@ from services.encoder import Encoder, Vectors
 from services.errors import Conflict, Forbidden
 from services.storage.embeddings import VectorsRemoved
 
-T = TypeVar("T")
 _SKIPPED = 20
 """Skipped operations that a page of documents shows of each."""
 _BATCH = 32
@@ -157,12 +155,12 @@ class DocumentImporter:
         constants = known.constants if known is not None else {}
         imported = await self._pool.run(with_constants, imported, constants)
         records = await self._pool.run(
-            lambda: tuple(record(api, imported.version) for api in _with_checkpoints(imported.apis))
+            lambda: tuple(record(api, imported.version) for api in with_checkpoints(imported.apis))
         )
         document_record = dataclasses.replace(self._document_record(imported, request, tenant), constants=constants)
         change = await self._storage.change(document_record, records, tenant)
         earlier = known.places if known is not None and known.places else await self._stored_places(change)
-        places = await self._pool.run(differences.remembered, _with_checkpoints(imported.apis), earlier)
+        places = await self._pool.run(differences.remembered, with_checkpoints(imported.apis), earlier)
         document_record = dataclasses.replace(document_record, places=places)
         await self._refuse_taken_ids(imported.provider, change.added)
         refuse_unexpected(change, request.confirm or request.expected_change)
@@ -282,7 +280,7 @@ class DocumentImporter:
         found: tuple[str, ...] = ()
         for group in _groups(list(change.before), _DIFFERENCES):
             stored = (await self._storage.get(group)).values()
-            found = await self._pool.run(differences.remembered, _with_checkpoints(stored), found)
+            found = await self._pool.run(differences.remembered, with_checkpoints(stored), found)
         return found
 
     async def _sensitive(
@@ -304,7 +302,7 @@ class DocumentImporter:
                     added.pop(after.id, None)
                     found += differences.sensitive(old, after)
         if earlier:  # nothing of a new provider is in use
-            apis = _with_checkpoints(new[key] for key in added)
+            apis = with_checkpoints(new[key] for key in added)
             found += await self._pool.run(differences.new_places, apis, frozenset(earlier))
         return tuple(found)
 
@@ -346,7 +344,7 @@ class DocumentImporter:
         new = {api.id: api for api in prepared.imported.apis}
         old = await self._storage.get(ids)
         pairs = [(old[key], new[key]) for key in ids if key in old]
-        return await self._pool.run(lambda: [differences.updated(*pair) for pair in _with_checkpoints(pairs)])
+        return await self._pool.run(lambda: [differences.updated(*pair) for pair in with_checkpoints(pairs)])
 
     async def _report(self, prepared: PreparedImport, version: int) -> ImportReport:
         imported, change = prepared.imported, prepared.change
@@ -429,13 +427,6 @@ def _refuse_unrelated(imported: Imported, change: Change, request: ImportRequest
 def _ordered(tenants: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The tenants without duplicates, sorted, so that their order in the request makes no change."""
     return None if tenants is None else tuple(sorted(set(tenants)))
-
-
-def _with_checkpoints(items: Iterable[T]) -> Iterator[T]:
-    """The items, with a checkpoint before each."""
-    for item in items:
-        checkpoint()
-        yield item
 
 
 def _groups(keys: Sequence[str], size: int) -> list[Sequence[str]]:

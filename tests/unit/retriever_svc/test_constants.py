@@ -357,3 +357,14 @@ async def test_two_at_once_lose_nothing(tmp_path: Path) -> None:
         with pytest.raises(Conflict):
             await put(service, X__Region="us")
         assert (await pinned(service)).constants == {"accountSid": "AC42"}
+
+
+async def test_reading_a_provider_for_its_constants_pauses_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_service(f"sqlite+aiosqlite:///{tmp_path}/catalogue.db", CountingEncoder()) as service:
+        await send(service, PATHS)
+        paused = list[object]()
+        monkeypatch.setattr("services.compute.checkpoint", lambda: paused.append(None))
+        await put(service, accountSid="AC42")
+        assert len(paused) >= 2 * service.size
