@@ -15,7 +15,7 @@ from services.compute import ComputePool, checkpoint
 from services.contracts.demo import Demo, demo_id
 from services.contracts.plan import scalars, step_values
 from services.encoder import Encoder, Vectors
-from services.errors import NotFound, NotReady, ValidationFailed
+from services.errors import NotFound, NotReady, Overloaded, ValidationFailed
 from services.storage.embeddings import VectorsRemoved
 
 _BATCH = 64
@@ -131,7 +131,7 @@ class DemoService:
             ValidationFailed: an id is wrong, an API-level demo uses several APIs, or a demo is too large. Nothing is
                 added.
             Conflict: the tenant would have too many demos.
-            VectorsRemoved: others removed vectors of the demos' texts, again and again.
+            Overloaded: others removed vectors of the demos' texts, again and again.
         """
         checked = [_checked(demo, index) for index, demo in enumerate(demos)]
         await self._storage.check_room(tenant)
@@ -149,7 +149,7 @@ class DemoService:
             except VectorsRemoved:
                 attempts += 1
                 if attempts == _ATTEMPTS:
-                    raise
+                    raise Overloaded("Others remove the same texts again and again.", retry_after_s=1) from None
 
     async def get(self, demo_id: str, tenant: str | None = None) -> Demo:
         """The tenant's own demo with that id, or else everyone's. Raises NotFound if there is neither."""

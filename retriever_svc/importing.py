@@ -34,7 +34,7 @@ from services.contracts.api import (
 )
 from services.contracts.review import SensitiveChange
 from services.encoder import Encoder, Vectors
-from services.errors import Conflict, Forbidden
+from services.errors import Conflict, Forbidden, Overloaded
 from services.storage.embeddings import VectorsRemoved
 
 _SKIPPED = 20
@@ -176,7 +176,7 @@ class DocumentImporter:
 
         Raises:
             Conflict: an id belongs to another provider, or the provider was changed since the comparison.
-            VectorsRemoved: vectors that it relied on were removed again and again.
+            Overloaded: vectors that it relied on were removed again and again.
         """
         total = len(prepared.records)
         yield ImportProgress(phase="reading", done=total, total=total)
@@ -196,7 +196,7 @@ class DocumentImporter:
                 except VectorsRemoved:  # with another provider that had the same texts
                     attempts += 1
                     if attempts == _ATTEMPTS:
-                        raise
+                        raise Overloaded("Others remove the same texts again and again.", retry_after_s=1) from None
             yield ImportProgress(phase="storing", done=total, total=total)
         else:
             for group in _groups(prepared.change.updated, _DIFFERENCES):

@@ -11,7 +11,6 @@ from sqlalchemy import Column, LargeBinary, MetaData, Select, String, Table, ins
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.encoder import Vectors
-from services.errors import Overloaded
 
 T = TypeVar("T")
 _CHUNK = 1_000
@@ -19,7 +18,7 @@ _CHUNK = 1_000
 _ALL_AT_ONCE = 10 * _CHUNK
 
 
-class VectorsRemoved(Overloaded):
+class VectorsRemoved(Exception):
     """Texts that had a vector have none any more: what had them was removed. They must be encoded before they are used.
 
     Otherwise whoever reads them next, for any tenant, would have to wait until they are.
@@ -80,7 +79,7 @@ async def keep_vectors(connection: AsyncConnection, table: Table, encoder: str, 
 async def refuse_removed(connection: AsyncConnection, table: Table, encoder: str, hashes: Sequence[str]) -> None:
     """Raise VectorsRemoved unless each of these hashes has a vector of this encoder."""
     if len(await known_vectors(connection, table, encoder, hashes)) < len(set(hashes)):
-        raise VectorsRemoved("The vectors of some texts were removed in the meantime.", retry_after_s=1)
+        raise VectorsRemoved
 
 
 def chunks(values: Sequence[T], size: int = _CHUNK) -> Iterable[Sequence[T]]:

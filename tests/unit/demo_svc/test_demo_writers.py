@@ -14,6 +14,7 @@ from demo_svc.storage import KNOWLEDGE, DemoStorage
 from services.compute import ComputePool
 from services.contracts.demo import Demo, demo_id
 from services.errors import Conflict
+from services.storage.embeddings import VectorsRemoved
 from services.storage.engine import create_engine, write
 from services.storage.migrate import migrate
 from tests.unit.demo_svc.support import HashEncoder, demo
@@ -107,5 +108,9 @@ async def test_texts_whose_vectors_are_removed_meanwhile_are_encoded_again(engin
     (second,), added = await service.add([demo("q", "p.b")], "red")
     assert added == {second.id}
     assert await storage.embedded(encoder.name, [text_hash("q")]) == {text_hash("q")}
+    assert encoder.encoded == ["q", "q"]
+    with pytest.raises(VectorsRemoved):
+        await storage.add([named("another")], "red", encoder.name)
+    assert (await storage.page(10, 0, (), "red")).demos == (second,)
     await pool.close()
     storage.close()
