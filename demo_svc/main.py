@@ -37,7 +37,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         engine = create_engine(settings.database_url)
-        storage = DemoStorage(engine)
+        storage = DemoStorage(engine, settings.max_tenant_demos)
         pool = ComputePool(settings.compute_workers, settings.compute_waiting, name="demo-encoder")
         try:
             await migrate(engine, "demo_svc")

@@ -15,12 +15,17 @@ from services.compute import ComputePool, checkpoint
 from services.contracts.demo import Demo, demo_id
 from services.contracts.plan import scalars, step_values
 from services.encoder import Encoder, Vectors
-from services.errors import NotFound, NotReady, ValidationFailed
+from services.errors import NotFound, NotReady, Overloaded, ValidationFailed
+from services.storage.embeddings import VectorsRemoved
 
 _BATCH = 64
 """Texts encoded and stored together, so that an interrupted import keeps the vectors it has computed."""
 _AT_ONCE = 4
 """Texts encoded before another tenant may have its turn."""
+_ATTEMPTS = 3
+"""How often texts are encoded again whose vectors others remove before their demos are stored."""
+_AT_ONCE_BYTES = 64_000
+"""Demos of more bytes together are parsed beside the event loop."""
 _NEAR = 40
 """Number of the most similar demos that are searched for similar wording."""
 _SAME = 20
@@ -86,7 +91,7 @@ class DemoService:
         matches, near = await self._pool.run(choose, k, limit, _NEAR if alike else 0)
         if near:
             matches += similarly_worded(query, near, await self._texts_of(near), alike)
-        demos = await self._storage.get([match.entry.id for match in matches])
+        demos = await self._read([match.entry.id for match in matches])
         # A tenant's demo may equal one that was later added for everyone: only the first of the two is returned.
         found = dict[str, tuple[Demo, Match]]()
         for match in matches:
@@ -107,7 +112,7 @@ class DemoService:
             ServiceUnavailable: the database cannot be reached.
         """
         fitting = [key for key, used in await self._same(query, tenant) if apis >= {*used}][:k]
-        found = await self._storage.get(fitting)
+        found = await self._read(fitting)
         return [found[key] for key in fitting if key in found]
 
     async def _same(self, query: str, tenant: str | None) -> list[tuple[str, tuple[str, ...]]]:
@@ -125,16 +130,30 @@ class DemoService:
         Raises:
             ValidationFailed: an id is wrong, an API-level demo uses several APIs, or a demo is too large. Nothing is
                 added.
+            Conflict: the tenant would have too many demos.
+            Overloaded: others removed vectors of the demos' texts, again and again.
         """
         checked = [_checked(demo, index) for index, demo in enumerate(demos)]
-        await self._encode_missing({text_hash(demo.query): demo.query for demo in checked}, tenant)
-        added = await self._storage.add(checked, tenant)
+        await self._storage.check_room(tenant)
+        added = await self._add(checked, tenant)
         await self.refresh()
         return checked, added
 
+    async def _add(self, demos: Sequence[Demo], tenant: str | None) -> set[str]:
+        """Encode and store demos. Others may remove demos of the same texts meanwhile, and their vectors with them."""
+        texts, attempts = {text_hash(demo.query): demo.query for demo in demos}, 0
+        while True:
+            await self._encode_missing(texts, tenant)
+            try:
+                return await self._storage.add(demos, tenant, self._encoder.name)
+            except VectorsRemoved:
+                attempts += 1
+                if attempts == _ATTEMPTS:
+                    raise Overloaded("Others remove the same texts again and again.", retry_after_s=1) from None
+
     async def get(self, demo_id: str, tenant: str | None = None) -> Demo:
         """The tenant's own demo with that id, or else everyone's. Raises NotFound if there is neither."""
-        found = await self._storage.get([key_of(demo_id, tenant), demo_id])
+        found = await self._read([key_of(demo_id, tenant), demo_id])
         demo = found.get(key_of(demo_id, tenant)) or found.get(demo_id)
         if demo is None or demo.id != demo_id:
             raise NotFound(f"There is no demo {demo_id}.")
@@ -194,8 +213,15 @@ class DemoService:
         if len(self._texts) + len(unknown) > _MAX_TEXTS:
             self._texts, unknown = {}, ids
         if unknown:
-            self._texts |= {key: demo.query for key, demo in (await self._storage.get(unknown)).items()}
+            self._texts |= {key: demo.query for key, demo in (await self._read(unknown)).items()}
         return self._texts
+
+    async def _read(self, keys: Sequence[str]) -> dict[str, Demo]:
+        """The demos that exist, by key. Large ones are parsed on the pool, in the tenant's turn."""
+        documents = await self._storage.get(keys)
+        if sum(map(len, documents.values())) <= _AT_ONCE_BYTES:
+            return _parsed(documents)
+        return await self._pool.run(_parsed, documents)
 
     async def _load(self) -> Snapshot:
         listing = await self._storage.listing()
@@ -228,7 +254,7 @@ class DemoService:
 
     async def _encode_demos(self, ids: Sequence[str]) -> None:
         for chunk in _chunks(ids):
-            demos = (await self._storage.get(chunk)).values()
+            demos = (await self._read(chunk)).values()
             await self._encode_missing({text_hash(demo.query): demo.query for demo in demos})
 
     async def _encode_missing(self, texts: Mapping[str, str], tenant: str | None = None) -> None:
@@ -244,6 +270,14 @@ class DemoService:
             checkpoint()
             parts.append(self._encoder.encode(few))
         return np.concatenate(parts)
+
+
+def _parsed(documents: Mapping[str, str]) -> dict[str, Demo]:
+    found = dict[str, Demo]()
+    for key, document in documents.items():
+        checkpoint()
+        found[key] = Demo.model_validate_json(document)
+    return found
 
 
 def _checked(demo: Demo, index: int) -> Demo:

@@ -35,6 +35,12 @@ class DemoSettings(InternalSettings):
         description="A task-level demo is selected only if its similarity (cosine) is above this. The default is "
         "TPTU-v2's.",
     )
+    max_tenant_demos: int = Field(
+        default=20_000,
+        ge=1,
+        description="Most demos of one tenant, besides everyone's. Each takes 3 kB of memory, and every request is "
+        "compared with it. Further ones are refused with 409.",
+    )
     max_body_bytes: int = Field(
         default=16 * 1_048_576,
         ge=1_024,

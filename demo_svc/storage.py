@@ -4,16 +4,18 @@ Demos are stored as JSON in ASCII, so that both databases can hold any text of a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import Any, Final
 
 from sqlalchemy import (
     Column,
     Connection,
     ForeignKey,
+    Index,
     Integer,
     MetaData,
     Row,
+    Select,
     String,
     Table,
     Text,
@@ -22,8 +24,8 @@ from sqlalchemy import (
     exists,
     func,
     insert,
-    or_,
     select,
+    union_all,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -31,7 +33,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from demo_svc.models import Changes, Entry, Listing, Page, key_of, text_hash
 from services.contracts.demo import Demo
 from services.encoder import Vectors
-from services.storage.embeddings import chunks, embeddings_table, keep_vectors, known_vectors, read_vectors
+from services.errors import Conflict
+from services.storage.embeddings import (
+    chunks,
+    embeddings_table,
+    keep_vectors,
+    known_vectors,
+    read_vectors,
+    refuse_removed,
+)
 from services.storage.engine import Probe, Transactions, read
 from services.storage.writers import Writers
 from services.telemetry import get_logger
@@ -40,6 +50,8 @@ METADATA = MetaData()
 _log = get_logger(__name__)
 MAX_DEMO_BYTES: Final = 262_144
 """Most bytes of a demo as it is stored. Larger ones of earlier versions are listed, but not selected."""
+_SIZED: Final = 50
+"""Demos whose sizes are read at a time."""
 _PAGE_BYTES: Final = 300_000
 """Most bytes of the demos of a page, unless the first one is larger. The page is parsed and written at once."""
 
@@ -49,11 +61,17 @@ DEMOS = Table(
     Column("position", Integer, primary_key=True, autoincrement=True),
     Column("id", String(64), nullable=False, unique=True),
     Column("level", String(8), nullable=False),
-    Column("text_hash", String(64), nullable=False, index=True),
+    Column("text_hash", String(64), nullable=False),
     Column("document", Text, nullable=False),
     Column("tenant", String(100), nullable=True),
+    Index("ix_demos_text_hash_tenant", "text_hash", "tenant"),
+    Index("ix_demos_tenant_id", "tenant", "id"),
 )
-"""``id`` is the demo's ``models.key_of``; the demo's own id is in its document."""
+"""``id`` is the demo's ``models.key_of``; the demo's own id is in its document.
+
+In SQLite whoever reads the tenant in a row, or the length of its document, reads the document. So demos are found in
+the indexes, and only of those that are wanted the rows are read.
+"""
 DEMO_APIS = Table(
     "demo_apis",
     METADATA,
@@ -83,11 +101,16 @@ class DemoStorage:
     """The tables above, as models.
 
     Writers take turns by locking the row of the version, so inserts cannot conflict; tenants by :class:`Writers`.
+
+    Args:
+        engine: engine of the database.
+        most_each: most demos of one tenant; None: no bound.
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, most_each: int | None = None) -> None:
         self._engine, self._reads, self._probe = engine, Transactions(engine, read_only=True), Probe(engine)
         self._writers = Writers(engine, _growing(0), "changes of demos")
+        self._most_each = most_each
 
     def close(self) -> None:
         """Close its own connections. The engine is left open for its owner to close."""
@@ -159,13 +182,34 @@ class DemoStorage:
         async with self._writers.turn(tenant) as connection:
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
 
-    async def add(self, demos: Iterable[Demo], tenant: str | None = None) -> set[str]:
+    async def check_room(self, tenant: str | None) -> None:
+        """Raise Conflict if the tenant may have no further demo."""
+        async with read(self._engine) as connection:
+            await self._refuse_too_many(connection, tenant, 1)
+
+    async def _refuse_too_many(self, connection: AsyncConnection, tenant: str | None, more: int) -> None:
+        if tenant is None or self._most_each is None:
+            return
+        there = await connection.scalar(select(func.count()).select_from(DEMOS).where(DEMOS.c.tenant == tenant))
+        if (there or 0) + more > self._most_each:
+            raise Conflict(f"A tenant can have at most {self._most_each:,} demonstrations; this one has {there:,}.")
+
+    async def add(self, demos: Iterable[Demo], tenant: str | None = None, encoder: str | None = None) -> set[str]:
         """Store demos, whose ids are set, as this tenant's or (None) everyone's.
 
         A demo that is everyone's already is not stored again for a tenant.
 
+        Args:
+            demos: the demos.
+            tenant: whose they are.
+            encoder: the encoder that has encoded their requests; None: that is left to whoever selects.
+
         Returns:
             The ids of the new demos.
+
+        Raises:
+            Conflict: the tenant would have too many.
+            VectorsRemoved: a request has no vector of the encoder any more.
         """
         wanted = {demo.id: demo for demo in demos}
         async with self._writers.turn(tenant) as connection:
@@ -175,31 +219,39 @@ class DemoStorage:
                     there.update(await connection.scalars(select(DEMOS.c.id).where(DEMOS.c.id.in_(keys))))
             new = [demo for demo in wanted.values() if there.isdisjoint((demo.id, key_of(demo.id, tenant)))]
             if new:
+                await self._refuse_too_many(connection, tenant, len(new))
+                if encoder is not None:
+                    await refuse_removed(connection, EMBEDDINGS, encoder, [text_hash(demo.query) for demo in new])
                 await connection.execute(insert(DEMOS), [_row(demo, tenant) for demo in new])
                 links = [{"demo": key_of(demo.id, tenant), "api": api} for demo in new for api in demo.apis]
                 await connection.execute(insert(DEMO_APIS), links)
                 await _grow(connection, [key_of(demo.id, tenant) for demo in new])
         return {demo.id for demo in new}
 
-    async def get(self, keys: Sequence[str]) -> dict[str, Demo]:
-        """The demos that exist, by the keys under which they are stored."""
+    async def get(self, keys: Sequence[str]) -> dict[str, str]:
+        """The demos that exist, as JSON, by the keys under which they are stored."""
         if not keys:
             return {}
 
-        def find(connection: Connection) -> dict[str, Demo]:
+        def find(connection: Connection) -> dict[str, str]:
             rows = connection.execute(select(DEMOS.c.id, DEMOS.c.document).where(DEMOS.c.id.in_(keys)))
-            return {row.id: Demo.model_validate_json(row.document) for row in rows}
+            return {row.id: row.document for row in rows}
 
         return await self._reads.run(find)
 
     async def of_text(self, hashed: str, limit: int, tenant: str | None = None) -> list[tuple[str, tuple[str, ...]]]:
         """Key and APIs of the tenant's demos of the request with this hash, then of everyone's, oldest first."""
-        seen = or_(DEMOS.c.tenant.is_(None), DEMOS.c.tenant == tenant)
-        query = select(DEMOS.c.id).where(DEMOS.c.text_hash == hashed, seen, _BYTES <= MAX_DEMO_BYTES)
-        query = query.order_by(DEMOS.c.tenant.is_(None), DEMOS.c.position).limit(limit)
+        of_text = select(DEMOS.c.position).where(DEMOS.c.text_hash == hashed).order_by(DEMOS.c.position)
 
         def find(connection: Connection) -> list[tuple[str, tuple[str, ...]]]:
-            apis: dict[str, list[str]] = {key: [] for key in connection.scalars(query)}
+            places = [
+                place
+                for owner in dict.fromkeys((tenant, None))
+                for place in connection.scalars(of_text.where(DEMOS.c.tenant == owner).limit(limit))
+            ][:limit]
+            small = select(DEMOS.c.position, DEMOS.c.id).where(DEMOS.c.position.in_(places), _BYTES <= MAX_DEMO_BYTES)
+            keys = dict(map(tuple, connection.execute(small).all()))
+            apis: dict[str, list[str]] = {keys[place]: [] for place in places if place in keys}
             links = select(DEMO_APIS.c.demo, DEMO_APIS.c.api).where(DEMO_APIS.c.demo.in_(apis))
             for demo, api in connection.execute(links.order_by(DEMO_APIS.c.api)) if apis else ():
                 apis[demo].append(api)
@@ -214,26 +266,16 @@ class DemoStorage:
 
         The page has fewer than ``limit`` if together they would be too large.
         """
-        seen = DEMOS.c.tenant == tenant if own else or_(DEMOS.c.tenant.is_(None), DEMOS.c.tenant == tenant)
-        query = select(DEMOS.c.position, _BYTES.label("bytes")).where(seen, DEMOS.c.position > after)
-        count = select(func.count()).select_from(DEMOS).where(seen)
-        if apis:
-            uses = DEMOS.c.id.in_(select(DEMO_APIS.c.demo).where(DEMO_APIS.c.api.in_(apis)))
-            query, count = query.where(uses), count.where(uses)
-        query = query.order_by(DEMOS.c.position).limit(limit + 1)
+        owners = (tenant,) if own else dict.fromkeys((tenant, None))
+        seen = union_all(*(_places(owner, apis) for owner in owners)).subquery()
+        query = select(seen.c.position).where(seen.c.position > after).order_by(seen.c.position).limit(limit + 1)
         async with read(self._engine) as connection:
-            total = await connection.scalar(count)
-            rows = (await connection.execute(query)).all()
-            ends = accumulate(row.bytes for row in rows)
-            fit = [
-                row.position
-                for at, (row, end) in enumerate(zip(rows, ends, strict=True))
-                if not at or end <= _PAGE_BYTES
-            ]
-            shown = fit[:limit]
+            total = await connection.scalar(select(func.count()).select_from(seen))
+            places = (await connection.scalars(query)).all()
+            shown = await _fitting(connection, places[:limit])
             documents = select(DEMOS.c.document).where(DEMOS.c.position.in_(shown)).order_by(DEMOS.c.position)
             demos = tuple(map(Demo.model_validate_json, await connection.scalars(documents)))
-        return Page(demos=demos, total=total or 0, next=shown[-1] if len(rows) > len(shown) else None)
+        return Page(demos=demos, total=total or 0, next=shown[-1] if len(places) > len(shown) else None)
 
     async def delete(self, key: str, tenant: str | None = None) -> bool:
         """Remove the demo with this key, which is this tenant's or (None) everyone's. False if there is none.
@@ -254,6 +296,29 @@ class DemoStorage:
             await connection.execute(delete(EMBEDDINGS).where(EMBEDDINGS.c.text_hash == hashed, ~still_used))
             await _grow(connection, [key])
             return True
+
+
+def _places(tenant: str | None, apis: Sequence[str]) -> Select[tuple[int]]:
+    """The positions of the demos of a tenant or (None) of everyone; only of those that use one of these APIs, if any.
+
+    ``tenant`` and ``id`` alone are looked at: they are in an index.
+    """
+    query = select(DEMOS.c.position).where(DEMOS.c.tenant == tenant)
+    return query.where(DEMOS.c.id.in_(select(DEMO_APIS.c.demo).where(DEMO_APIS.c.api.in_(apis)))) if apis else query
+
+
+async def _fitting(connection: AsyncConnection, places: Sequence[int]) -> list[int]:
+    """The first of these positions whose demos fit on a page, but at least one. Few sizes beyond those are read."""
+    fit, size = list[int](), 0
+    for start in range(0, len(places), _SIZED):
+        some = places[start : start + _SIZED]
+        rows = await connection.execute(select(DEMOS.c.position, _BYTES).where(DEMOS.c.position.in_(some)))
+        for place, one in sorted(map(tuple, rows)):
+            size += one
+            if fit and size > _PAGE_BYTES:
+                return fit
+            fit.append(place)
+    return fit
 
 
 def _growing(by: int) -> Update:

@@ -22,7 +22,8 @@ from retriever_svc.importers.constants import apply_constants, parsed_scalar, va
 from retriever_svc.importers.keys import is_key_name
 from retriever_svc.models import Change, ImportedDocumentRecord, Record, is_seen, state_of
 from retriever_svc.storage import CatalogueStorage
-from services.compute import ComputePool
+from retriever_svc.whole_reads import WholeReads
+from services.compute import ComputePool, with_checkpoints
 from services.contracts.api import Api, Parameter
 from services.contracts.constants import MAX_CONSTANTS, Constant, ConstantsRequest, ProviderConstants
 from services.errors import NotFound, ValidationFailed
@@ -44,13 +45,20 @@ class ConstantsService:
         storage: the catalogue's database.
         encoder: name of the encoder whose vectors are stored; they do not change.
         pool: where APIs are parsed and serialised.
+        whole: turns at reading all APIs of a provider.
         refresh: makes stored changes searchable.
     """
 
     def __init__(
-        self, storage: CatalogueStorage, encoder: str, pool: ComputePool, refresh: Callable[[], Awaitable[object]]
+        self,
+        storage: CatalogueStorage,
+        encoder: str,
+        pool: ComputePool,
+        whole: WholeReads,
+        refresh: Callable[[], Awaitable[object]],
     ) -> None:
-        self._storage, self._encoder, self._pool, self._refresh = storage, encoder, pool, refresh
+        self._storage, self._encoder, self._pool, self._whole = storage, encoder, pool, whole
+        self._refresh = refresh
 
     async def change(self, provider: str, request: ConstantsRequest, tenant: str | None = None) -> ProviderConstants:
         """Set and remove constants; all of them, or none.
@@ -64,11 +72,18 @@ class ConstantsService:
             NotFound: no document was imported for a provider of this name that the tenant sees.
             Conflict: the provider belongs to another owner, or is being changed.
             ValidationFailed: no operation has such a parameter or allows the value, or it is a credential.
+            Overloaded: too many providers are being read.
         """
         document_record = await self._storage.document_records.of(provider)
         if document_record is None or not is_seen(document_record.tenants, tenant):
             raise NotFound(f"No document was imported for a provider {provider!r}.")
         await self._storage.change(document_record, (), tenant)  # raises Conflict where the tenant may not
+        async with self._whole.turn(tenant):
+            return await self._change(provider, document_record, request, tenant)
+
+    async def _change(
+        self, provider: str, document_record: ImportedDocumentRecord, request: ConstantsRequest, tenant: str | None
+    ) -> ProviderConstants:
         stored = await self._storage.stored_of(provider)
         # Read the record again after the APIs: of two concurrent changes the later one is refused.
         document_record = await self._storage.document_records.of(provider) or document_record
@@ -84,7 +99,7 @@ def with_constants(imported: Imported, constants: Mapping[str, str]) -> Imported
     """The document with the provider's constants applied. A warning names each constant that no operation takes."""
     if not constants:
         return imported
-    apis = tuple(_with_constants(api, constants) for api in imported.apis)
+    apis = tuple(_with_constants(api, constants) for api in with_checkpoints(imported.apis))
     operations = _count_operations(apis, constants)
     unused = sorted(name for name in constants if not operations[name])
     warnings = tuple(
@@ -109,7 +124,10 @@ def _prepare_change(
     document_record: ImportedDocumentRecord, stored: Sequence[tuple[str, tuple[str, ...]]], request: ConstantsRequest
 ) -> _ConstantsChange:
     """Raises ValidationFailed."""
-    apis = [Api.model_validate_json(text).model_copy(update={"tenants": tenants}) for text, tenants in stored]
+    apis = [
+        Api.model_validate_json(text).model_copy(update={"tenants": tenants})
+        for text, tenants in with_checkpoints(stored)
+    ]
     constants, secrets, named = dict(document_record.constants), _secrets(apis), _by_name(apis, request.constants)
     for name, text in request.constants.items():
         known = next((one for one in constants if one.lower() == name.lower()), None)
@@ -122,7 +140,7 @@ def _prepare_change(
     if len(constants) > MAX_CONSTANTS:
         raise ValidationFailed(f"A provider can have at most {MAX_CONSTANTS} constants.")
     ordered = dict(sorted(constants.items()))
-    records = tuple(record(_with_constants(api, ordered), document_record.version) for api in apis)
+    records = tuple(record(_with_constants(api, ordered), document_record.version) for api in with_checkpoints(apis))
     before = {api.id: state_of(api.content_hash, api.tenants) for api in apis}
     after = {one.api.id: state_of(one.api.content_hash, one.api.tenants) for one in records}
     # An empty importer forces the next import to read the document again, so that its report has current warnings.

@@ -6,7 +6,7 @@ from datetime import UTC
 from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import Row, Text, cast, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from retriever_svc.models import ImportedDocumentRecord, is_seen
@@ -14,9 +14,10 @@ from retriever_svc.tables import APIS, CATALOGUE, DOCUMENTS
 from services.storage.engine import read
 
 _PAGE_BYTES = 2_000_000
-"""Most bytes of the skipped operations on a page of documents, unless those of its first document are larger."""
-_SHOWN_COLUMNS = [DOCUMENTS.c[name] for name in ImportedDocumentRecord.__dataclass_fields__ if name != "notes"]
-_SKIPPED_BYTES = func.length(DOCUMENTS.c.skipped)  # in ASCII
+"""Most bytes of the skipped operations and constants on a page of documents, unless its first document has more."""
+_COLUMNS = [DOCUMENTS.c[name] for name in ImportedDocumentRecord.__dataclass_fields__ if name != "notes"]
+_SHOWN_COLUMNS = [column for column in _COLUMNS if column.name != "places"]
+_SHOWN_BYTES = func.length(DOCUMENTS.c.skipped) + func.length(cast(DOCUMENTS.c.constants, Text))  # in ASCII
 
 
 class DocumentRecords:
@@ -38,14 +39,14 @@ class DocumentRecords:
         apis = select(func.count()).where(APIS.c.provider == DOCUMENTS.c.provider).scalar_subquery()
         version = select(CATALOGUE.c.version).scalar_subquery()
         async with read(self._engine) as connection:
-            query = select(*_SHOWN_COLUMNS, DOCUMENTS.c.notes, apis.label("apis"), version.label("catalogue"))
+            query = select(*_COLUMNS, DOCUMENTS.c.notes, apis.label("apis"), version.label("catalogue"))
             row = (await connection.execute(query.where(*same).limit(1))).first()
         return None if row is None else (_as_record(row), row.apis, row.catalogue)
 
     async def of(self, provider: str) -> ImportedDocumentRecord | None:
         """The record of the document that was last imported for the provider, without its notes; or None."""
         async with read(self._engine) as connection:
-            row = (await connection.execute(select(*_SHOWN_COLUMNS).where(DOCUMENTS.c.provider == provider))).first()
+            row = (await connection.execute(select(*_COLUMNS).where(DOCUMENTS.c.provider == provider))).first()
         return None if row is None else _as_record(row)
 
     async def hash_of(self, provider: str) -> str | None:
@@ -58,7 +59,9 @@ class DocumentRecords:
     async def page(
         self, limit: int, after: str, tenant: str | None = None
     ) -> tuple[list[ImportedDocumentRecord], int, str | None]:
-        """The records that the tenant sees of the providers after this one, without notes, in order of their names.
+        """The records that the tenant sees of the providers after this one, in order of their names.
+
+        They are without notes and places.
 
         The page has fewer than ``limit`` if together they would be too large.
 
@@ -70,7 +73,7 @@ class DocumentRecords:
             seen = sorted(row.provider for row in owned if is_seen(row.tenants, tenant))
             first = bisect_right(seen, after)
             names = seen[first : first + limit]
-            sizes = select(DOCUMENTS.c.provider, _SKIPPED_BYTES).where(DOCUMENTS.c.provider.in_(names))
+            sizes = select(DOCUMENTS.c.provider, _SHOWN_BYTES).where(DOCUMENTS.c.provider.in_(names))
             bytes_of = dict(map(tuple, (await connection.execute(sizes)).all()))
             ends = accumulate(bytes_of.get(name, 0) for name in names)
             fit = [name for name, end in zip(names, ends, strict=True) if name == names[0] or end <= _PAGE_BYTES]

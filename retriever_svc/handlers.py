@@ -155,6 +155,7 @@ async def provider_secrets(
     provider: Annotated[ProviderName, Path()], service: Service, tenant: Whose = None
 ) -> NeededSecrets:
     """Names and kinds, in order; none if there is no such provider. It does not say which are configured."""
+    for_tenant.set(tenant or "")
     return await service.secrets(provider, tenant)
 
 

@@ -6,11 +6,10 @@ import asyncio
 import dataclasses
 import functools
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import TypeAdapter
 
@@ -22,7 +21,7 @@ from retriever_svc.importers import Imported, Limits, import_document
 from retriever_svc.models import Change, ImportedDocumentRecord, Record
 from retriever_svc.related import find_related
 from retriever_svc.storage import CatalogueStorage, refuse_unexpected
-from services.compute import ComputePool, checkpoint
+from services.compute import ComputePool, with_checkpoints
 from services.contracts.api import (
     DocumentPage,
     ImportChange,
@@ -35,13 +34,15 @@ from services.contracts.api import (
 )
 from services.contracts.review import SensitiveChange
 from services.encoder import Encoder, Vectors
-from services.errors import Conflict, Forbidden
+from services.errors import Conflict, Forbidden, Overloaded
+from services.storage.embeddings import VectorsRemoved
 
-T = TypeVar("T")
 _SKIPPED = 20
 """Skipped operations that a page of documents shows of each."""
 _BATCH = 32
 """Texts that a worker embeds at a time."""
+_ATTEMPTS = 3
+"""How often an import embeds again what others remove meanwhile."""
 _SENSITIVE = 100
 """Most sensitive changes that a report lists."""
 _DIFFERENCES = 200
@@ -154,12 +155,12 @@ class DocumentImporter:
         constants = known.constants if known is not None else {}
         imported = await self._pool.run(with_constants, imported, constants)
         records = await self._pool.run(
-            lambda: tuple(record(api, imported.version) for api in _with_checkpoints(imported.apis))
+            lambda: tuple(record(api, imported.version) for api in with_checkpoints(imported.apis))
         )
         document_record = dataclasses.replace(self._document_record(imported, request, tenant), constants=constants)
         change = await self._storage.change(document_record, records, tenant)
         earlier = known.places if known is not None and known.places else await self._stored_places(change)
-        places = await self._pool.run(differences.remembered, _with_checkpoints(imported.apis), earlier)
+        places = await self._pool.run(differences.remembered, with_checkpoints(imported.apis), earlier)
         document_record = dataclasses.replace(document_record, places=places)
         await self._refuse_taken_ids(imported.provider, change.added)
         refuse_unexpected(change, request.confirm or request.expected_change)
@@ -175,18 +176,27 @@ class DocumentImporter:
 
         Raises:
             Conflict: an id belongs to another provider, or the provider was changed since the comparison.
+            Overloaded: vectors that it relied on were removed again and again.
         """
         total = len(prepared.records)
         yield ImportProgress(phase="reading", done=total, total=total)
-        version = None
         if prepared.apply:
-            vectors = dict[str, Vectors]()
-            texts = await self._unembedded(prepared.records)
-            for group in _groups(list(texts), _BATCH * self._pool.workers):
-                vectors |= await self._embed({key: texts[key] for key in group})
-                yield ImportProgress(phase="embedding", done=len(vectors), total=len(texts))
-            yield ImportProgress(phase="storing", done=0, total=total)
-            version = await self._store(prepared, vectors)
+            vectors, attempts = dict[str, Vectors](), 0
+            while True:
+                known = await self._storage.embedded(self._encoder.name, [new.text_hash for new in prepared.records])
+                texts = _unembedded(prepared.records, known | vectors.keys())
+                wanted = len(vectors) + len(texts)
+                for group in _groups(list(texts), _BATCH * self._pool.workers):
+                    vectors |= await self._embed({key: texts[key] for key in group})
+                    yield ImportProgress(phase="embedding", done=len(vectors), total=wanted)
+                yield ImportProgress(phase="storing", done=0, total=total)
+                try:
+                    version = await self._store(prepared, vectors, sorted(known - vectors.keys()))
+                    break
+                except VectorsRemoved:  # with another provider that had the same texts
+                    attempts += 1
+                    if attempts == _ATTEMPTS:
+                        raise Overloaded("Others remove the same texts again and again.", retry_after_s=1) from None
             yield ImportProgress(phase="storing", done=total, total=total)
         else:
             for group in _groups(prepared.change.updated, _DIFFERENCES):
@@ -270,7 +280,7 @@ class DocumentImporter:
         found: tuple[str, ...] = ()
         for group in _groups(list(change.before), _DIFFERENCES):
             stored = (await self._storage.get(group)).values()
-            found = await self._pool.run(differences.remembered, _with_checkpoints(stored), found)
+            found = await self._pool.run(differences.remembered, with_checkpoints(stored), found)
         return found
 
     async def _sensitive(
@@ -292,7 +302,7 @@ class DocumentImporter:
                     added.pop(after.id, None)
                     found += differences.sensitive(old, after)
         if earlier:  # nothing of a new provider is in use
-            apis = _with_checkpoints(new[key] for key in added)
+            apis = with_checkpoints(new[key] for key in added)
             found += await self._pool.run(differences.new_places, apis, frozenset(earlier))
         return tuple(found)
 
@@ -306,13 +316,6 @@ class DocumentImporter:
         touched = bool(change.updated or change.removed)
         return touched and await self._records.hash_of(document_record.provider) != document_record.document_hash
 
-    async def _unembedded(self, records: Sequence[Record]) -> dict[str, str]:
-        """Texts without a vector, by hash. They are sorted by length, so that all workers get similar work."""
-        hashes = [new.text_hash for new in records]
-        known = await self._storage.vectors(self._encoder.name, hashes)
-        texts = {new.text_hash: new.embedded for new in records if new.text_hash not in known}
-        return dict(sorted(texts.items(), key=lambda item: -len(item[1])))
-
     async def _embed(self, texts: Mapping[str, str]) -> dict[str, Vectors]:
         """Embed on all workers at once."""
         keys = list(texts)
@@ -322,8 +325,8 @@ class DocumentImporter:
         vectors = await asyncio.gather(*runs)
         return {k: v for share, rows in zip(shares, vectors, strict=True) for k, v in zip(share, rows, strict=True)}
 
-    async def _store(self, prepared: PreparedImport, vectors: Mapping[str, Vectors]) -> int:
-        """Store, make searchable, and return the catalogue's version."""
+    async def _store(self, prepared: PreparedImport, vectors: Mapping[str, Vectors], embedded: Sequence[str]) -> int:
+        """Store, make searchable, and return the catalogue's version. Raises VectorsRemoved."""
         _, version = await self._storage.replace_provider(
             prepared.document_record,
             prepared.records,
@@ -331,6 +334,7 @@ class DocumentImporter:
             vectors,
             prepared.change.hash,
             prepared.tenant,
+            embedded,
         )
         await self._refresh()
         return version
@@ -340,7 +344,7 @@ class DocumentImporter:
         new = {api.id: api for api in prepared.imported.apis}
         old = await self._storage.get(ids)
         pairs = [(old[key], new[key]) for key in ids if key in old]
-        return await self._pool.run(lambda: [differences.updated(*pair) for pair in _with_checkpoints(pairs)])
+        return await self._pool.run(lambda: [differences.updated(*pair) for pair in with_checkpoints(pairs)])
 
     async def _report(self, prepared: PreparedImport, version: int) -> ImportReport:
         imported, change = prepared.imported, prepared.change
@@ -365,6 +369,12 @@ class DocumentImporter:
             change_hash=change.hash,
             catalogue_version=version,
         )
+
+
+def _unembedded(records: Sequence[Record], known: Set[str]) -> dict[str, str]:
+    """Texts without a vector, by hash. They are sorted by length, so that all workers get similar work."""
+    texts = {new.text_hash: new.embedded for new in records if new.text_hash not in known}
+    return dict(sorted(texts.items(), key=lambda item: -len(item[1])))
 
 
 def _with_tenants(imported: Imported, request: ImportRequest, known: ImportedDocumentRecord | None) -> Imported:
@@ -417,13 +427,6 @@ def _refuse_unrelated(imported: Imported, change: Change, request: ImportRequest
 def _ordered(tenants: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The tenants without duplicates, sorted, so that their order in the request makes no change."""
     return None if tenants is None else tuple(sorted(set(tenants)))
-
-
-def _with_checkpoints(items: Iterable[T]) -> Iterator[T]:
-    """The items, with a checkpoint before each."""
-    for item in items:
-        checkpoint()
-        yield item
 
 
 def _groups(keys: Sequence[str], size: int) -> list[Sequence[str]]:

@@ -70,7 +70,7 @@ async def _opened(
     """Open the service and its dependencies. Their clean-up is registered with ``opened``."""
     engine = create_engine(settings.database_url)
     opened.push_async_callback(engine.dispose)
-    storage = CatalogueStorage(engine)
+    storage = CatalogueStorage(engine, settings.max_tenant_apis)
     opened.push_async_callback(asyncio.to_thread, storage.close)
     cache = open_cache(settings.redis_url)
     opened.push_async_callback(cache.close)

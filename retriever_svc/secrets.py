@@ -1,6 +1,6 @@
 """Which credentials the operations of a provider ask for."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,16 +17,26 @@ _MAX_ALL_NAMES = 20_000
 """Scopes and hosts that are named of all credentials together."""
 
 
-def needed_secrets(documents: Iterable[str]) -> tuple[NeededSecret, ...]:
-    """The first 1,000 credentials that these APIs need. Of each, the first 200 scopes and hosts are named.
+class SecretsReader:
+    """Reads APIs for the credentials that they need: the first 1,000, and of each the first 200 scopes and hosts."""
 
-    Args:
-        documents: the APIs as JSON.
-    """
-    found, left = dict[str, dict[str, Any]](), _MAX_ALL_NAMES
-    for document in documents:
-        checkpoint()
-        api = orjson.loads(document)
+    def __init__(self) -> None:
+        self._found = dict[str, dict[str, Any]]()
+        self._left = _MAX_ALL_NAMES
+
+    @property
+    def needed(self) -> tuple[NeededSecret, ...]:
+        """What the APIs that were read need, in order of the names."""
+        return tuple(_needed(self._found[name]) for name in sorted(self._found))
+
+    def read(self, documents: Iterable[str]) -> None:
+        """Read further APIs, as JSON."""
+        for document in documents:
+            checkpoint()
+            self._read(orjson.loads(document))
+
+    def _read(self, api: Mapping[str, Any]) -> None:
+        found = self._found
         alternatives, hosts = api.get("security", ()), _host(api.get("server", ""))
         named = {requirement["secret"]: requirement for alternative in alternatives for requirement in alternative}
         reads = api["method"] in _SAFE and api.get("effect") != "change"
@@ -39,11 +49,10 @@ def needed_secrets(documents: Iterable[str]) -> tuple[NeededSecret, ...]:
                 found[name] = requirement | {"operations": 0, "scopes": {}, "hosts": {}}
             known = found[name]
             known["operations"] += 1
-            left -= _add(known["scopes"], requirement.get("scopes", ()), left)
-            left -= _add(known["hosts"], hosts, left)
+            self._left -= _add(known["scopes"], requirement.get("scopes", ()), self._left)
+            self._left -= _add(known["hosts"], hosts, self._left)
             if name == only and ("probe" not in known or (harmless and not known["harmless"])):
                 known |= {"probe": api["id"], "harmless": harmless}
-    return tuple(_needed(found[name]) for name in sorted(found))
 
 
 def _add(known: dict[str, None], names: Iterable[str], left: int) -> int:

@@ -13,6 +13,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,8 +29,9 @@ from retriever_svc.importers import Limits, with_content_hash
 from retriever_svc.importing import DocumentImporter
 from retriever_svc.models import Delta, Entry, Hit, Record
 from retriever_svc.opening import MAX_API_BYTES, opened
-from retriever_svc.secrets import needed_secrets
+from retriever_svc.secrets import SecretsReader
 from retriever_svc.storage import CatalogueStorage
+from retriever_svc.whole_reads import WholeReads
 from services.compute import ComputePool
 from services.contracts.api import Api, CatalogueStatus, NeededSecrets
 from services.contracts.retrieval import Clause
@@ -42,6 +44,8 @@ _BATCH = 32
 """Texts embedded at a time."""
 _VECTORS = 2_000
 """Vectors read at a time. All vectors of a large catalogue at once would take hundreds of megabytes."""
+_CACHED_BYTES = 64_000_000
+"""Most bytes of the APIs that are kept in memory."""
 _ATTEMPTS = 5
 _READY_S = 10.0
 """Seconds beyond ``version_check_s`` for which the readiness check relies on the last check of the version."""
@@ -104,7 +108,8 @@ class CatalogueService:
         files: SnapshotFiles | None = None,
     ) -> None:
         self.documents = DocumentImporter(storage, encoder, imports, limits, self.refresh)
-        self.constants = ConstantsService(storage, encoder.name, imports, self.refresh)
+        self._whole = WholeReads()
+        self.constants = ConstantsService(storage, encoder.name, imports, self._whole, self.refresh)
         self._storage = storage
         self._encoder = encoder
         self._searches = searches
@@ -250,8 +255,11 @@ class CatalogueService:
 
     async def secrets(self, provider: str, tenant: str | None = None) -> NeededSecrets:
         """The credentials that the provider's APIs need, of the APIs that the tenant sees."""
-        documents = await self._storage.of_provider(provider, tenant)
-        return NeededSecrets(secrets=await self._searches.run(needed_secrets, documents))
+        reader = SecretsReader()
+        async with self._whole.turn(tenant), aclosing(self._storage.of_provider(provider, tenant)) as parts:
+            async for documents in parts:
+                await self._searches.run(reader.read, documents)
+            return NeededSecrets(secrets=await self._searches.run(lambda: reader.needed))
 
     async def create(self, api: Api) -> Api:
         """Add an API; its content hash is computed here.
@@ -367,10 +375,10 @@ class CatalogueService:
 
 
 class _Documents:
-    """An LRU cache of APIs as JSON, by id and content hash."""
+    """An LRU cache of APIs as JSON, by id and content hash: of ``size`` APIs, and ``_CACHED_BYTES``, at most."""
 
     def __init__(self, size: int) -> None:
-        self._size = size
+        self._size, self._bytes = size, 0
         self._documents: OrderedDict[tuple[str, str], bytes] = OrderedDict()
 
     def get(self, entry: Entry) -> bytes | None:
@@ -382,6 +390,8 @@ class _Documents:
 
     def keep(self, entry: Entry, document: bytes) -> None:
         """Add an API to the cache."""
-        self._documents[entry.id, entry.content_hash] = document
-        while len(self._documents) > self._size:
-            self._documents.popitem(last=False)
+        key = (entry.id, entry.content_hash)
+        self._bytes += len(document) - len(self._documents.get(key, b""))
+        self._documents[key] = document
+        while len(self._documents) > self._size or self._bytes > _CACHED_BYTES:
+            self._bytes -= len(self._documents.popitem(last=False)[1])

@@ -109,6 +109,12 @@ class RetrieverSettings(InternalSettings):
     max_document_operations: int = Field(
         default=20_000, ge=1, description="Most operations in one document. Documents with more are refused."
     )
+    max_tenant_apis: int = Field(
+        default=50_000,
+        ge=1,
+        description="Most APIs that one tenant imports; the operator may import more. Each takes 15 kB of memory. "
+        "An import that would add more is refused with 409.",
+    )
     effects: dict[str, Effect] = Field(
         default={},
         description='Whether calls `read` or `change`, by shell patterns for ids of APIs: `{"acme.search*": '

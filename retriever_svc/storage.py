@@ -7,7 +7,7 @@ Every change increments the version in its own transaction, so a version identif
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from sqlalchemy import (
     Connection,
@@ -15,6 +15,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     exists,
+    func,
     insert,
     select,
     update,
@@ -28,7 +29,7 @@ from retriever_svc.tables import APIS, CATALOGUE, DOCUMENTS, EMBEDDINGS
 from services.contracts.api import Api
 from services.encoder import Vectors
 from services.errors import Conflict, NotFound
-from services.storage.embeddings import chunks, keep_vectors, read_vectors
+from services.storage.embeddings import chunks, keep_vectors, known_vectors, read_vectors, refuse_removed
 from services.storage.engine import Probe, Transactions, freeze, read
 from services.storage.writers import Writers
 
@@ -37,6 +38,8 @@ _DERIVED = ("text_hash", "lexical", "inputs", "outputs", "open", "operation_key"
 _OF_API = ("content_hash", "tags", "deprecated", "tenants")
 _AT_ONCE_BYTES = 64_000
 """APIs of more bytes together are parsed beside the event loop."""
+_ROWS = 100
+"""APIs whose documents are read or written at a time: each may have 256 kB."""
 _ENTRY_COLUMNS = [APIS.c[name] for name in Entry.__dataclass_fields__]
 
 
@@ -44,9 +47,14 @@ class CatalogueStorage:
     """The tables of :mod:`retriever_svc.tables`, as models.
 
     Writers take turns by locking the row of the version, tenants within a process by :class:`Writers`.
+
+    Args:
+        engine: engine of the database.
+        most_each: most APIs that one tenant imports; the operator may import more. None: no bound.
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, most_each: int | None = None) -> None:
+        self._most_each = most_each
         self._engine, self._reads, self._probe = engine, Transactions(engine, read_only=True), Probe(engine)
         self._writers = Writers(engine, _growing(0), "changes of the catalogue")
         self.document_records = DocumentRecords(engine)
@@ -101,9 +109,17 @@ class CatalogueStorage:
         size = sum(len(document) for document, _ in found.values())
         return parse() if size <= _AT_ONCE_BYTES else await asyncio.to_thread(parse)
 
-    async def of_provider(self, provider: str, tenant: str | None = None) -> list[str]:
-        """The JSON of the provider's APIs that this tenant sees, in order of their ids."""
-        return [document for document, tenants in await self.stored_of(provider) if is_seen(tenants, tenant)]
+    async def of_provider(self, provider: str, tenant: str | None = None) -> AsyncGenerator[list[str], None]:
+        """The JSON of the provider's APIs that this tenant sees, a few at a time, in order of their ids."""
+        query = select(APIS.c.id, APIS.c.document, APIS.c.tenants).where(APIS.c.provider == provider)
+        query, after = query.order_by(APIS.c.id).limit(_ROWS), ""
+        while True:
+            async with read(self._engine) as connection:
+                rows = (await connection.execute(query.where(APIS.c.id > after))).all()
+            yield [row.document for row in rows if is_seen(row.tenants, tenant)]
+            if len(rows) < _ROWS:
+                return
+            after = rows[-1].id
 
     async def stored_of(self, provider: str) -> list[tuple[str, tuple[str, ...]]]:
         """The JSON and the tenants of each of the provider's APIs, in order of their ids."""
@@ -126,6 +142,11 @@ class CatalogueStorage:
         """The stored vectors of these texts, each (d,) float32, by hash."""
         async with read(self._engine) as connection:
             return await read_vectors(connection, EMBEDDINGS, encoder, hashes)
+
+    async def embedded(self, encoder: str, hashes: Sequence[str]) -> set[str]:
+        """The hashes that have a vector of this encoder."""
+        async with read(self._engine) as connection:
+            return await known_vectors(connection, EMBEDDINGS, encoder, hashes)
 
     async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors]) -> None:
         """Store vectors for texts of APIs that are in the catalogue already, after a change of the encoder."""
@@ -199,6 +220,7 @@ class CatalogueStorage:
         vectors: Mapping[str, Vectors],
         expected: str | None = None,
         tenant: str | None = None,
+        embedded: Sequence[str] = (),
     ) -> tuple[Change, int]:
         """Replace all of a provider's APIs in one transaction.
 
@@ -211,26 +233,29 @@ class CatalogueStorage:
             vectors: vectors of the texts that had none, by the texts' hashes.
             expected: hash that the change must have; None: any.
             tenant: the tenant that asks; None: the operator.
+            embedded: hashes of texts that had a vector when ``vectors`` were computed.
 
         Returns:
             The change, and the version of the catalogue after it.
 
         Raises:
-            Conflict: an id belongs to another provider, the provider belongs to another owner, or the change does not
-                have the expected hash.
+            Conflict: an id belongs to another provider, the provider belongs to another owner, the change does not
+                have the expected hash, or the tenant would have too many APIs.
+            VectorsRemoved: one of ``embedded`` has no vector any more.
         """
         wanted = {record.api.id: record for record in records}
         async with self._writers.turn(tenant) as connection:
-            change = await _change(connection, document_record, records, tenant)
+            change = await self._change(connection, document_record, records, tenant)
             refuse_unexpected(change, expected)
             await _refuse_taken_ids(connection, change.added)
+            await refuse_removed(connection, EMBEDDINGS, encoder, embedded)
             rewritten = await _differing(connection, document_record.provider, wanted)
             for chunk in chunks(change.removed):
                 await connection.execute(delete(APIS).where(APIS.c.id.in_(chunk)))
-            for chunk in chunks(change.added):  # other requests go on in between
+            for chunk in chunks(change.added, _ROWS):  # other requests go on in between
                 rows = await asyncio.to_thread(lambda keys: [_row(wanted[key]) for key in keys], chunk)
                 await connection.execute(insert(APIS), rows)
-            for some in chunks(rewritten):
+            for some in chunks(rewritten, _ROWS):
                 rows = await asyncio.to_thread(
                     lambda records: [_row(one) | {"of": one.api.id} for one in records], some
                 )
@@ -247,7 +272,24 @@ class CatalogueStorage:
     ) -> Change:
         """What :meth:`replace_provider` would change now. Raises Conflict if the tenant may not do so."""
         async with read(self._engine) as connection:
-            return await _change(connection, document_record, records, tenant)
+            return await self._change(connection, document_record, records, tenant)
+
+    async def _change(
+        self,
+        connection: AsyncConnection,
+        document_record: ImportedDocumentRecord,
+        records: Sequence[Record],
+        tenant: str | None,
+    ) -> Change:
+        change = await _change(connection, document_record, records, tenant)
+        more = len(change.added) - len(change.removed)
+        if tenant is not None and self._most_each is not None and more > 0:
+            owned = select(DOCUMENTS.c.provider).where(DOCUMENTS.c.owner == tenant)
+            count = select(func.count()).select_from(APIS).where(APIS.c.provider.in_(owned))
+            there = int(await connection.scalar(count) or 0)
+            if there + more > self._most_each:
+                raise Conflict(f"A tenant can import at most {self._most_each:,} APIs; this one has {there:,}.")
+        return change
 
     async def owners(self, ids: Sequence[str]) -> dict[str, str]:
         """The providers of the APIs that exist, by id."""

@@ -26,7 +26,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, ParamSpec, TypeVar
@@ -68,6 +68,13 @@ def checkpoint() -> None:
     job: _Job | None = getattr(_working, "job", None)
     if job is not None:
         job.pool.check(job)
+
+
+def with_checkpoints(items: Iterable[T]) -> Iterator[T]:
+    """The items, with a :func:`checkpoint` before each."""
+    for item in items:
+        checkpoint()
+        yield item
 
 
 @dataclass(eq=False, slots=True)

@@ -18,6 +18,13 @@ _CHUNK = 1_000
 _ALL_AT_ONCE = 10 * _CHUNK
 
 
+class VectorsRemoved(Exception):
+    """Texts that had a vector have none any more: what had them was removed. They must be encoded before they are used.
+
+    Otherwise whoever reads them next, for any tenant, would have to wait until they are.
+    """
+
+
 def embeddings_table(metadata: MetaData) -> Table:
     """The table ``embeddings``: text hash, encoder name, vector as little-endian float32."""
     return Table(
@@ -69,6 +76,12 @@ async def keep_vectors(connection: AsyncConnection, table: Table, encoder: str, 
         await connection.execute(insert(table), rows)
 
 
-def chunks(values: Sequence[T]) -> Iterable[Sequence[T]]:
-    """Split the values into lists short enough for one ``IN (...)``."""
-    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
+async def refuse_removed(connection: AsyncConnection, table: Table, encoder: str, hashes: Sequence[str]) -> None:
+    """Raise VectorsRemoved unless each of these hashes has a vector of this encoder."""
+    if len(await known_vectors(connection, table, encoder, hashes)) < len(set(hashes)):
+        raise VectorsRemoved
+
+
+def chunks(values: Sequence[T], size: int = _CHUNK) -> Iterable[Sequence[T]]:
+    """Split the values into lists, by default short enough for one ``IN (...)``."""
+    return (values[start : start + size] for start in range(0, len(values), size))

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
+from pydantic_core import from_json
 
 from services.contracts.answer import AnswerValue
 from services.contracts.doubt import DoubtfulCall, ResolveRequest, doubts_of
@@ -132,6 +133,7 @@ class Driver:
         """A large value in full. Raises NotFound if it was lost."""
         while True:
             try:
-                return await self._house.any().value(stored.id)
+                found: JsonValue = from_json(await self._house.any().value(stored.id))
+                return found
             except _EXCUSED:
                 await asyncio.sleep(self._house.rng.uniform(0.005, 0.05))

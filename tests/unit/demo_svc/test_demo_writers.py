@@ -2,17 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from demo_svc.models import key_of
+from demo_svc.models import key_of, text_hash
+from demo_svc.service import DemoService
 from demo_svc.storage import KNOWLEDGE, DemoStorage
+from services.compute import ComputePool
 from services.contracts.demo import Demo, demo_id
+from services.errors import Conflict
+from services.storage.embeddings import VectorsRemoved
 from services.storage.engine import create_engine, write
 from services.storage.migrate import migrate
-from tests.unit.demo_svc.support import demo
+from tests.unit.demo_svc.support import HashEncoder, demo
 
 LOCK = sa.update(KNOWLEDGE).values(version=KNOWLEDGE.c.version)
 HANG_S = 15.0
@@ -69,4 +74,43 @@ async def test_tenants_take_turns_at_writing(engine: AsyncEngine) -> None:
         await asyncio.sleep(0)
     await asyncio.gather(*tasks)
     assert order[0] == "blue"  # the others' first turns are six
+    storage.close()
+
+
+async def test_a_tenant_has_so_many_demos(engine: AsyncEngine) -> None:
+    storage = DemoStorage(engine, most_each=3)
+    await storage.add([named("a"), named("b")], "red")
+    with pytest.raises(Conflict, match="at most 3 demonstrations; this one has 2"):
+        await storage.add([named("a"), named("c"), named("d")], "red")
+    await storage.check_room("red")
+    await storage.add([named("a"), named("c")], "red")
+    with pytest.raises(Conflict):
+        await storage.check_room("red")
+    for other in ("blue", None):
+        await storage.check_room(other)
+    await storage.add([named(f"q{n}") for n in range(4)])
+    assert (await storage.page(10, 0, (), "red")).total == 7
+    storage.close()
+
+
+async def test_texts_whose_vectors_are_removed_meanwhile_are_encoded_again(engine: AsyncEngine) -> None:
+    storage, pool, encoder = DemoStorage(engine), ComputePool(1, 16), HashEncoder()
+    service = DemoService(storage, encoder, pool, threshold=0.8)
+    (first,), _ = await service.add([demo("q", "p.a")], "red")
+    add = storage.add
+
+    async def overtaken(*args: Any) -> set[str]:
+        storage.add = add  # type: ignore[method-assign]
+        assert await storage.delete(key_of(first.id, "red"), "red")
+        return await add(*args)
+
+    storage.add = overtaken  # type: ignore[method-assign, assignment]
+    (second,), added = await service.add([demo("q", "p.b")], "red")
+    assert added == {second.id}
+    assert await storage.embedded(encoder.name, [text_hash("q")]) == {text_hash("q")}
+    assert encoder.encoded == ["q", "q"]
+    with pytest.raises(VectorsRemoved):
+        await storage.add([named("another")], "red", encoder.name)
+    assert (await storage.page(10, 0, (), "red")).demos == (second,)
+    await pool.close()
     storage.close()

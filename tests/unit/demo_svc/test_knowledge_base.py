@@ -1,8 +1,9 @@
 """Storage and rules of the knowledge base, on SQLite and on PostgreSQL."""
 
 import asyncio
+import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event, inspect
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from demo_svc import service as demo_service
 from demo_svc.models import text_hash
 from demo_svc.service import DemoService
 from demo_svc.storage import METADATA, DemoStorage
@@ -113,6 +115,44 @@ async def test_a_page_of_an_api_reads_no_other_demos(tmp_path: object) -> None:
         assert any("demo_apis" in step for step in steps)
         assert not [step for step in steps if step.startswith("SCAN demos")]
     await engine.dispose()
+
+
+async def test_demos_are_found_without_reading_those_of_others(tmp_path: object) -> None:
+    """In a row of SQLite, what lies behind the document cannot be read without it."""
+    engine, asked = create_engine(f"sqlite+aiosqlite:///{tmp_path}/demos.db"), list[tuple[str, Any]]()
+    await migrate(engine, "demo_svc")
+    async with opened(engine) as service:
+        await service.add([demo("q", f"p.{n}") for n in range(30)], "red")
+
+        def note(_connection: Any, _cursor: Any, text: str, values: Any, *_: Any) -> None:
+            asked.append((text, values))
+
+        for source in (engine.sync_engine, service._storage._reads._sync):
+            event.listen(source, "before_cursor_execute", note)
+        assert len(await service.apis_of_same("q", "red")) == 20
+        assert (await service.page(10, 0, (), "blue")).total == 0
+        assert (await service.page(10, 0, ("p.1",), "blue")).total == 0
+        async with engine.connect() as connection:
+            steps = [
+                row.detail
+                for text, values in list(asked)
+                for row in await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)
+                if " demos " in f"{row.detail} "
+            ]
+        assert len(steps) > 5
+        assert not [step for step in steps if "COVERING INDEX" not in step and "rowid=?" not in step]
+    await engine.dispose()
+
+
+async def test_few_sizes_beyond_those_of_a_page_are_read(engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("demo_svc.storage._SIZED", 2)
+    async with opened(engine) as service:
+        await service.add([demo(f"q{n}", argument="x" * 120_000) for n in range(9)])
+        asked = list[str]()
+        event.listen(engine.sync_engine, "before_cursor_execute", lambda *args: asked.append(args[2]))
+        page = await service.page(9, 0)
+        assert ([one.query for one in page.demos], page.total) == (["q0", "q1"], 9)
+        assert sum("length" in statement for statement in asked) == 2
 
 
 async def test_a_page_after_removed_demos_skips_none(engine: AsyncEngine) -> None:
@@ -456,3 +496,21 @@ async def test_a_page_is_small(engine: AsyncEngine) -> None:
     async with opened(engine) as service:
         await service.add([demo(f"q{n}", argument="x" * 100_000) for n in range(4)])
         assert [one.query for one in (await service.page(10, 0)).demos] == ["q0", "q1"]
+
+
+async def test_large_demos_are_parsed_on_the_pool_in_the_tenants_turn(
+    engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(engine) as service:
+        await service.add([demo("small"), demo("large", argument="x" * 70_000)], "red")
+        parsed, parse = list[str](), demo_service._parsed
+
+        def noting(documents: Mapping[str, str]) -> dict[str, Demo]:
+            parsed.append(for_tenant.get() if threading.current_thread() is not threading.main_thread() else "loop")
+            return parse(documents)
+
+        monkeypatch.setattr(demo_service, "_parsed", noting)
+        for_tenant.set("red")
+        for query in ("small", "large"):
+            assert [one.query for one in await service.same(query, {"p.a"}, 3, "red")] == [query]
+        assert parsed == ["loop", "red"]

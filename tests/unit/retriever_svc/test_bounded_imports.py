@@ -1,5 +1,6 @@
 """What a hostile document can make the catalogue keep and pass on: bytes and rows are bounded."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,11 +12,14 @@ from sqlalchemy import event
 
 from retriever_svc import importing, secrets
 from retriever_svc.importers.limits import MAX_NOTES, MAX_SUMMARY
+from retriever_svc.models import Entry
 from retriever_svc.opening import MAX_API_BYTES, opened
-from retriever_svc.secrets import needed_secrets
-from retriever_svc.service import CatalogueService
+from retriever_svc.secrets import SecretsReader
+from retriever_svc.service import CatalogueService, _Documents
+from retriever_svc.whole_reads import WholeReads
 from services.contracts.api import Api, ImportReport, ImportRequest, NeededSecret
-from services.errors import InvalidDocument
+from services.contracts.constants import ConstantsRequest
+from services.errors import InvalidDocument, Overloaded, ValidationFailed
 from tests.unit.retriever_svc.catalogue import open_service
 from tests.unit.retriever_svc.documents import document, imported, json_body, operation, single
 from tests.unit.retriever_svc.test_catalogue import CountingEncoder
@@ -172,7 +176,10 @@ def test_needed_credentials_are_made_once(monkeypatch: pytest.MonkeyPatch) -> No
             return super().model_validate(obj, **options)
 
     monkeypatch.setattr(secrets, "NeededSecret", Counted)
-    found = needed_secrets([asking(n, 3) for n in range(300)])
+    reader = SecretsReader()
+    for start in (0, 100, 200):
+        reader.read([asking(n, 3) for n in range(start, start + 100)])
+    found = reader.needed
     assert len(made) == len(found) == 3
     assert [(one.operations, len(one.hosts), one.probe) for one in found] == [
         (300, 200, "p.o0"),
@@ -182,6 +189,72 @@ def test_needed_credentials_are_made_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_needed_credentials_name_so_many_hosts_together() -> None:
-    found = needed_secrets([asking(n, 1_100) for n in range(30)])
+    reader = SecretsReader()
+    reader.read([asking(n, 1_100) for n in range(30)])
+    found = reader.needed
     assert len(found) == 1_000
     assert sum(len(one.hosts) for one in found) == 20_000
+
+
+async def test_whole_providers_are_read_by_one_request_of_a_tenant_at_a_time() -> None:
+    whole, order = WholeReads(), list[str]()
+
+    async def read(tenant: str | None) -> None:
+        async with whole.turn(tenant):
+            order.append(f"{tenant} begins")
+            await asyncio.sleep(0)
+            order.append(f"{tenant} ends")
+
+    await asyncio.gather(*(read(tenant) for tenant in ("red", "red", "red", "blue", None)))
+    assert order[:4] == ["red begins", "blue begins", "red ends", "blue ends"]
+    assert [one for one in order if one.startswith("red")] == ["red begins", "red ends"] * 3
+    async with whole.turn("red"):
+        waiting = [asyncio.create_task(read("red")) for _ in range(16)]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded, match="of this tenant"):
+            await read("red")
+        await read("blue")
+    await asyncio.gather(*waiting)
+
+
+async def test_reading_credentials_and_constants_takes_turns(service: CatalogueService) -> None:
+    await send(service, document({"/things": {"get": operation()}}), provider="p")
+    async with service._whole.turn("red"):
+        credentials = asyncio.create_task(service.secrets("p", "red"))
+        constants = asyncio.create_task(service.constants.change("p", ConstantsRequest(constants={"a": "b"}), None))
+        await asyncio.wait([constants])
+        assert not credentials.done()
+    assert (await credentials).secrets == ()
+    assert isinstance(constants.exception(), ValidationFailed)
+    async with service._whole.turn(None):
+        again = asyncio.create_task(service.constants.change("p", ConstantsRequest(constants={"a": "b"}), None))
+        assert (await asyncio.wait([again], timeout=0.3))[0] == set()
+    with pytest.raises(ValidationFailed):
+        await again
+
+
+def test_cached_apis_are_bounded_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retriever_svc.service._CACHED_BYTES", 100)
+    cached = _Documents(10)
+    entries = [Entry(n, f"p.{n}", "p", "n", "GET", "/", "", "c", "t", "") for n in range(4)]
+    for entry in entries:
+        cached.keep(entry, b"x" * 40)
+        cached.keep(entry, b"x" * 40)
+    assert [cached.get(entry) is not None for entry in entries] == [False, False, True, True]
+
+
+async def test_a_page_of_documents_counts_constants_and_reads_no_places(
+    service: CatalogueService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = operation(parameters=[{"name": "account", "in": "query", "required": True, "schema": {"type": "string"}}])
+    for name in ("a", "b", "c"):
+        await send(service, document({"/things": {"get": asking}}), provider=name)
+        await service.constants.change(name, ConstantsRequest(constants={"account": "x" * 900}))
+    monkeypatch.setattr("retriever_svc.document_records._PAGE_BYTES", 2_000)
+    asked = list[str]()
+    event.listen(service._storage._engine.sync_engine, "before_cursor_execute", lambda *args: asked.append(args[2]))
+    page = await service.documents.documents(10)
+    assert [one.provider for one in page.documents] == ["a", "b"]
+    assert {len(one.constants["account"]) for one in page.documents} == {900}
+    assert asked
+    assert not [statement for statement in asked if "places" in statement]

@@ -1,10 +1,12 @@
 """Writers of the catalogue: what they wait for, and in how many statements they write."""
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -14,8 +16,9 @@ from retriever_svc.engine.texts import record
 from retriever_svc.models import ImportedDocumentRecord, Record
 from retriever_svc.storage import CatalogueStorage
 from retriever_svc.tables import APIS, CATALOGUE
-from services.errors import NotFound
-from services.storage import embeddings
+from services.contracts.api import Api
+from services.errors import Conflict, NotFound
+from services.storage.embeddings import VectorsRemoved
 from services.storage.engine import create_engine, read, write
 from services.storage.migrate import migrate
 from tests.unit.retriever_svc.catalogue import api
@@ -94,7 +97,7 @@ async def test_tenants_take_turns_at_writing(engine: AsyncEngine) -> None:
 async def test_changed_rows_are_written_many_at_a_time_and_keep_their_numbers(
     engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embeddings, "_CHUNK", 20)
+    monkeypatch.setattr("retriever_svc.storage._ROWS", 20)
     storage, sizes = CatalogueStorage(engine), list[int]()
 
     def stored(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, many: bool) -> None:
@@ -118,4 +121,48 @@ async def test_changed_rows_are_written_many_at_a_time_and_keep_their_numbers(
     await storage.delete_provider("zoo", "red")
     await kept(storage, "zoo", "red", 50, "changed")  # the stamps are those of rows that are inserted
     assert {key: row[2] for key, row in (await rows()).items()} == {key: row[2] for key, row in after.items()}
+    storage.close()
+
+
+async def test_texts_whose_vectors_were_removed_are_not_stored(engine: AsyncEngine) -> None:
+    storage = CatalogueStorage(engine)
+    await kept(storage, "zoo", "red")
+    (one,) = records_of("shop", "red", 1)
+    with pytest.raises(VectorsRemoved):
+        await storage.replace_provider(
+            document_of("shop", "red"), [one], "e", {}, tenant="red", embedded=[one.text_hash]
+        )
+    assert await storage.owners([one.api.id]) == {}
+    vectors = {one.text_hash: np.zeros(4, np.float32)}
+    await storage.replace_provider(document_of("shop", "red"), [one], "e", vectors, tenant="red")
+    await storage.replace_provider(document_of("shop", "red"), [one], "e", {}, tenant="red", embedded=[one.text_hash])
+    storage.close()
+
+
+async def test_a_tenant_has_so_many_apis(engine: AsyncEngine) -> None:
+    storage = CatalogueStorage(engine, most_each=5)
+    await kept(storage, "zoo", "red", 3)
+    with pytest.raises(Conflict, match="at most 5 APIs; this one has 3"):
+        await kept(storage, "shop", "red", 3)
+    with pytest.raises(Conflict, match="at most 5"):
+        await storage.change(document_of("shop", "red"), records_of("shop", "red", 3), "red")
+    await kept(storage, "shop", "red", 2)
+    await kept(storage, "zoo", "red", 3, "changed")
+    await kept(storage, "zoo", "red", 1)
+    await kept(storage, "farm", "blue", 5)
+    everyones = records_of("park", "red", 9)
+    document = dataclasses.replace(document_of("park", "red"), owner=None)
+    await storage.replace_provider(document, everyones, "e", {})
+    storage.close()
+
+
+async def test_the_apis_of_a_provider_are_read_a_few_at_a_time(
+    engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retriever_svc.storage._ROWS", 4)
+    storage = CatalogueStorage(engine)
+    await kept(storage, "zoo", "red", 10)
+    parts = [[Api.model_validate_json(one).name for one in part] async for part in storage.of_provider("zoo", "red")]
+    assert parts == [["op0", "op1", "op2", "op3"], ["op4", "op5", "op6", "op7"], ["op8", "op9"]]
+    assert [part async for part in storage.of_provider("zoo", "blue")] == [[], [], []]
     storage.close()

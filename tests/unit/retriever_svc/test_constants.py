@@ -342,18 +342,29 @@ async def test_who_is_overtaken_before_reading_keeps_what_the_other_has_set(serv
 
 
 async def test_two_at_once_lose_nothing(tmp_path: Path) -> None:
-    """Whoever comes second with what the first has changed meanwhile is told so."""
-    async with open_service(f"sqlite+aiosqlite:///{tmp_path}/catalogue.db", CountingEncoder()) as service:
+    """Whoever comes second with what another replica has changed meanwhile is told so."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/catalogue.db"
+    async with open_service(url, CountingEncoder()) as service, open_service(url, CountingEncoder()) as other:
         await send(service, PATHS)
         stored = service.constants._storage.stored_of
 
         async def overtaken(provider: str) -> Any:
             found = await stored(provider)
-            service.constants._storage.stored_of = stored  # type: ignore[method-assign]
-            await put(service, accountSid="AC42")
+            await put(other, accountSid="AC42")
             return found
 
         service.constants._storage.stored_of = overtaken  # type: ignore[method-assign]
         with pytest.raises(Conflict):
             await put(service, X__Region="us")
         assert (await pinned(service)).constants == {"accountSid": "AC42"}
+
+
+async def test_reading_a_provider_for_its_constants_pauses_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_service(f"sqlite+aiosqlite:///{tmp_path}/catalogue.db", CountingEncoder()) as service:
+        await send(service, PATHS)
+        paused = list[object]()
+        monkeypatch.setattr("services.compute.checkpoint", lambda: paused.append(None))
+        await put(service, accountSid="AC42")
+        assert len(paused) >= 2 * service.size

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 import yaml
-from sqlalchemy import event
+from sqlalchemy import event, select
 
 from retriever_svc import importing, storage
 from retriever_svc.importers import with_content_hash
 from retriever_svc.models import Record
 from retriever_svc.service import CatalogueService
-from services.contracts.api import ImportChange, ImportReport, ImportRequest, RelatedApi
+from retriever_svc.tables import APIS
+from services.contracts.api import ImportChange, ImportProgress, ImportReport, ImportRequest, RelatedApi
 from services.errors import Conflict
-from services.storage import embeddings
+from services.storage.engine import read
 from tests.unit.retriever_svc.catalogue import open_service
 from tests.unit.retriever_svc.documents import document, operation
 from tests.unit.retriever_svc.test_catalogue import CountingEncoder
@@ -187,7 +188,7 @@ async def test_rows_are_built_beside_the_loop_and_stored_a_few_at_a_time(
             sizes.append(len(parameters) if many else 1)
 
     monkeypatch.setattr(storage, "_row", noting)
-    monkeypatch.setattr(embeddings, "_CHUNK", 2)
+    monkeypatch.setattr(storage, "_ROWS", 2)
     event.listen(service.documents._storage._engine.sync_engine, "before_cursor_execute", stored)
     report, _ = await send(service, document({f"/{n}": {"get": operation(operationId=f"op{n}")} for n in range(5)}))
     assert counts(report)[0] == 5
@@ -311,3 +312,19 @@ async def test_documents_are_listed_with_their_pins(service: CatalogueService) -
     after = await service.documents.documents(1, "a")  # the cursor holds although its provider is gone
     assert ([one.provider for one in after.documents], after.next) == (["b"], None)
     assert [one.provider for one in (await service.documents.documents(10)).documents] == ["b"]
+
+
+async def test_texts_whose_vectors_are_removed_meanwhile_are_embedded_again(service: CatalogueService) -> None:
+    """Otherwise the next search, whoever asks, would wait until all of them are."""
+    root = document({f"/{n}": {"get": operation(operationId=f"op{n}")} for n in range(5)})
+    await send(service, root, provider="acme-x")
+    request, removed = ImportRequest(document=json.dumps(root), provider="acme_x"), False
+    async for event_ in await service.documents.open(request):
+        if isinstance(event_, ImportProgress) and event_.phase == "storing" and not removed:
+            await service.delete_provider("acme-x")
+            removed = True
+    async with read(service.documents._storage._engine) as connection:
+        stored = (await connection.execute(select(APIS.c.provider, APIS.c.text_hash))).all()
+    assert {row.provider for row in stored} == {"acme_x"}
+    hashes = [row.text_hash for row in stored]
+    assert await service.documents._storage.embedded(service._encoder.name, hashes) == set(hashes)
