@@ -288,8 +288,11 @@ class _Intent:
         self._row, self._asked_at = row, asked_at
 
     async def confirm(self) -> None:
-        """Write the row again until it is young enough to show that the run is still owned. Raises Fenced."""
-        while self._row is not None and self._clock() - self._asked_at >= self._sure_s:
+        """Write the row again if it is too old to show that the run is still owned. Raises Fenced.
+
+        Once: a database whose every commit takes as long must not hold up the call for ever.
+        """
+        if self._row is not None and self._clock() - self._asked_at >= self._sure_s:
             await self.record(replace(self._row, again=True))
 
 
