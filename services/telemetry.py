@@ -43,6 +43,11 @@ def _add_trace_id(_logger: object, _method: str, event: structlog.typing.EventDi
     return event
 
 
+def _to_stderr(*_args: object) -> structlog.PrintLogger:
+    """Looks standard error up for each line: a host program may have replaced and closed an earlier one."""
+    return structlog.PrintLogger(sys.stderr)
+
+
 def configure_logging(*, level: str, json: bool) -> None:
     """Send structured logs to standard error. Called once by the code that starts a process, never by a library.
 
@@ -60,7 +65,7 @@ def configure_logging(*, level: str, json: bool) -> None:
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=_to_stderr,
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)

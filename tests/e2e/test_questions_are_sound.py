@@ -57,7 +57,7 @@ def headers(sandbox: SandboxServer) -> dict[str, dict[str, str]]:
         "client_id": settings.oauth_client_id,
         "client_secret": settings.oauth_client_secret.get_secret_value(),
     }
-    token = httpx2.post(f"{sandbox.url}/oauth/token", data=form).json()["access_token"]
+    token = httpx2.post(f"{sandbox.url}/oauth/token", data=form, timeout=30).json()["access_token"]
     key, oauth = {"X-API-Key": settings.api_key.get_secret_value()}, {"Authorization": f"Bearer {token}"}
     bearer = {"Authorization": f"Bearer {settings.bearer_token.get_secret_value()}"}
     login = httpx2.BasicAuth(settings.basic_username, settings.basic_password.get_secret_value())

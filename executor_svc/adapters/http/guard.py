@@ -47,7 +47,7 @@ _COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
 _HOST_NAME: Final = re.compile(r"(?=.{1,254}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 _MAX_ADMITTED: Final = 4_096
 _MAX_LOOKUPS: Final = 32
-_MAX_KNOWN: Final = 4_096
+_MAX_KNOWN: Final = 1_000
 _KNOWN_S: Final = 10.0
 _WAIT_S: Final = 7_200.0
 """Longer than any call waits. Its own deadline ends a look-up that waits for its turn."""
