@@ -4,6 +4,7 @@ The JSON of a value says little about that: an object with one number has seven 
 memory.
 """
 
+import codecs
 from collections import Counter
 from typing import Final
 
@@ -20,7 +21,7 @@ class NoRoom(Exception):
 def memory_of(body: bytes) -> int:
     """About how many bytes of memory the value of an answer takes. Call it in a thread if the answer is large."""
     text = len(body) * (1 if body.isascii() and b"\\u" not in body else _WIDEST)
-    if body.lstrip()[:1] not in (b"[", b"{"):  # a text has no values inside
+    if body.removeprefix(codecs.BOM_UTF8).lstrip()[:1] not in (b"[", b"{"):  # a text has no values inside
         return text
     return text + _VALUE_BYTES * sum(map(body.count, (b",", b":", b"[", b"{")))
 

@@ -53,6 +53,8 @@ _TOO_LARGE = "it is too large to be shown: the plan's requests exceed 4 MB toget
 """The problem of a request that did not fit. Nobody can review it, so the plan must not be approved."""
 
 _MAX_READS = 500
+_SHOWING_S = 3.0
+"""For how long requests are worked out beyond the deadline of the reads, which a read without an answer uses up."""
 _RANDOM_BYTES = 13
 _PLACEHOLDER = re.compile(rf"nestor[0-9a-f]{{{2 * _RANDOM_BYTES}}}")
 _NONE: frozenset[str] = frozenset()
@@ -112,7 +114,7 @@ async def read_and_preview(
     """
     graph = Graph(compiled.plan)
     scope = Scope.of(compiled, graph)
-    deadline = asyncio.get_running_loop().time() + limits.run_s
+    deadline = asyncio.get_running_loop().time() + limits.run_s + _SHOWING_S
     run = Run(compiled, graph, adapter, run_id, limits, value_store, hold=PreviewHold(scope), workers=workers)
     finished = None
     async for event in run.events():

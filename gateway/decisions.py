@@ -137,7 +137,7 @@ class Decisions:
             with suppress(TimeoutError):  # the caller sees that it is still under way
                 async with asyncio.timeout(_CANCEL_WAIT_S):
                     await live.ended.wait()
-        return await self._store.get(run_id, principal.tenant)
+        return await self._store.get(run_id, principal.tenant, further=True)  # it is cancelled: not refused
 
     async def resolve(
         self, run_id: str, step: str, request: ResolveRequest, principal: Principal, *, wait: bool
@@ -166,7 +166,7 @@ class Decisions:
         _log.info(what, run_id=run_id, step=step, item=request.item, outcome=request.outcome, by=principal.name)
         if state is not None and state.status == "in_doubt":
             await self._store.replace(stored, stored.run.model_copy(update={"doubts": state.doubts}))
-            return await self._store.get(run_id, principal.tenant)
+            return await self._store.get(run_id, principal.tenant, further=True)
         running = stored.run.model_copy(update={"status": RunStatus.RUNNING, "doubts": ()})
         live = await self._runs.resume(stored, running, stored.compiled)
         return await self._waiting.for_outcome(live, principal.tenant, live.clock) if wait else running

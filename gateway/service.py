@@ -127,7 +127,8 @@ class GatewayService:
         accepted = await self._accept(request, principal, key, given)
         run_id = accepted.run.id if isinstance(accepted, Live) else accepted
         if not request.wait:
-            return await self._store.get(run_id, principal.tenant)
+            # A run that has just been accepted is not refused any more: its caller would start another one.
+            return await self._store.get(run_id, principal.tenant, further=isinstance(accepted, Live))
         clock = Clock(request.options.deadline_ms)
         if isinstance(accepted, Live):
             return await self._waiting.for_outcome(accepted, principal.tenant, clock)

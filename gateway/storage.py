@@ -290,7 +290,8 @@ class RunStore:
     async def get(self, run_id: str, tenant: str, weight: int = 1, *, further: bool = False) -> Run:
         """One run. Raises NotFound. For ``on_read`` its size counts ``weight`` times.
 
-        A ``further`` run, that is read for the same request as one before, counts for ``on_listed``.
+        A ``further`` run, that is read for the same request as one before or after what that has changed, counts for
+        ``on_listed``.
         """
         row = await self._document(run_id, tenant, weight, self._on_listed if further else self._on_read)
         return run_of(row.document, row.feedback)

@@ -22,13 +22,23 @@ class Waiting:
     async def for_outcome(self, live: Live, tenant: str, clock: Clock) -> Run:
         """The run of this process once its work is done. If another process took it over, see :meth:`for_end`."""
         run = await asyncio.shield(live.outcome)
-        return run if run is not None else await self.for_end(live.run.id, tenant, clock)
+        return run if run is not None else await self.for_end(live.run.id, tenant, clock, begun=True)
 
-    async def for_end(self, run_id: str, tenant: str, clock: Clock) -> Run:
-        """A run of any process once it has ended, or as it is at the deadline."""
+    async def for_end(self, run_id: str, tenant: str, clock: Clock, *, begun: bool = False) -> Run:
+        """A run of any process once it has ended, or as it is at the deadline.
+
+        Args:
+            run_id: the run.
+            tenant: its tenant.
+            clock: the deadline.
+            begun: whether this request has begun it, so that it is not refused whatever the tenant has read.
+
+        Raises:
+            QuotaExceeded: the tenant has read too much, and the run was begun before.
+        """
         while await self._store.status(run_id) in UNDER_WAY and clock.remaining_s() > 0:
             live = self._runs.lives.get(run_id)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, clock.remaining_s())):
                     await (asyncio.sleep(_POLL_S) if live is None else live.ended.wait())
-        return await self._store.get(run_id, tenant)
+        return await self._store.get(run_id, tenant, further=begun)

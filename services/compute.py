@@ -203,6 +203,7 @@ class ComputePool:
             await asyncio.wrap_future(job.future)
         except asyncio.CancelledError:
             self._give_up([job], "nobody waits for it now")
+            job.result = None
             # close() cancels waiting calls. Their callers were not cancelled themselves, so they get the reason.
             task = asyncio.current_task()
             if self._closed and task is not None and not task.cancelling():
@@ -361,6 +362,9 @@ class ComputePool:
 
     def _release(self, job: _Job) -> None:
         """Handle the end of a call, or its cancellation before it began."""
+        job.work = _over
+        if job.unwanted:
+            job.result = None
         with self._lock:
             self._progress_at = time.monotonic()
             self._in_flight -= 1

@@ -255,7 +255,7 @@ class HttpAdapter:
             reading.memory += await self._in_worker(reading, reading.bytes, memory_of, reply.body)
             if (grown := reading.memory // _USUAL_GROWTH) > LARGE_BYTES:
                 await self._sender.hold(pending, grown)
-            quick = checker is None or checker.is_quick(reply.body)
+            quick = checker is None or (reading.bytes <= LARGE_BYTES and checker.is_quick(reply.body))
             size = reading.bytes if quick else BESIDE  # a schema may make the check of a small answer long
             value, violations = await self._in_worker(reading, size, self._parse, reply, pending, checker)
         except _ReadFailed as error:

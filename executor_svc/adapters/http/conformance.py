@@ -57,8 +57,8 @@ class Checker:
             return ()
         if self.is_quick(body):
             return self._violations(value, body)
+        checkpoint()  # not in the turn: a call that pauses with it would block the call that it pauses for
         with _turn:
-            checkpoint()
             began = time.perf_counter()
             try:
                 return self._violations(value, body)

@@ -6,10 +6,14 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from gateway.principals import Principal
+from gateway.solve import Clock
+from gateway.storage import RunStore
+from gateway.waiting import Waiting
 from services.contracts.api import ImportRequest
 from services.contracts.constants import ConstantsRequest
 from services.contracts.outcome import Succeeded
@@ -91,6 +95,35 @@ async def test_a_tenant_that_reads_a_large_run_again_and_again_is_refused(tmp_pa
             assert 1 <= statuses[429] <= 13, (path, statuses)
             assert all(answer.json()["limit"] == "requests" for answer in answers if answer.status_code == 429)
         assert (await asked(gateway, "desk-token", "/solve")).status_code == 200
+
+
+async def test_what_was_done_is_told_whatever_was_read_meanwhile(shared: Gateway) -> None:
+    """A refusal would have the caller ask again for what is done already."""
+    gateway, headers = shared, {"Authorization": "Bearer kiosk-token"}
+    left = 0
+
+    def read(_tenant: str, _size: int) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise QuotaExceeded("Too much.", limit="requests", retry_after_s=1)
+
+    gateway.app.state.service._store._on_read = read
+    begun = await asked(gateway, "kiosk-token", "/solve", wait=False)
+    assert begun.status_code == 202
+    left = 1  # for what is read before it is cancelled
+    cancelled = await gateway.http.post(f"/runs/{begun.json()['id']}:cancel", headers=headers)
+    assert cancelled.status_code in (200, 202)
+
+
+async def test_who_began_a_run_is_told_how_it_ended_wherever_it_did() -> None:
+    store, live = MagicMock(spec=RunStore), MagicMock(outcome=asyncio.get_running_loop().create_future())
+    live.outcome.set_result(None)  # another process has taken it over
+    waiting = Waiting(store, MagicMock())
+    await waiting.for_outcome(live, "guests", Clock(0))
+    assert store.get.await_args.kwargs == {"further": True}
+    await waiting.for_end("run-1", "guests", Clock(0))
+    assert store.get.await_args.kwargs == {"further": False}
 
 
 async def test_events_of_an_earlier_run_count_alike_wherever_they_are_read(

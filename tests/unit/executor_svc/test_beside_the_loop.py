@@ -1,8 +1,10 @@
 """What plans look for in large answers is worked out beside the event loop, and once for a list or a value."""
 
+import asyncio
 import math
 import threading
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,6 +124,19 @@ async def test_requests_for_an_approval_are_worked_out_in_the_threads_that_tenan
     hold = ApprovalHold(plan.plan, Scope.of(plan, Graph(plan.plan)), {"b": request.digest}, 100, 1_000_000, workers)
     assert await hold.refusal(plan.plan.steps[1], {"a": LISTED}, (), math.inf) is None
     assert {thread.name.partition("_")[0] for thread in threads} == {"answers"}
+
+
+async def test_requests_are_shown_though_a_read_used_up_the_time(workers: Workers) -> None:
+    class Late(Showing):
+        async def call(self, call: Call) -> CallResult:
+            await asyncio.sleep(max(0.0, call.deadline - asyncio.get_running_loop().time()))
+            return CallResult(Failed(reason="timeout", message="late"), None, 1)
+
+    plan = compiled([GET, POST], step("a", GET), step("b", POST, {"x": ref("a", "seven")}), mutating=("b",))
+    limits, store = replace(LIMITS, run_s=0.1), ValueStore(lambda _: None, 1_000_000)
+    shown = await read_and_preview(plan, Late({}, 1), store, limits, "preview-1", workers)
+    assert shown.failed is not None
+    assert [record.outcome.kind for record in shown.failed.records][:1] == ["failed"]
 
 
 async def test_an_approval_that_cannot_be_checked_in_time_sends_nothing(workers: Workers) -> None:

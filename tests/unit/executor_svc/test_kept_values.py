@@ -279,6 +279,11 @@ def test_the_memory_of_an_answer_is_estimated_from_its_text(text: str) -> None:
     assert taken / 1.4 < memory_of(body) < 4 * taken
 
 
+def test_a_byte_order_mark_hides_no_values() -> None:
+    text = b"[" + b",".join([b'{"":1}'] * 1_000) + b"]"
+    assert memory_of(b"\xef\xbb\xbf" + text) >= memory_of(text)
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_a_run_gives_back_what_it_held(upstream: Upstream, tmp_path: Path, method: Any) -> None:
     body = b'{"x": "y"}'

@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy  # noqa: F401 - brings the linear algebra that is limited
 import pytest
@@ -409,3 +409,28 @@ def test_accounts_are_forgotten_in_the_order_of_their_last_use() -> None:
 
 def test_a_checkpoint_outside_of_a_pool_is_nothing() -> None:
     checkpoint()
+
+
+async def test_what_a_call_that_was_given_up_returned_is_freed_at_once() -> None:
+    pool, begun, goes_on = ComputePool(1, 10), threading.Event(), threading.Event()
+    gone = list[weakref.ref[Any]]()
+
+    def work() -> Any:
+        begun.set()
+        assert goes_on.wait(5)
+        returned = threading.Event()
+        gone.append(weakref.ref(returned))
+        return returned
+
+    gc.disable()
+    try:
+        call = asyncio.create_task(pool.run(work))
+        assert await asyncio.to_thread(begun.wait, 5)
+        call.cancel()
+        await asyncio.wait([call])
+        goes_on.set()
+        await pool.close()
+        await asyncio.sleep(0)
+        assert gone[-1]() is None
+    finally:
+        gc.enable()
