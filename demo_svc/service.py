@@ -134,7 +134,7 @@ class DemoService:
             Overloaded: others removed vectors of the demos' texts, again and again.
         """
         checked = [_checked(demo, index) for index, demo in enumerate(demos)]
-        await self._storage.check_room(tenant)
+        await self._storage.check_room(checked, tenant)
         added = await self._add(checked, tenant)
         await self.refresh()
         return checked, added

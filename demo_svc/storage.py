@@ -182,10 +182,11 @@ class DemoStorage:
         async with self._writers.turn(tenant) as connection:
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
 
-    async def check_room(self, tenant: str | None) -> None:
-        """Raise Conflict if the tenant may have no further demo."""
+    async def check_room(self, demos: Iterable[Demo], tenant: str | None) -> None:
+        """Raise Conflict if the tenant would have too many demos with these, whose ids are set."""
         async with read(self._engine) as connection:
-            await self._refuse_too_many(connection, tenant, 1)
+            if new := await _new(connection, demos, tenant):
+                await self._refuse_too_many(connection, tenant, len(new))
 
     async def _refuse_too_many(self, connection: AsyncConnection, tenant: str | None, more: int) -> None:
         if tenant is None or self._most_each is None:
@@ -211,14 +212,8 @@ class DemoStorage:
             Conflict: the tenant would have too many.
             VectorsRemoved: a request has no vector of the encoder any more.
         """
-        wanted = {demo.id: demo for demo in demos}
         async with self._writers.turn(tenant) as connection:
-            there: set[str] = set()
-            for chunk in chunks(list(wanted)):
-                for keys in (chunk, [key_of(one, tenant) for one in chunk]):
-                    there.update(await connection.scalars(select(DEMOS.c.id).where(DEMOS.c.id.in_(keys))))
-            new = [demo for demo in wanted.values() if there.isdisjoint((demo.id, key_of(demo.id, tenant)))]
-            if new:
+            if new := await _new(connection, demos, tenant):
                 await self._refuse_too_many(connection, tenant, len(new))
                 if encoder is not None:
                     await refuse_removed(connection, EMBEDDINGS, encoder, [text_hash(demo.query) for demo in new])
@@ -324,6 +319,16 @@ async def _fitting(connection: AsyncConnection, places: Sequence[int]) -> list[i
 def _growing(by: int) -> Update:
     """Increase the version. Other writers wait at this statement until the transaction ends."""
     return update(KNOWLEDGE).values(version=KNOWLEDGE.c.version + by)
+
+
+async def _new(connection: AsyncConnection, demos: Iterable[Demo], tenant: str | None) -> list[Demo]:
+    """The demos, each once, that neither the tenant nor everyone has."""
+    wanted = {demo.id: demo for demo in demos}
+    there: set[str] = set()
+    for chunk in chunks(list(wanted)):
+        for keys in (chunk, [key_of(one, tenant) for one in chunk]):
+            there.update(await connection.scalars(select(DEMOS.c.id).where(DEMOS.c.id.in_(keys))))
+    return [demo for demo in wanted.values() if there.isdisjoint((demo.id, key_of(demo.id, tenant)))]
 
 
 async def _grow(connection: AsyncConnection, keys: Iterable[str]) -> None:

@@ -82,12 +82,13 @@ async def test_a_tenant_has_so_many_demos(engine: AsyncEngine) -> None:
     await storage.add([named("a"), named("b")], "red")
     with pytest.raises(Conflict, match="at most 3 demonstrations; this one has 2"):
         await storage.add([named("a"), named("c"), named("d")], "red")
-    await storage.check_room("red")
+    await storage.check_room([named("c")], "red")
     await storage.add([named("a"), named("c")], "red")
     with pytest.raises(Conflict):
-        await storage.check_room("red")
+        await storage.check_room([named("a"), named("d")], "red")
+    await storage.check_room([named("a")], "red")  # it is there already
     for other in ("blue", None):
-        await storage.check_room(other)
+        await storage.check_room([named("d")], other)
     await storage.add([named(f"q{n}") for n in range(4)])
     assert (await storage.page(10, 0, (), "red")).total == 7
     storage.close()
