@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -11,7 +12,7 @@ import numpy as np
 from demo_svc.models import Entry, Listing, Match, Page, Snapshot, key_of, text_hash
 from demo_svc.selector import nearest, select, similarly_worded
 from demo_svc.storage import MAX_DEMO_BYTES, DemoStorage, document_of
-from services.compute import ComputePool, checkpoint
+from services.compute import ComputePool, checkpoint, with_checkpoints
 from services.contracts.demo import Demo, demo_id
 from services.contracts.plan import scalars, step_values
 from services.encoder import Encoder, Vectors
@@ -141,15 +142,12 @@ class DemoService:
 
     async def _add(self, demos: Sequence[Demo], tenant: str | None) -> set[str]:
         """Encode and store demos. Others may remove demos of the same texts meanwhile, and their vectors with them."""
-        texts, attempts = {text_hash(demo.query): demo.query for demo in demos}, 0
-        while True:
+        texts = {text_hash(demo.query): demo.query for demo in demos}
+        for _ in range(_ATTEMPTS):
             await self._encode_missing(texts, tenant)
-            try:
+            with suppress(VectorsRemoved):
                 return await self._storage.add(demos, tenant, self._encoder.name)
-            except VectorsRemoved:
-                attempts += 1
-                if attempts == _ATTEMPTS:
-                    raise Overloaded("Others remove the same texts again and again.", retry_after_s=1) from None
+        raise Overloaded("Others remove the same texts again and again.", retry_after_s=1)
 
     async def get(self, demo_id: str, tenant: str | None = None) -> Demo:
         """The tenant's own demo with that id, or else everyone's. Raises NotFound if there is neither."""
@@ -273,11 +271,7 @@ class DemoService:
 
 
 def _parsed(documents: Mapping[str, str]) -> dict[str, Demo]:
-    found = dict[str, Demo]()
-    for key, document in documents.items():
-        checkpoint()
-        found[key] = Demo.model_validate_json(document)
-    return found
+    return {key: Demo.model_validate_json(document) for key, document in with_checkpoints(documents.items())}
 
 
 def _checked(demo: Demo, index: int) -> Demo:

@@ -27,7 +27,7 @@ from executor_svc.references import (
 )
 from executor_svc.steps import Ambiguous, Prepared, uncompared
 from executor_svc.workers import BESIDE, NotDone, Workers
-from services.compute import checkpoint
+from services.compute import checkpoint, with_checkpoints
 from services.contracts.evidence import EACH
 from services.contracts.execution import ExecuteRequest
 from services.contracts.outcome import Failed, Skipped
@@ -108,10 +108,10 @@ class ResolvedCalls:
     @property
     def digest(self) -> str:
         """A hash of all attributes: equal if the same calls would be made. Get it in a thread: they may be large."""
-        calls: list[JsonValue] = []
-        for call in self.calls:
-            checkpoint()
-            calls.append({name: value.model_dump(mode="json") for name, value in call.items()})
+        calls: list[JsonValue] = [
+            {name: value.model_dump(mode="json") for name, value in call.items()}
+            for call in with_checkpoints(self.calls)
+        ]
         rest = None if self.step is None else self.step.model_dump(mode="json", include={"foreach", "when"})
         return content_hash_in_parts({"calls": calls, "mapped": self.mapped, "rest": rest})
 

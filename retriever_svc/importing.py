@@ -181,8 +181,8 @@ class DocumentImporter:
         total = len(prepared.records)
         yield ImportProgress(phase="reading", done=total, total=total)
         if prepared.apply:
-            vectors, attempts = dict[str, Vectors](), 0
-            while True:
+            vectors = dict[str, Vectors]()
+            for _ in range(_ATTEMPTS):
                 known = await self._storage.embedded(self._encoder.name, [new.text_hash for new in prepared.records])
                 texts = _unembedded(prepared.records, known | vectors.keys())
                 wanted = len(vectors) + len(texts)
@@ -194,9 +194,9 @@ class DocumentImporter:
                     version = await self._store(prepared, vectors, sorted(known - vectors.keys()))
                     break
                 except VectorsRemoved:  # with another provider that had the same texts
-                    attempts += 1
-                    if attempts == _ATTEMPTS:
-                        raise Overloaded("Others remove the same texts again and again.", retry_after_s=1) from None
+                    continue
+            else:
+                raise Overloaded("Others remove the same texts again and again.", retry_after_s=1)
             yield ImportProgress(phase="storing", done=total, total=total)
         else:
             for group in _groups(prepared.change.updated, _DIFFERENCES):

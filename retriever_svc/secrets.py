@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from services.compute import checkpoint
+from services.compute import with_checkpoints
 from services.contracts.api import NeededSecret
 
 _SAFE = ("GET", "HEAD")
@@ -31,8 +31,7 @@ class SecretsReader:
 
     def read(self, documents: Iterable[str]) -> None:
         """Read further APIs, as JSON."""
-        for document in documents:
-            checkpoint()
+        for document in with_checkpoints(documents):
             self._read(orjson.loads(document))
 
     def _read(self, api: Mapping[str, Any]) -> None:

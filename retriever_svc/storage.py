@@ -245,7 +245,7 @@ class CatalogueStorage:
         """
         wanted = {record.api.id: record for record in records}
         async with self._writers.turn(tenant) as connection:
-            change = await self._change(connection, document_record, records, tenant)
+            change = await self._allowed_change(connection, document_record, records, tenant)
             refuse_unexpected(change, expected)
             await _refuse_taken_ids(connection, change.added)
             await refuse_removed(connection, EMBEDDINGS, encoder, embedded)
@@ -272,9 +272,9 @@ class CatalogueStorage:
     ) -> Change:
         """What :meth:`replace_provider` would change now. Raises Conflict if the tenant may not do so."""
         async with read(self._engine) as connection:
-            return await self._change(connection, document_record, records, tenant)
+            return await self._allowed_change(connection, document_record, records, tenant)
 
-    async def _change(
+    async def _allowed_change(
         self,
         connection: AsyncConnection,
         document_record: ImportedDocumentRecord,

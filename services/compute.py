@@ -348,11 +348,9 @@ class ComputePool:
             job.result = job.work()
         except BaseException as error:  # noqa: BLE001 - re-raised where the result is awaited
             self._account(job)
-            job.work = _over
             job.future.set_exception(error)
         else:
             self._account(job)
-            job.work = _over
             job.future.set_result(None)
 
     def _account(self, job: _Job) -> None:

@@ -8,7 +8,7 @@ no request to the same vendor. Otherwise features that a vendor's requests share
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from training.planner.predictions import read_predictions
 from training.planner.recalibrate import LEAST, calibration_error
 from training.shared.boosting import TreeOptions, fit_trees
 
-THRESHOLDS: Final = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+THRESHOLDS: Final = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.55, 0.6)
 _TREE_OPTIONS: Final = TreeOptions(trees=60, leaves=5, depth=None, rate=0.06, least=20)
 """Small, because there are only some hundred right answers to learn from."""
 
@@ -52,10 +52,10 @@ class ThresholdCounts:
 
 @dataclass(frozen=True, slots=True)
 class AnswerJudgeFit:
-    """The result of a fit, measured with judges that had not seen the vendor.
+    """What a fit does on a file of predictions, measured with judges that had not seen the vendor.
 
     Attributes:
-        requests: number of requests it was fitted to.
+        requests: number of requests in the file.
         vendors: of these.
         right: number of requests with a right answer.
         before: expected calibration error of the planner's own confidence, 0 to 1.
@@ -82,25 +82,35 @@ class _Rows:
     plans: Flags
     changes: Flags
 
+    def only(self, which: NDArray[np.int_]) -> _Rows:
+        """The rows with these numbers."""
+        return _Rows(*(getattr(self, one.name)[which] for one in fields(self)))
 
-def fit_answer_judge(model: Path, predictions: Sequence[Path]) -> AnswerJudgeFit:
+
+def fit_answer_judge(model: Path, predictions: Sequence[Path]) -> tuple[AnswerJudgeFit, ...]:
     """Fit the judge of a planner's folder, and write it there.
 
     Args:
         model: the folder of the compact planner, or of the language model.
         predictions: files of ``nestor eval plan --predictions``, made with this model.
 
+    Returns:
+        The fit to all files as it does on each of them, in their order.
+
     Raises:
         DataError: a file is not valid, or all of them hold too little data.
     """
-    rows = _rows(read_predictions(model, predictions, _row))
+    read = [read_predictions(model, [file], _row) for file in predictions]
+    rows = _rows([row for one in read for row in one])
     judge = _fit(rows, np.ones(len(rows.vendors), np.bool_))
     likely = np.zeros(len(rows.vendors))
     for vendor in sorted(set(rows.vendors.tolist())):
         mine = rows.vendors == vendor
         likely[mine] = _fit(rows, ~mine).trees(rows.signs[mine])
     judge.save(model)
-    return _fit_result(rows, likely)
+    ends = np.cumsum([len(one) for one in read])[:-1]
+    parts = np.split(np.arange(len(rows.vendors)), ends)
+    return tuple(_fit_result(rows.only(part), likely[part]) for part in parts if len(part))
 
 
 def _fit_result(rows: _Rows, likely: NDArray[np.float64]) -> AnswerJudgeFit:

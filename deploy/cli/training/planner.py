@@ -1,11 +1,14 @@
 """``nestor train planner``, ``confidence`` and ``judge``: the compact planner, its confidence, and planners' judges."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from deploy.cli.training.needs import TO_TRAIN, require, work_folder
+
+if TYPE_CHECKING:
+    from training.planner.judge_fitting import AnswerJudgeFit
 
 
 def train_planner(
@@ -114,17 +117,23 @@ def train_judge(
 ) -> None:
     """Fit the judge of a planner's answers to the outcomes of whole requests that nothing was trained on, in MODEL.
 
-    Prints its effect at several thresholds (NESTOR_PLANNER_ABSTAIN_BELOW), for vendors that it had not seen.
+    Prints its effect at several thresholds (NESTOR_PLANNER_ABSTAIN_BELOW, NESTOR_PLANNER_UNSURE_BELOW) on each file,
+    for vendors that it had not seen.
     """
     require(("sklearn",))
     from evals.data import DataError
     from training.planner.judge_fitting import fit_answer_judge
 
     try:
-        found = fit_answer_judge(model, predictions)
+        fits = fit_answer_judge(model, predictions)
     except (DataError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
+    for found in fits:
+        _print(found)
+
+
+def _print(found: "AnswerJudgeFit") -> None:
     typer.echo(
         f"{found.requests} requests to {found.vendors} vendors, {found.right} right; calibration error of the planner "
         f"{found.before:.3f}, of the judge {found.error:.3f}"

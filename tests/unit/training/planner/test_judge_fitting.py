@@ -37,7 +37,7 @@ def predictions(file: Path, count: int, vendors: int = 8, **changed: object) -> 
 
 def test_the_judge_learns_which_words_are_right(tmp_path: Path) -> None:
     file = predictions(tmp_path / "lines.jsonl", 400)
-    found = fit_answer_judge(tmp_path, [file])
+    (found,) = fit_answer_judge(tmp_path, [file])
     assert (found.requests, found.vendors) == (400, 8)
     assert found.error < 0.15 < found.before
     first, last = found.thresholds[0], found.thresholds[-1]
@@ -51,13 +51,23 @@ def test_the_judge_learns_which_words_are_right(tmp_path: Path) -> None:
     assert judge.trees(matrix)[known].min() > 0.8 > 0.2 > judge.trees(matrix)[~known & ~sure].max()
 
 
+def test_a_fit_to_several_files_is_told_for_each(tmp_path: Path) -> None:
+    """All learn together; a file of answers that are never right shows it in its own figures alone."""
+    good, bad = predictions(tmp_path / "good.jsonl", 200), predictions(tmp_path / "bad.jsonl", 60)
+    rows = [json.loads(line) | {"full_match_any_order": False} for line in bad.read_text().splitlines()]
+    bad.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    first, second = fit_answer_judge(tmp_path, [good, bad])
+    assert (first.requests, second.requests, second.right) == (200, 60, 0)
+    assert first.right == sum(json.loads(line)["full_match_any_order"] for line in good.read_text().splitlines())
+
+
 @pytest.mark.parametrize("status", ["failed", "no_plan"])
 def test_what_failed_or_asked_for_operations_is_no_word(tmp_path: Path, status: str) -> None:
     file = predictions(tmp_path / "lines.jsonl", 200)
     lines = file.read_text().splitlines()
     failed = json.dumps(json.loads(lines[0]) | {"status": status, "signs": None})
     file.write_text("\n".join([*lines, failed]))
-    assert fit_answer_judge(tmp_path, [file]).requests == 200
+    assert [one.requests for one in fit_answer_judge(tmp_path, [file])] == [200]
 
 
 def test_the_command_tells_what_thresholds_would_do(tmp_path: Path) -> None:
@@ -78,7 +88,8 @@ def test_the_judge_of_a_language_model_is_fitted_in_its_folder(tmp_path: Path) -
     files = ["--predictions", str(plans), "--predictions", str(refusals)]
     result = CliRunner().invoke(app, ["train", "judge", str(adapter), *files])
     assert result.exit_code == 0, result.output
-    assert "260 requests to 8 vendors" in result.output
+    assert "200 requests to 8 vendors" in result.output
+    assert "60 requests to 8 vendors" in result.output
     assert load_judges(tmp_path, adapter).keys() == {"served"}
     gone = CliRunner().invoke(app, ["train", "judge", str(tmp_path / "gone"), *files])
     assert (gone.exit_code, (tmp_path / "gone").exists()) == (2, False)
