@@ -30,6 +30,7 @@ _MAX_CHOSEN: Final = 50
 """Maximum number of distinct items in a plan that are chosen by words. Each one is matched against a whole list."""
 
 _READING: Final = 2
+"""Reruns that read large values at a time."""
 _MAX_WAITING: Final = 1_000
 _READING_WAIT_S: Final = 20.0
 

@@ -26,7 +26,7 @@ from services.contracts.sentence import Sentence, SentenceRequest
 from services.encoder import PLANNER_MODEL, model_directory
 from services.errors import ValidationFailed
 from tests.unit.planner_svc.building import api, param, plan, record, step
-from tests.unit.planner_svc.judging.test_judge import KEPT
+from tests.unit.planner_svc.judging.test_judge_files import KEPT
 
 FIND = api("find", param("name", required=True), returns=record(code={"type": "string"}))
 GOOD = plan(step("a", "find", name="Portugal"), answer="$a.code$")

@@ -1,13 +1,18 @@
 """Small parts the tests of the demo service share."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import numpy as np
+from sqlalchemy.ext.asyncio import AsyncEngine
 
+from demo_svc.service import DemoService
+from demo_svc.storage import DemoStorage
+from services.compute import ComputePool
 from services.contracts.demo import Demo
 from services.contracts.plan import LiteralValue, Plan, Step
-from services.encoder import TokenEncoding, Vectors
+from services.encoder import Encoder, TokenEncoding, Vectors
 
 
 class HashEncoder:
@@ -39,3 +44,13 @@ def demo(query: str, *apis: str, level: str = "task", argument: object = 1) -> D
         for n, api in enumerate(apis or ("p.a",), start=1)
     )
     return Demo.model_validate({"level": level, "query": query, "plan": Plan(steps=steps)})
+
+
+@asynccontextmanager
+async def opened(engine: AsyncEngine, encoder: Encoder | None = None) -> AsyncIterator[DemoService]:
+    pool, storage = ComputePool(1, 16), DemoStorage(engine)
+    try:
+        yield DemoService(storage, encoder or HashEncoder(), pool, threshold=0.8)
+    finally:
+        await pool.close()
+        storage.close()

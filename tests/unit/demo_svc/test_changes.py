@@ -12,10 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from demo_svc.models import Snapshot
 from demo_svc.storage import CHANGES, KNOWLEDGE, DemoStorage
 from services.storage.engine import write
-from tests.unit.demo_svc.support import HashEncoder, demo
-from tests.unit.demo_svc.test_knowledge_base import engine, opened, queries
-
-__all__ = ["engine"]
+from tests.unit.demo_svc.support import HashEncoder, demo, opened
+from tests.unit.demo_svc.test_knowledge_base import queries
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Writers of the knowledge base: what they wait for, and that readers do not wait for them."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,21 +14,12 @@ from services.compute import ComputePool
 from services.contracts.demo import Demo, demo_id
 from services.errors import Conflict
 from services.storage.embeddings import VectorsRemoved
-from services.storage.engine import create_engine, write
-from services.storage.migrate import migrate
+from services.storage.engine import write
 from tests.unit.demo_svc.support import HashEncoder, demo
 
 LOCK = sa.update(KNOWLEDGE).values(version=KNOWLEDGE.c.version)
 HANG_S = 15.0
 """A guard: less than the 30 s that an exhausted pool, and the 20 s that SQLite, would be waited for."""
-
-
-@pytest.fixture
-async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
-    engine = create_engine(database_url)
-    await migrate(engine, "demo_svc")
-    yield engine
-    await engine.dispose()
 
 
 def named(query: str) -> Demo:

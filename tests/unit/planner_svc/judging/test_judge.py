@@ -1,6 +1,5 @@
 """A planner's answer and its judge: how likely it is right, and what is too unlikely to be answered with."""
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,23 +8,19 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from planner_svc.backends.compact.second_stage import Judge, JudgeError
+from planner_svc.backends.compact.second_stage import Judge
 from planner_svc.cascade import BackendAnswer, CascadePolicy
-from planner_svc.judging.fingerprint import JUDGE, fingerprint
-from planner_svc.judging.judge import AnswerJudge, Weigh, load_judges
+from planner_svc.judging.judge import AnswerJudge, Weigh
 from planner_svc.judging.signs import SIGNS, signs_of
-from planner_svc.main import create_app
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import Fault, PlanDraft
 from planner_svc.service import PlannerService
-from planner_svc.settings import PlannerSettings, ServedSettings
 from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api
 from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import Plan
 from services.contracts.planning import Decision, PlanRequest, PlanResponse, Policy
 from services.contracts.retrieval import Candidate
-from services.encoder import PLANNER_MODEL, model_directory
 from services.errors import DeadlineExceeded, Overloaded
 from services.trees import Trees
 from tests.unit.planner_svc.building import api, param, plan, record, step
@@ -34,7 +29,6 @@ FIND = api("find", param("name"), returns=record(code={"type": "string"}))
 HOLIDAYS = api("holidays", param("country", required=True))
 NEWS = api("news")
 BOOK = api("book", param("room"), method="POST")
-MODELS = [folder for folder in sorted(model_directory(PLANNER_MODEL).parent.iterdir()) if folder.is_dir()]
 REQUEST = PlanRequest(
     query="holidays in Portugal, please",
     candidates=tuple(Candidate(api=a, score=1, relevance=0.5) for a in (FIND, HOLIDAYS, NEWS, BOOK)),
@@ -301,7 +295,7 @@ async def test_without_a_judge_a_planner_is_taken_at_its_word(pool: ComputePool,
     assert response.asked[0].judged is None
 
 
-def _answer(proposed: Plan | None, sure: float = 0.5) -> BackendAnswer:
+def answer_of(proposed: Plan | None, sure: float = 0.5) -> BackendAnswer:
     """As the service makes it, but for the proof."""
     response = PlanResponse(status="no_plan", backend="compact", confidence=sure)
     return BackendAnswer(response, "no_plan" if proposed is None else "planned", plan=proposed, own_confidence=sure)
@@ -313,8 +307,8 @@ def named_signs(answer: BackendAnswer, request: PlanRequest = REQUEST) -> dict[s
 
 def test_words_that_nothing_accounts_for_speak_against_a_plan() -> None:
     unaccounted, changed = "words unaccounted for", "calls that change something"
-    assert named_signs(_answer(GOOD))[unaccounted] < named_signs(_answer(OTHER))[unaccounted]
-    assert (named_signs(_answer(GOOD))[changed], named_signs(_answer(CHANGE))[changed]) == (0, 1)
+    assert named_signs(answer_of(GOOD))[unaccounted] < named_signs(answer_of(OTHER))[unaccounted]
+    assert (named_signs(answer_of(GOOD))[changed], named_signs(answer_of(CHANGE))[changed]) == (0, 1)
 
 
 ALLERGIES = {"type": "array", "items": record(substance={"type": "string", "description": "What to avoid."})}
@@ -334,7 +328,7 @@ def test_answers_account_for_words(query: str, share: float) -> None:
     patient = api("get_one", param("id"), path="/charts/{id}", returns=record(allergies=ALLERGIES))
     candidates = (Candidate(api=patient, score=1),)
     request = REQUEST.model_copy(update={"query": query, "candidates": candidates})
-    signs = named_signs(_answer(plan(step("p", "get_one", id="12"))), request)
+    signs = named_signs(answer_of(plan(step("p", "get_one", id="12"))), request)
     assert signs["words unaccounted for"] == share
 
 
@@ -344,9 +338,9 @@ def test_what_is_said_and_left_out_speaks_against_a_plan() -> None:
     candidates = (Candidate(api=tickets, score=1),)
     request = REQUEST.model_copy(update={"query": "open tickets, assignee Ada", "candidates": candidates})
     named, option, unaccounted = SIGNS[-3:]
-    whole = named_signs(_answer(plan(step("t", "list_tickets", state="open", assignee="Ada"))), request)
+    whole = named_signs(answer_of(plan(step("t", "list_tickets", state="open", assignee="Ada"))), request)
     assert (whole[named], whole[option], whole[unaccounted]) == (0, 0, 0)
-    every = named_signs(_answer(plan(step("t", "list_tickets"))), request)
+    every = named_signs(answer_of(plan(step("t", "list_tickets"))), request)
     assert every[named] == every[option] == pytest.approx(math.log(2))
     assert (every["words unaccounted for"], every[unaccounted]) == (0.5, 0.75)
 
@@ -355,7 +349,7 @@ def test_what_is_said_and_left_out_speaks_against_a_plan() -> None:
 def test_signs_of_any_text_are_numbers(query: str) -> None:
     request = REQUEST.model_copy(update={"query": query})
     odd = plan(step("a", "find", name={"a": [query, None, True, 1e300]}), step("b", "nobody_knows"))
-    for answer in (_answer(odd, 0.0), _answer(None, 1.0), _answer(odd)):
+    for answer in (answer_of(odd, 0.0), answer_of(None, 1.0), answer_of(odd)):
         assert all(abs(sign) < 1e6 for sign in named_signs(answer, request).values())
 
 
@@ -372,88 +366,9 @@ def leaning(sign: str, *, low: float, high: float) -> Judge:
     return Judge(SIGNS, trees)
 
 
-KEPT = AnswerJudge(leaning("calls that change something", low=2, high=0))
-
-
-def test_a_judge_is_kept_beside_the_model(tmp_path: Path) -> None:
-    KEPT.save(tmp_path)
-    kept = AnswerJudge.load(tmp_path)
-    assert kept is not None
-    assert kept.weigh(REQUEST, _answer(GOOD)) == pytest.approx(0.881, abs=1e-3)
-    assert kept.weigh(REQUEST, _answer(CHANGE)) == pytest.approx(0.5, abs=1e-3)
-
-
-def test_a_judge_of_other_weights_is_refused(tmp_path: Path) -> None:
-    weights, alone = tmp_path / "planner.onnx", tmp_path / "alone"
-    weights.write_bytes(b"one")
-    KEPT.save(tmp_path)
-    assert AnswerJudge.load(tmp_path) is not None
-    weights.write_bytes(b"two")
-    with pytest.raises(JudgeError, match="fitted to other weights"):
-        AnswerJudge.load(tmp_path)
-    alone.mkdir()
-    (alone / JUDGE).write_bytes((tmp_path / JUDGE).read_bytes())
-    assert AnswerJudge.load(alone) is not None, "the weights are elsewhere"
-
-
-@pytest.mark.parametrize("model", [one for one in MODELS if (one / JUDGE).exists()], ids=lambda one: one.name)
-def test_a_shipped_judge_names_the_weights_it_was_fitted_to(model: Path) -> None:
-    judge = AnswerJudge.load(model)
-    assert judge is not None
-    assert judge.trees.model == fingerprint(model)
-
-
-@pytest.mark.parametrize("damage", ["text", "cut", "signs", "tree"])
-def test_a_damaged_judge_is_refused(tmp_path: Path, damage: str) -> None:
-    KEPT.save(tmp_path)
-    file = tmp_path / JUDGE
-    whole = file.read_bytes()
-    file.unlink()
-    match damage:
-        case "text":
-            file.write_text("[1]")
-        case "cut":
-            file.write_bytes(whole[: len(whole) // 2])
-        case "signs":
-            dataclasses.replace(KEPT.trees, signs=SIGNS[1:]).save(file)
-        case "tree":
-            judge = KEPT.trees
-            far = dataclasses.replace(judge.trees, feature=judge.trees.feature + 1_000)
-            dataclasses.replace(judge, trees=far).save(file)
-    with pytest.raises(JudgeError, match=file.name):
-        AnswerJudge.load(tmp_path)
-
-
 @pytest.mark.parametrize(("said", "meant"), [(math.nan, 0.0), (7.0, 1.0), (-1.0, 0.0)])
 async def test_a_judge_that_says_what_is_no_probability_harms_nobody(
     pool: ComputePool, said: float, meant: float
 ) -> None:
     response = await service(pool, PlanDraft(GOOD, 0.9), holding(said)).plan(REQUEST)
     assert (response.plan, response.confidence, response.asked[0].judged) == (GOOD, meant, meant)
-
-
-def test_the_judge_of_a_models_word_is_where_the_setting_says(tmp_path: Path) -> None:
-    compact, model = tmp_path / "compact", tmp_path / "model"
-    model.mkdir()
-    KEPT.save(model)
-    assert load_judges(compact, None) == {}
-    found = load_judges(compact, model)
-    assert found.keys() == {"served"}
-    assert found["served"].weigh(REQUEST, _answer(GOOD)) == pytest.approx(0.881, abs=1e-3)
-    assert ServedSettings.model_validate({"judge": ""}).judge is None
-
-
-@pytest.mark.parametrize("damage", ["none", "text", "signs"])
-def test_a_model_whose_judge_cannot_be_used_does_not_start(tmp_path: Path, damage: str) -> None:
-    if damage == "text":
-        (tmp_path / JUDGE).write_text("[1]")
-    if damage == "signs":
-        dataclasses.replace(KEPT.trees, signs=SIGNS[1:]).save(tmp_path / JUDGE)
-    settings = PlannerSettings(served=ServedSettings(judge=tmp_path))
-    wanted = {
-        "none": f"NESTOR_PLANNER_SERVED_JUDGE: {tmp_path} holds no {JUDGE}",
-        "text": JUDGE,
-        "signs": "other signs",
-    }
-    with pytest.raises(JudgeError, match=wanted[damage]):
-        create_app(settings)
