@@ -352,17 +352,16 @@ class PlannerService:
         """
         if response.compiled is None or not self._policy.unsure_below:
             return response
-        doubts = []
-        if response.confidence < self._policy.unsure_below:
-            doubts.append(f"it is right with a probability of only {response.confidence:.0%}")
+        unlikely = response.confidence < self._policy.unsure_below
+        doubts = [f"I am only {response.confidence:.0%} sure of this" if unlikely else "I am not sure of this"]
         if elsewhere:
             doubts.append(f"what is called does not tell {join_words([f'“{name}”' for name in elsewhere], 'or')}")
         if omission:
             doubts.append(omission)
-        if not doubts:
+        if not unlikely and len(doubts) == 1:
             return response
         self._metrics.unsure.labels(response.backend).inc()
-        unsure = f"I am not sure of this, {join_words(doubts, 'and')}: {_briefly(response.compiled.plan)}."
+        unsure = f"{', '.join(doubts)}: {_briefly(response.compiled.plan)}."
         return response.model_copy(update={"unsure": unsure})
 
 

@@ -268,7 +268,7 @@ async def test_an_unlikely_read_that_leaves_a_value_out_says_both(pool: ComputeP
     request = REQUEST.model_copy(update={"query": 'What is the code of "Portugal"?'})
     found = PlanDraft(plan(step("a", "find")), 0.4)
     response = await service(pool, found, policy=CascadePolicy(unsure_below=0.5)).plan(request)
-    assert "only 40% and it does not use “Portugal”" in response.unsure
+    assert "only 40% sure of this, it does not use “Portugal”: " in response.unsure
 
 
 @pytest.mark.parametrize(
