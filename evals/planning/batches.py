@@ -305,7 +305,7 @@ async def _read(line: bytes | None) -> tuple[str, Completion | str, str]:
     status = response.get("status_code", 200) if isinstance(response, dict) else None
     if row.get("error") or status != 200 or not isinstance(body, dict):
         return key, _error(row.get("error") or body, status), ""
-    read = Collected(max_tokens=0)
+    read = Collected(max_tokens=len(line))  # a batch keeps its own limit
     try:
         async for _ in read.read(_once(orjson.dumps(body)), "application/json"):
             pass

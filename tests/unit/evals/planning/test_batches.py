@@ -234,6 +234,7 @@ GOOD = ok({"choices": [{"message": {"content": "yes"}}]})
     ("line", "found"),
     [
         (GOOD, Completion("yes", finish="stop", tokens=1)),
+        (GOOD.replace("yes", "y" * 5000), Completion("y" * 5000, finish="stop", tokens=1)),
         (GOOD.replace('"yes"}', '"y"}, "finish_reason": "length"'), Completion("y", finish="length", tokens=1)),
         (ok({"choices": [{"message": {"content": None}}]}), Completion("", finish="stop")),
         (ok({"choices": []}), "the answer is JSON that is not a completion"),
