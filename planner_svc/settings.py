@@ -57,9 +57,10 @@ class ServedSettings(BaseSettings):
         default=6_000,
         ge=200,
         le=1_000_000,
-        description="Longest prompt, in estimated tokens. The least relevant APIs and demonstrations are left out.",
+        description="Longest prompt, in estimated tokens. APIs are shown in less detail before any is left out. The "
+        "least relevant APIs and demonstrations are left out first.",
     )
-    candidates: int = Field(default=26, ge=1, le=200, description="Most APIs in a prompt.")
+    candidates: int = Field(default=40, ge=1, le=200, description="Most APIs in a prompt.")
     demos: int = Field(default=3, ge=0, le=20, description="Most demonstrations in a prompt.")
     detail: Literal["full", "brief"] = Field(
         default="full",

@@ -6,6 +6,7 @@ promotes a model only if it is better than the previous one. Servers read it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -16,6 +17,8 @@ _MAX_BYTES: Final = 1_000_000
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.\-]{0,99}$")]
 PromptForm = Literal["brief", "full"]
+PromptVersions = Mapping[PromptForm, str]
+"""The version of each form of the prompt."""
 """The form of the prompt: brief, or with all of each API's fields and the whole instruction."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -88,7 +91,7 @@ def read_registry(folder: Path) -> Registry:
     return found
 
 
-def promoted(folder: Path, prompt_version: str) -> tuple[Path, Entry] | None:
+def promoted(folder: Path, versions: PromptVersions) -> tuple[Path, Entry] | None:
     """The folder and the entry of the promoted adapter; None if none is promoted.
 
     Raises:
@@ -96,10 +99,10 @@ def promoted(folder: Path, prompt_version: str) -> tuple[Path, Entry] | None:
             version of the prompt.
     """
     entry = read_registry(folder).current()
-    return _usable(folder, entry, prompt_version) if entry is not None else None
+    return _usable(folder, entry, versions) if entry is not None else None
 
 
-def named(folder: Path, name: str, prompt_version: str) -> tuple[Path, Entry]:
+def named(folder: Path, name: str, versions: PromptVersions) -> tuple[Path, Entry]:
     """The folder and the entry of the adapter with this name, promoted or not.
 
     Raises:
@@ -108,14 +111,14 @@ def named(folder: Path, name: str, prompt_version: str) -> tuple[Path, Entry]:
     adapters = read_registry(folder).adapters
     if name not in adapters:
         raise RegistryError(f"{folder / REGISTRY} lists no {name!r}; it lists {', '.join(adapters) or 'nothing'}")
-    return _usable(folder, adapters[name], prompt_version)
+    return _usable(folder, adapters[name], versions)
 
 
-def _usable(folder: Path, entry: Entry, prompt_version: str) -> tuple[Path, Entry]:
-    if entry.prompt_version != prompt_version:
+def _usable(folder: Path, entry: Entry, versions: PromptVersions) -> tuple[Path, Entry]:
+    if entry.prompt_version != versions[entry.detail]:
         raise RegistryError(
             f"{entry.name} in {folder} was trained with version {entry.prompt_version} of the prompt, but this "
-            f"Nestor uses version {prompt_version}: finetune it again"
+            f"Nestor uses version {versions[entry.detail]}: finetune it again"
         )
     if not (folder / entry.name).is_dir():
         raise RegistryError(f"{folder / REGISTRY} lists {entry.name}, which does not exist")

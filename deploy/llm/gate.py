@@ -25,7 +25,7 @@ from deploy.llm.supervisor import planning_model
 from deploy.llm.trained import is_whole, sha256_of, weight_files, write_planner
 from evals.planning.command import COLUMNS, Measurement, errors_only, measure
 from evals.planning.evaluate import PlanReport
-from planner_svc.backends.served.prompt import PROMPT_VERSION
+from planner_svc.backends.served.prompt import PROMPT_VERSIONS
 from planner_svc.judging.fingerprint import JUDGE
 from services.registry import Entry, PromptForm, RegistryError, enter, promoted, read_registry
 
@@ -141,7 +141,7 @@ def _figures(report: PlanReport) -> dict[str, float]:
 
 
 def _current(registry: Path, entry: Entry) -> tuple[Path, Entry] | None:
-    found = promoted(registry, PROMPT_VERSION) or _shipped(entry)
+    found = promoted(registry, PROMPT_VERSIONS) or _shipped(entry)
     if found is not None and found[1].base_sha256 != entry.base_sha256:
         raise RegistryError(
             f"{found[1].name}, which plans now, was trained on {found[1].base}: {entry.name} cannot be compared with "
@@ -153,7 +153,8 @@ def _current(registry: Path, entry: Entry) -> tuple[Path, Entry] | None:
 def _shipped(entry: Entry) -> tuple[Path, Entry] | None:
     """The model that ships, which is served until another is promoted; None if it cannot be compared with ``entry``."""
     shipped = read_registry(shipped_registry()).current()
-    if shipped is None or (shipped.base_sha256, shipped.prompt_version) != (entry.base_sha256, PROMPT_VERSION):
+    wanted = entry.base_sha256, PROMPT_VERSIONS[entry.detail]
+    if shipped is None or (shipped.base_sha256, shipped.prompt_version) != wanted:
         return None
     return shipped_registry() / shipped.name, shipped
 

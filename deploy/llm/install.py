@@ -22,7 +22,7 @@ from typing import Final
 from deploy.llm.errors import LlmError, ModelFileError
 from deploy.llm.settings import MERGED_NAME
 from deploy.llm.trained import sha256_of, weight_files, write_planner
-from planner_svc.backends.served.prompt import PROMPT_VERSION
+from planner_svc.backends.served.prompt import PROMPT_VERSIONS
 from services.registry import Entry, RegistryError, named, promoted
 
 BASE_REQUIREMENT: Final = (
@@ -93,7 +93,7 @@ def registered_adapter(registry: Path, base: Path | None = None, name: str | Non
             are not those that were registered.
     """
     try:
-        found = promoted(registry, PROMPT_VERSION) if name is None else named(registry, name, PROMPT_VERSION)
+        found = promoted(registry, PROMPT_VERSIONS) if name is None else named(registry, name, PROMPT_VERSIONS)
     except RegistryError as error:
         raise ModelFileError(str(error)) from None
     if found is None:

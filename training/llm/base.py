@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from planner_svc.backends.served.prompt import PROMPT_VERSION
+from planner_svc.backends.served.prompt import PROMPT_VERSIONS
 from training.llm.card import read_report
 from training.llm.settings import Method
 from training.shared.base import BaseError
@@ -81,10 +81,11 @@ def find_start(path: Path, base: Base) -> Start:
     weights = path / ADAPTER
     if report is None or not weights.is_file():
         raise BaseError(f"{path} is no adapter that `nestor train llm` wrote")
-    if (report.base.sha256, report.prompt_version) != (base.sha256, PROMPT_VERSION):
+    version = PROMPT_VERSIONS[report.detail]
+    if (report.base.sha256, report.prompt_version) != (base.sha256, version):
         raise BaseError(
             f"{path} was trained on {report.base.name} with version {report.prompt_version} of the prompt: only an "
-            f"adapter of {base.name} and of version {PROMPT_VERSION} can be gone on from"
+            f"adapter of {base.name} and of version {version} can be gone on from"
         )
     return Start(path, path.resolve().name, _digest([weights]), report.tuning.rank)
 

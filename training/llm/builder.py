@@ -20,7 +20,7 @@ from rich.progress import Progress
 
 from evals.data import DataError, Instance, licence, read_all, training_splits
 from evals.recording import tool_row, write_folder
-from planner_svc.backends.served.prompt import PROMPT_VERSION
+from planner_svc.backends.served.prompt import PROMPT_VERSIONS
 from services.contracts.api import Api
 from training.llm.conversations import Catalogue, Conversation, bare, conversations
 from training.llm.recipe import DataRecipe, FolderRecipe
@@ -118,7 +118,7 @@ def build(
     check_leaks(part, written, kept_out)
     part.replace(out / TRAIN)
     stats = Stats(
-        prompt_version=PROMPT_VERSION,
+        prompt_version=PROMPT_VERSIONS[recipe.properties.detail],
         recipe=recipe,
         folders={one.name: one.stats for one in taken},
         excluded={name: len(queries) for name, queries in kept_out.items()},

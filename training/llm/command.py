@@ -12,7 +12,7 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from evals.data import DataError
-from planner_svc.backends.served.prompt import PROMPT_VERSION
+from planner_svc.backends.served.prompt import PROMPT_VERSIONS
 from planner_svc.judging.fingerprint import JUDGE
 from training.llm.base import ADAPTER, Base, Start, find_base, find_start, load_base
 from training.llm.builder import TRAIN, Stats, read_stats
@@ -90,7 +90,7 @@ def _train(
     learnt = sum(one.numel() for one in result.model.parameters() if one.requires_grad)
     write_model(result.model, tokenizer, base, tuning, out)
     report = Report(
-        prompt_version=PROMPT_VERSION,
+        prompt_version=stats.prompt_version,
         base=BaseReport(name=base.name, sha256=base.sha256, parameters=size),
         start=begun,
         tuning=tuning,
@@ -144,7 +144,7 @@ def _read(file: Path, stats: Stats) -> list[dict[str, Any]]:
         raise DataError(f"{file} cannot be read: {error.strerror}") from None
     if hashlib.sha256(content).hexdigest() != stats.sha256:
         raise DataError(f"{file} is not what its statistics were made of: make the data anew")
-    if stats.prompt_version != PROMPT_VERSION:
+    if stats.prompt_version != PROMPT_VERSIONS[stats.recipe.properties.detail]:
         raise DataError(f"{file} was made with version {stats.prompt_version} of the prompt: make the data anew")
     return [json.loads(line) for line in content.splitlines()]
 

@@ -51,6 +51,11 @@ BRIEF: Final = Detail(optional=4, fields=6, values=6, text=60, request=False, pa
 """For small models: 30 to 60 tokens per API."""
 FULL: Final = Detail(optional=40, fields=40, values=20, text=300, request=True, parameter_text=120)
 """For models that process thousands of tokens per second."""
+SHORTER: Final = (
+    Detail(optional=6, fields=8, values=12, text=100, request=True, parameter_text=40),
+    Detail(optional=14, fields=18, values=20, text=160, request=True, parameter_text=80),
+)
+"""Shorter forms of :data:`FULL`, the shortest first, where not all APIs have room in full."""
 DETAILS: Final[Mapping[str, Detail]] = {"brief": BRIEF, "full": FULL}
 """By the names that settings, recipes and registries use."""
 
@@ -69,26 +74,45 @@ def wanted_names(apis: Iterable[Api]) -> frozenset[str]:
     return frozenset(_plain(parameter.name) for api in apis for parameter in api.parameters)
 
 
-def signature(api: Api, name: str, detail: Detail, request_words: frozenset[str], wanted: frozenset[str]) -> str:
-    """The line of one API.
+class Signature:
+    """The line of one API, in any detail. Its answer's schema is read once.
 
     Args:
         api: The API.
         name: Its name in the prompt, from :func:`call_names`.
-        detail: How much to show.
-        request_words: The request's words in lower case.
-        wanted: Names of the candidates' parameters, from :func:`wanted_names`.
     """
-    schemas = Schemas()
-    shown = ", ".join(_parameter(schemas, api, one, detail) for one in shown_parameters(api, detail, request_words))
-    fields = ", ".join(_field_name(path) for path in answer_fields(api, detail.fields, wanted, schemas))
-    about = [one_line(api.summary or api.description, detail.text)]
-    if detail.request:
-        about.insert(0, f"{api.provider} {api.method} {api.path}")
-        if api.summary and api.description and api.description != api.summary:
-            about.append(one_line(api.description, detail.text))
-    told = " | ".join(part for part in about if part)
-    return f"{name}({shown})" + (f" -> {fields}" if fields else "") + (f" | {told}" if told else "")
+
+    def __init__(self, api: Api, name: str) -> None:
+        self._api, self._name, self._schemas = api, name, Schemas()
+        self._fields = _fields(api, self._schemas)
+
+    def line(self, detail: Detail, request_words: frozenset[str], wanted: frozenset[str]) -> str:
+        """The line. In the forms that show the request, ``…`` stands for what was left out.
+
+        Args:
+            detail: How much to show.
+            request_words: The request's words in lower case.
+            wanted: Names of the candidates' parameters, from :func:`wanted_names`.
+        """
+        api = self._api
+        parameters, fields = shown_parameters(api, detail, request_words), _first(self._fields, detail.fields, wanted)
+        taken = [_parameter(self._schemas, api, one, detail) for one in parameters]
+        given = [_field_name(path) for path in fields]
+        about = [one_line(api.summary or api.description, detail.text)]
+        if detail.request:
+            taken += ["…"] * (len(taken) < len(api.parameters))
+            given += ["…"] * (len(given) < len(self._fields))
+            about.insert(0, f"{api.provider} {api.method} {api.path}")
+            if api.summary and api.description and api.description != api.summary:
+                about.append(one_line(api.description, detail.text))
+        told = " | ".join(part for part in about if part)
+        answer = f" -> {', '.join(given)}" if given else ""
+        return f"{self._name}({', '.join(taken)}){answer}" + (f" | {told}" if told else "")
+
+
+def signature(api: Api, name: str, detail: Detail, request_words: frozenset[str], wanted: frozenset[str]) -> str:
+    """The line of one API; see :class:`Signature`."""
+    return Signature(api, name).line(detail, request_words, wanted)
 
 
 def shown_parameters(api: Api, detail: Detail, request_words: frozenset[str]) -> list[Parameter]:
@@ -101,7 +125,15 @@ def shown_parameters(api: Api, detail: Detail, request_words: frozenset[str]) ->
 
 def answer_fields(api: Api, limit: int, wanted: frozenset[str], schemas: Schemas | None = None) -> list[JsonPath]:
     """Paths of the answer's values, in lists that of the first item; outermost first, a bounded number."""
-    schemas = schemas or Schemas()
+    return _first(_fields(api, schemas or Schemas()), limit, wanted)
+
+
+def _first(found: Sequence[JsonPath], limit: int, wanted: frozenset[str]) -> list[JsonPath]:
+    first = set(sorted(found, key=lambda path: not _feeds(path, wanted))[:limit])
+    return [path for path in found if path in first]
+
+
+def _fields(api: Api, schemas: Schemas) -> list[JsonPath]:
     found: list[JsonPath] = []
     waiting: deque[tuple[JsonPath, Node]] = deque([((), Node(api.response.json_schema, api.definitions))])
     walked = 0
@@ -116,8 +148,7 @@ def answer_fields(api: Api, limit: int, wanted: frozenset[str], schemas: Schemas
             waiting.append(((*path, 0), item))
         elif path:
             found.append(path)
-    first = set(sorted(found, key=lambda path: not _feeds(path, wanted))[:limit])
-    return [path for path in found if path in first]
+    return found
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -143,8 +174,8 @@ def _parameter(schemas: Schemas, api: Api, parameter: Parameter, detail: Detail)
     return said
 
 
-def _kind(schemas: Schemas, node: Node, detail: Detail) -> str:
-    """The type in words; empty for plain text."""
+def _kind(schemas: Schemas, node: Node, detail: Detail, *, inside: bool = False) -> str:
+    """The type in words; empty for plain text. The members of an object ``inside`` another one have no types."""
     listed = schemas.enumeration(node)
     if listed:
         shown: Sequence[JsonValue] = listed[: detail.values]
@@ -154,15 +185,24 @@ def _kind(schemas: Schemas, node: Node, detail: Detail) -> str:
     kinds = schemas.kinds(node) - {"null"}
     if "array" in kinds:
         item = schemas.child(node, 0, strict=False)
-        inner = _kind(schemas, item, detail) if isinstance(item, Node) else ""
+        inner = _kind(schemas, item, detail, inside=inside) if isinstance(item, Node) else ""
         return f"[{inner or 'string'}]"
     if "object" in kinds:
-        members = ", ".join(schemas.properties(node)) if detail.parameter_text else ""
-        return f"object{{{members}}}" if members else "object"
+        members = _members(schemas, node, detail, inside=inside) if detail.parameter_text else []
+        return f"object{{{', '.join(members)}}}" if members else "object"
     if "string" in kinds:
         formats = sorted(schemas.formats(node) or ())
         return formats[0] if formats and "date" in formats[0] else ""
     return "number" if "number" in kinds else next(iter(sorted(kinds)), "")
+
+
+def _members(schemas: Schemas, node: Node, detail: Detail, *, inside: bool) -> list[str]:
+    """The members of an object, with their types unless it is inside another one."""
+    members = schemas.properties(node)
+    if inside:
+        return list(members)
+    kinds = {name: _kind(schemas, child, detail, inside=True) for name, child in members.items()}
+    return [f"{name}: {kind}" if kind else name for name, kind in kinds.items()]
 
 
 def _value(value: JsonValue) -> str:

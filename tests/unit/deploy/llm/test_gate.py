@@ -10,7 +10,7 @@ import pytest
 
 from deploy.llm import gate
 from deploy.llm.gate import PARAMETER_F1, Figures, judge, measured
-from planner_svc.backends.served.prompt import PROMPT_VERSION
+from planner_svc.backends.served.prompt import PROMPT_VERSIONS
 from planner_svc.judging.fingerprint import JUDGE
 from services.registry import Entry, PromptForm, RegistryError, enter, promoted, read_registry
 
@@ -19,7 +19,7 @@ SHA = "b" * 64
 
 def entry(name: str, base: str = SHA, detail: PromptForm = "brief") -> Entry:
     told = {"name": name, "base": "tiny", "base_sha256": base, "detail": detail, "data_sha256": SHA}
-    return Entry.model_validate(told | {"prompt_version": PROMPT_VERSION})
+    return Entry.model_validate(told | {"prompt_version": PROMPT_VERSIONS[detail]})
 
 
 def adapter(folder: Path, f1: float) -> Path:
@@ -67,7 +67,7 @@ def test_the_first_must_beat_the_base(place: Path) -> None:
     assert (verdict.better, verdict.before) == (False, "base")
     assert not (place / "models").exists()
     assert tried(place, "first", 20.5).better
-    found = promoted(place / "models", PROMPT_VERSION)
+    found = promoted(place / "models", PROMPT_VERSIONS)
     assert found is not None
     assert found[1].figures["a"] == {PARAMETER_F1: 20.5, "requests": 7}
     assert {one.name for one in found[0].iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}

@@ -15,7 +15,7 @@ from deploy.cli import app
 from deploy.llm.install import shipped_registry
 from deploy.llm.probe import gives_token
 from deploy.llm.trained import sha256_of, weight_files
-from planner_svc.backends.served.prompt import PROMPT_VERSION
+from planner_svc.backends.served.prompt import PROMPT_VERSIONS
 from services.registry import Entry, enter, read_registry
 from tests.support.llama import tiny_factors, tiny_llama, write_peft
 
@@ -23,7 +23,7 @@ from tests.support.llama import tiny_factors, tiny_llama, write_peft
 def registered(folder: Path, base: Path) -> Path:
     """A registry with two adapters of this base; `mine` is promoted."""
     digest = hashlib.sha256(base.read_bytes()).hexdigest()
-    told = {"base": "tiny", "base_sha256": digest, "prompt_version": PROMPT_VERSION, "data_sha256": digest}
+    told = {"base": "tiny", "base_sha256": digest, "prompt_version": PROMPT_VERSIONS["brief"], "data_sha256": digest}
     for seed, name in enumerate(("other", "mine")):
         hashed = sha256_of(weight_files(write_peft(folder / name, tiny_factors(seed=seed))))
         enter(folder, Entry.model_validate(told | {"name": name, "weights_sha256": hashed}), promote=True)

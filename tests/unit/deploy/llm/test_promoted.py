@@ -14,7 +14,7 @@ from deploy.llm.promoted import model_to_serve, registry_to_read
 from deploy.llm.settings import LlmSettings
 from deploy.llm.supervisor import planning_model
 from deploy.llm.trained import sha256_of, weight_files
-from planner_svc.backends.served.prompt import PROMPT_VERSION
+from planner_svc.backends.served.prompt import PROMPT_VERSIONS
 from planner_svc.judging.fingerprint import JUDGE
 from services.registry import Entry, enter
 from tests.support.llama import tiny_factors, tiny_llama, write_peft
@@ -43,7 +43,8 @@ def promote(place: Path, seed: int, *, detail: str = "brief", registry: str = "v
     folder = write_peft(place / registry / name, tiny_factors(seed=seed))
     told = {
         "name": name, "base": "tiny", "base_sha256": sha256_of([base]), "base_file": base, "detail": detail,
-        "prompt_version": PROMPT_VERSION, "data_sha256": "b" * 64, "weights_sha256": sha256_of(weight_files(folder)),
+        "prompt_version": PROMPT_VERSIONS["full" if detail == "full" else "brief"], "data_sha256": "b" * 64,
+        "weights_sha256": sha256_of(weight_files(folder)),
     }  # fmt: skip
     enter(place / registry, Entry.model_validate(told | changed), promote=True)
     return folder

@@ -13,7 +13,7 @@ from deploy.llm.gate import PARAMETER_F1, Figures, export, judge
 from deploy.llm.gguf_files import plain_weight
 from deploy.llm.settings import LlmSettings
 from deploy.llm.trained import is_whole, sha256_of, weight_files, write_planner
-from planner_svc.backends.served.prompt import PROMPT_VERSION
+from planner_svc.backends.served.prompt import PROMPT_VERSIONS
 from services.registry import Entry, PromptForm, promoted, read_registry
 from tests.support.llama import (
     BLOCKS,
@@ -113,7 +113,7 @@ def test_a_whole_model_that_is_better_is_promoted_with_all_its_files(
 ) -> None:
     base = tiny_llama().write(tmp_path / "base.gguf")
     digest = sha256_of([base])
-    told = {"base": "base", "base_sha256": digest, "data_sha256": digest, "prompt_version": PROMPT_VERSION}
+    told = {"base": "base", "base_sha256": digest, "data_sha256": digest, "prompt_version": PROMPT_VERSIONS["brief"]}
     figures: dict[str, float] = {"base.gguf": 10, "worse.work": 9, "full.work": 20, "before": 20, "lora.work": 30}
 
     def measured(model: Path, folders: Sequence[Path], work: Path, limit: int, detail: PromptForm) -> Figures:
@@ -128,7 +128,7 @@ def test_a_whole_model_that_is_better_is_promoted_with_all_its_files(
     assert not better(write_whole_folder(tmp_path / "worse", tensors_of(tiny_llama(1))))
     full = write_whole_folder(tmp_path / "full", tensors_of(tiny_llama(2)))
     assert better(full)
-    found = promoted(tmp_path / "models", PROMPT_VERSION)
+    found = promoted(tmp_path / "models", PROMPT_VERSIONS)
     assert found is not None
     assert {one.name for one in found[0].iterdir()} == {"config.json", "tokenizer.json", "model.safetensors"}
     assert found[1].weights_sha256 == sha256_of(weight_files(full))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from planner_svc.backends.served.prompt import PROMPT_VERSIONS
 from planner_svc.cascade import CascadePolicy
 from planner_svc.models import PlanDraft
 from services.contracts.context import Context
@@ -90,7 +91,7 @@ async def test_what_the_model_is_shown(world: Make) -> None:
     assert turns[0]["content"] == "Holidays of Spain?"
     assert '"user":"u1"' in request["content"]
     assert [message.model_dump() for message in response.trace.prompt] == body["messages"]
-    assert (response.trace.model, response.trace.prompt_version) == ("some-model", "1")
+    assert (response.trace.model, response.trace.prompt_version) == ("some-model", PROMPT_VERSIONS["full"])
 
 
 async def test_one_turn_to_repair(world: Make) -> None:

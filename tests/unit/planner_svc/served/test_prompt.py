@@ -1,0 +1,72 @@
+"""What a prompt shows where there is not room for everything."""
+
+import hashlib
+import re
+
+from planner_svc.backends.served.prompt import BRIEF, Budget, Prompt, estimate_tokens, render
+from services.contracts.api import Api
+from services.contracts.context import Context
+from services.contracts.demo import Demo, SelectedDemo
+from tests.unit.planner_svc.building import TEXT, WHOLE, api, listed, param, plan, record, step
+
+DEMO = SelectedDemo(demo=Demo(query="Order 7?", plan=plan(step("v", "a0", a0="7"))), similarity=0.9, level="task")
+
+
+def wide(name: str) -> Api:
+    """An API with 40 optional parameters, and an answer of 40 fields."""
+    taken = [param(f"{name}{number}", about="What it is for. " * 8, required=not number) for number in range(41)]
+    return api(name, *taken, returns=record(**{f"field{number}": TEXT for number in range(40)}), summary="One " * 80)
+
+
+WIDE = tuple(wide(f"a{number}") for number in range(20))
+
+
+def shown(tokens: int, *, apis: tuple[Api, ...] = WIDE, demos: tuple[SelectedDemo, ...] = ()) -> Prompt:
+    return render("Order 9?", Context(), apis, demos, budget=Budget(tokens=tokens))
+
+
+def lines(prompt: Prompt) -> list[str]:
+    return re.findall(r"^a[0-9]+\(.*$", prompt.messages[0]["content"], re.MULTILINE)
+
+
+def test_apis_are_shortened_before_any_is_left_out() -> None:
+    tight, roomy = shown(6_000), shown(200_000)
+    assert len(lines(tight)) == len(lines(roomy)) == len(WIDE)
+    assert sum(estimate_tokens(one["content"]) for one in tight.messages) <= 6_000
+    assert all("…" in line for line in lines(tight)[-5:])
+    lengths = [len(line) for line in lines(tight)]
+    assert lengths[0] > lengths[-1]  # the most relevant ones tell more
+    assert all("field39" in line for line in lines(roomy))
+
+
+def test_the_least_relevant_are_left_out_where_even_short_lines_have_no_room() -> None:
+    few = shown(2_500)
+    assert 1 < len(few.apis) < len(WIDE)
+    assert few.apis == WIDE[: len(few.apis)]
+    assert set(few.names) == {one.id for one in few.apis}
+    assert all("a0" in line or "1?" in line for line in lines(few)[:1])
+    assert len(shown(200).apis) == 1
+
+
+def test_demonstrations_come_before_more_detail() -> None:
+    assert [one["role"] for one in shown(6_000, demos=(DEMO,)).messages] == ["system", "user", "assistant", "user"]
+
+
+def test_what_is_left_out_is_marked() -> None:
+    assert "…" not in lines(shown(9_000, apis=(api("a1", param("x"), returns=record(y=WHOLE)),)))[0]
+    assert lines(shown(9_000, apis=(wide("a1"),)))[0].count("…, ") == 0
+    assert ", …) -> " in lines(shown(2_500))[1]
+
+
+def test_members_of_objects_have_types() -> None:
+    order = record(count=WHOLE, lines=listed(record(sku=TEXT, price=record(net=WHOLE))))
+    (line,) = lines(shown(9_000, apis=(api("a1", param("order", order)),)))
+    assert "order?: object{count: integer, lines: [object{sku, price}]}" in line
+
+
+def test_the_brief_form_is_as_adapters_were_trained_with_it() -> None:
+    """A change here makes adapters worse without any error: it requires a new version of the form."""
+    prompt = render("Order 9?", Context(), WIDE[:6], detail=BRIEF, budget=Budget(tokens=1_500))
+    assert prompt.version == "1"
+    digest = hashlib.sha256("\n".join(one["content"] for one in prompt.messages).encode()).hexdigest()
+    assert digest[:12] == "e947fffce27f"
