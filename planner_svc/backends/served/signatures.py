@@ -24,6 +24,8 @@ from services.contracts.base import JsonPath
 
 _MAX_DEPTH: Final = 6
 _MAX_WALKED: Final = 400
+_SHALLOW: Final = 3
+_IDENTIFYING: Final = frozenset({"id", "code", "key", "name", "title", "number"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ BRIEF: Final = Detail(optional=4, fields=6, values=6, text=60, request=False, pa
 FULL: Final = Detail(optional=40, fields=40, values=20, text=300, request=True, parameter_text=120)
 """For models that process thousands of tokens per second."""
 SHORTER: Final = (
-    Detail(optional=6, fields=8, values=12, text=100, request=True, parameter_text=40),
+    Detail(optional=6, fields=10, values=12, text=100, request=True, parameter_text=40),
     Detail(optional=14, fields=18, values=20, text=160, request=True, parameter_text=80),
 )
 """Shorter forms of :data:`FULL`, the shortest first, where not all APIs have room in full."""
@@ -95,7 +97,8 @@ class Signature:
             wanted: Names of the candidates' parameters, from :func:`wanted_names`.
         """
         api = self._api
-        parameters, fields = shown_parameters(api, detail, request_words), _first(self._fields, detail.fields, wanted)
+        parameters = shown_parameters(api, detail, request_words)
+        fields = _first(self._fields, detail.fields, wanted, request_words if detail.request else None)
         taken = [_parameter(self._schemas, api, one, detail) for one in parameters]
         given = [_field_name(path) for path in fields]
         about = [one_line(api.summary or api.description, detail.text)]
@@ -128,8 +131,22 @@ def answer_fields(api: Api, limit: int, wanted: frozenset[str], schemas: Schemas
     return _first(_fields(api, schemas or Schemas()), limit, wanted)
 
 
-def _first(found: Sequence[JsonPath], limit: int, wanted: frozenset[str]) -> list[JsonPath]:
-    first = set(sorted(found, key=lambda path: not _feeds(path, wanted))[:limit])
+def _first(
+    found: Sequence[JsonPath], limit: int, wanted: frozenset[str], asked: frozenset[str] | None = None
+) -> list[JsonPath]:
+    """The most useful paths, in their order: those that feed a parameter come first.
+
+    With the request's words (``asked``), those that identify something or share words with the request do too.
+    """
+
+    def rank(path: JsonPath) -> int:
+        feeds = _feeds(path, wanted)
+        if asked is None:
+            return -feeds
+        words = words_of(str(next((part for part in reversed(path) if isinstance(part, str)), "")))
+        return -(feeds + 2 * bool(words & _IDENTIFYING) + 2 * bool(words & asked)) + (len(path) > _SHALLOW)
+
+    first = set(sorted(found, key=rank)[:limit])
     return [path for path in found if path in first]
 
 
