@@ -64,8 +64,8 @@ class _Entry:
 class Ledger:
     """Writes in batches, in order. Calls ``on_cancel`` with the id of each run whose cancellation is requested.
 
-    Nothing is lost if the database is full, unavailable or busy: the batch is retried until it is written. Meanwhile no
-    mutating call is sent.
+    Nothing is lost if the database is full, read-only, unavailable or busy: the batch is retried until it is written.
+    Meanwhile no mutating call is sent. An entry that cannot be written for another reason is dropped alone.
     """
 
     def __init__(self, store: LedgerStore, on_cancel: Callable[[str], None]) -> None:
@@ -104,25 +104,27 @@ class Ledger:
 
     async def write_forever(self) -> None:
         """The writer; runs until cancelled."""
-        pause_s = _FIRST_PAUSE_S
+        pause_s, most = _FIRST_PAUSE_S, _MAX_BATCH
         while True:
             await self._wake.wait()
             await self._linger()
-            batch = self._next_batch()
+            batch = self._next_batch(most)
             try:
                 states = await self._store.write([entry.operation for entry in batch if entry.operation])
             except ServiceError as error:
-                self._queue.extendleft(reversed(batch))
-                self._wake.set()
-                self._urgent.set()
+                self._put_back(batch)
                 _log.warning("the ledger cannot be written", why=error.detail, waiting=len(self._queue))
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             except Exception as error:  # noqa: BLE001 - without a writer all runs would wait forever
                 _log.error("bug", exc_info=error)
-                _fail(batch, error)
+                if most == 1:
+                    _fail(batch, error)
+                else:  # Only the entry that cannot be written may be lost: halve the batch until it is alone.
+                    self._put_back(batch)
+                    most = max(1, len(batch) // 2)
             else:
-                pause_s = _FIRST_PAUSE_S
+                pause_s, most = _FIRST_PAUSE_S, _MAX_BATCH
                 _notify(batch, states)
                 for run_id in states.cancelled:
                     self._on_cancel(run_id)
@@ -134,9 +136,14 @@ class Ledger:
                 async with asyncio.timeout(_LINGER_S):
                     await self._urgent.wait()
 
-    def _next_batch(self) -> list[_Entry]:
+    def _put_back(self, batch: list[_Entry]) -> None:
+        self._queue.extendleft(reversed(batch))
+        self._wake.set()
+        self._urgent.set()
+
+    def _next_batch(self, most: int) -> list[_Entry]:
         """The next batch to write. Drops operations whose caller has stopped waiting."""
-        batch = [self._queue.popleft() for _ in range(min(_MAX_BATCH, len(self._queue)))]
+        batch = [self._queue.popleft() for _ in range(min(most, len(self._queue)))]
         if not self._queue:
             self._wake.clear()
             self._urgent.clear()

@@ -53,7 +53,12 @@ class ExecutorSettings(InternalSettings):
         ge=0,
         description="How often a run is taken over before it is given up as the likely cause of the crashes.",
     )
-    keep_days: float = Field(default=30.0, gt=0, description="How long ended runs and large values are kept, in days.")
+    keep_days: float = Field(
+        default=30.0,
+        gt=0,
+        description="How long ended runs and large values are kept, in days. Runs are kept for at least two days after "
+        "they began.",
+    )
     max_inline_bytes: int = Field(
         default=256 * 1024,
         ge=1_024,

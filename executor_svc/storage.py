@@ -4,6 +4,7 @@ Every write for an execution names its :class:`~services.ownership.ticket.Ticket
 """
 
 import asyncio
+import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,6 +36,7 @@ from services.errors import Conflict
 from services.ownership.members import Membership, members_table, workers
 from services.ownership.takeover import lock_orphans
 from services.ownership.ticket import Ticket
+from services.signing import SIGNATURE_HOLDS_S
 from services.storage.engine import Transactions, clock, insert, read, write
 from services.telemetry import get_logger
 
@@ -57,7 +59,9 @@ EXECUTIONS = sa.Table(
     sa.Column("result", sa.Text),
     sa.Column("traceparent", sa.String(55)),
     sa.Column("seal", sa.String(64)),
+    sa.Column("ended_at", sa.Float),
 )
+"""``created_at`` is by the clock of the process that wrote it, ``ended_at`` by the database's."""
 CALLS = sa.Table(
     "calls",
     METADATA,
@@ -98,6 +102,8 @@ _STATES = (
     .with_for_update(read=True)
 )
 _NOT_OVER = ("running", "in_doubt")
+_REPEATABLE_S = 2 * SIGNATURE_HOLDS_S
+"""How long a request may be repeated after it began. Twice as long as its signature holds: clocks may differ."""
 
 
 class LedgerStore:
@@ -111,7 +117,7 @@ class LedgerStore:
     def __init__(self, engine: AsyncEngine, sealer: Sealer) -> None:
         self._engine, self._transactions, self._sealer = engine, Transactions(engine), sealer
         self._calls, self._now = CallRows(sealer), clock(engine)
-        self._admit = insert(engine, EXECUTIONS).values(created_at=self._now).on_conflict_do_nothing()
+        self._admit = insert(engine, EXECUTIONS).on_conflict_do_nothing()
         keeping = insert(engine, VALUES).values(created_at=self._now)
         # An equal value of an older run belongs to this run, too: it must not be deleted with that one's.
         self._keep = keeping.on_conflict_do_update(
@@ -135,7 +141,7 @@ class LedgerStore:
         self._conclude = (
             EXECUTIONS.update()
             .where(EXECUTIONS.c.id == sa.bindparam("run"))
-            .values(status=sa.bindparam("new_status"), result=sa.bindparam("new_result"))
+            .values(status=sa.bindparam("new_status"), result=sa.bindparam("new_result"), ended_at=self._now)
         )
 
     async def write(self, operations: Sequence[Operation]) -> ExecutionStates:
@@ -197,6 +203,7 @@ class LedgerStore:
             "owner": "",
             "epoch": 0,
             "takeovers": 0,
+            "created_at": time.time(),
             "request": "",
         }
         async with write(self._engine) as connection:
@@ -299,12 +306,16 @@ class LedgerStore:
         return True
 
     async def forget(self, older_than_s: float, limit: int = 500) -> int:
-        """Delete old ended executions with their calls, and old large values.
+        """Delete executions that ended long ago with their calls, and old large values.
+
+        A request could begin an execution again whose id is gone. So it is kept for as long as its plan's signature
+        may hold, by this process's clock: the database's may have been set forward.
 
         Deletes at most ``limit`` of each, so that the transaction is short. Returns the total number deleted.
         """
         c, before = EXECUTIONS.c, self._now - older_than_s
-        ended = (c.created_at < before) & c.status.not_in(_NOT_OVER)
+        ended = c.status.not_in(_NOT_OVER) & (sa.func.coalesce(c.ended_at, c.created_at) < before)
+        ended &= c.created_at < time.time() - _REPEATABLE_S
         unused = VALUES.c.created_at < before
         async with write(self._engine) as connection:
             old = list(await connection.scalars(sa.select(c.id).where(ended).limit(limit)))
@@ -344,6 +355,7 @@ class LedgerStore:
             "epoch": admission.ticket.epoch,
             "takeovers": 0,
             "cancel_requested": False,
+            "created_at": time.time(),
             "request": request,
             "traceparent": admission.traceparent,
             "seal": self._sealer.seal(request),

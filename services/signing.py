@@ -20,8 +20,9 @@ from services.contracts.planning import CompiledPlan, Signature
 from services.errors import Conflict
 
 MIN_KEY_CHARS: Final = 32
-_HOLDS_S: Final = 86_400
-"""Longer than any deadline of a run. Runs that wait for a person are proved again before they continue."""
+SIGNATURE_HOLDS_S: Final = 86_400
+"""How long a signature holds: longer than any deadline of a run. Runs that wait for a person are proved again before
+they continue."""
 _WRITE_S: Final = 10.0
 
 
@@ -38,7 +39,7 @@ class PlanSigner:
 
     def signed(self, compiled: CompiledPlan, tenant: str) -> CompiledPlan:
         """The same plan with a signature that is valid for a day."""
-        expires_at = int(self._clock()) + _HOLDS_S
+        expires_at = int(self._clock()) + SIGNATURE_HOLDS_S
         signature = Signature(tenant=tenant, expires_at=expires_at, mac=self._mac(compiled, tenant, expires_at))
         return compiled.model_copy(update={"signature": signature})
 

@@ -14,12 +14,11 @@ from typing import Final
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from services.errors import ServiceError
-from services.ownership.members import Membership
+from services.ownership.members import BEATS_PER_LEASE, Membership
 from services.storage.engine import create_engine
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
-_BEATS_PER_LEASE: Final = 5
 _HUNG_LEASES: Final = 6
 """The loop counts as hung if it has not run for this many leases."""
 
@@ -29,7 +28,7 @@ class Heartbeat:
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
-        self._pause_s = membership.lease_s / _BEATS_PER_LEASE
+        self._pause_s = membership.lease_s / BEATS_PER_LEASE
         self._stop, self._begun, self._loop_seen = Event(), Event(), time.monotonic()
         self._thread = Thread(target=self._run, name="heartbeat", daemon=True)
 

@@ -1,10 +1,10 @@
 """Tracks which processes of a service are alive, so that a live one can take over the work of a dead one.
 
-Every process has a row and renews it. A process counts as dead in two cases: its row is older than a lease by the
-database's clock, or its row has not changed for a lease by the observer's monotonic clock. The second case matters if
-the database's clock is set back: dead processes would otherwise look alive for that long. It is safe if a "dead"
-process is in fact alive: the new owner raises the work's epoch, and writes of the former owner, which carry the old
-epoch, are refused.
+Every process has a row and renews it. One counts as dead if its row has not changed for a lease by the observer's
+monotonic clock, and in as many beats of the observer as a lease has. The database's clock does not count: set forward,
+it would make all processes look dead, and set back, dead ones alive. Nor does the time in which the observer could not
+look: after an outage of the database everybody has the time to renew its row. It is safe if a "dead" process is in fact
+alive: the new owner raises the work's epoch, and writes of the former owner, which carry the old epoch, are refused.
 """
 
 import os
@@ -12,6 +12,8 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -19,7 +21,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from services.contracts.operations import Worker
 from services.storage.engine import clock, insert, read, write
 
-_FORGOTTEN_AFTER_LEASES = 100
+BEATS_PER_LEASE: Final = 5
+_FORGOTTEN_AFTER_BEATS: Final = 100 * BEATS_PER_LEASE
 
 
 def members_table(metadata: sa.MetaData) -> sa.Table:
@@ -54,6 +57,15 @@ async def workers(
     return tuple(sorted(found, key=lambda one: (one.seen_s is None, one.seen_s or 0.0)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A row that an observer looks at: what it holds, since when, and in how many further beats it has held that."""
+
+    seen_at: float
+    since_s: float
+    beats: int = 0
+
+
 class Membership:
     """The row of this process in a table made by :func:`members_table`.
 
@@ -70,7 +82,7 @@ class Membership:
         self.id = f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(6)}"
         self.lease_s = lease_s
         self._engine, self._table, self._monotonic = engine, table, monotonic
-        self._seen: dict[str, tuple[float, float]] = {}
+        self._seen: dict[str, _Seen] = {}
 
     @property
     def url(self) -> str:
@@ -84,19 +96,19 @@ class Membership:
             engine: another engine of the same database, for a caller in another event loop.
         """
         engine = engine or self._engine
-        now = clock(engine)
+        c, now = self._table.c, clock(engine)
         statement = insert(engine, self._table).values(id=self.id, seen_at=now)
         renewed = statement.on_conflict_do_update(index_elements=["id"], set_={"seen_at": now})
-        forgotten = self._table.c.seen_at < now - _FORGOTTEN_AFTER_LEASES * self.lease_s
         async with write(engine) as connection:
             await connection.execute(renewed)
-            await connection.execute(self._table.delete().where(forgotten))
-            rows = (await connection.execute(sa.select(self._table.c.id, self._table.c.seen_at))).all()
-        now_s = self._monotonic()
-        seen: dict[str, tuple[float, float]] = {}
+            await connection.execute(self._table.delete().where(self._unchanged(_FORGOTTEN_AFTER_BEATS)))
+            rows = (await connection.execute(sa.select(c.id, c.seen_at))).all()
+        before, fresh = self._seen, self._monotonic()
+        seen: dict[str, _Seen] = {}
         for row in rows:
-            before = self._seen.get(row.id)
-            seen[row.id] = before if before and before[0] == row.seen_at else (row.seen_at, now_s)
+            last = before.get(row.id)
+            same = last is not None and last.seen_at == row.seen_at
+            seen[row.id] = replace(last, beats=last.beats + 1) if last and same else _Seen(row.seen_at, fresh)
         self._seen = seen  # replaced as a whole, because another thread may be reading it
 
     async def leave(self) -> None:
@@ -106,9 +118,14 @@ class Membership:
 
     def living(self) -> sa.Select[tuple[str]]:
         """The ids of the processes that are alive, as a subquery: ``owner.not_in(membership.living())``."""
-        c, latest_s = self._table.c, self._monotonic() - self.lease_s
-        alive = sa.select(c.id).where(c.seen_at > clock(self._engine) - self.lease_s)
-        for member, (seen_at, since) in self._seen.items():
-            if since < latest_s and member != self.id:
-                alive = alive.where((c.id != member) | (c.seen_at != seen_at))  # unless its row has changed since
-        return alive
+        return sa.select(self._table.c.id).where(~self._unchanged(BEATS_PER_LEASE))
+
+    def _unchanged(self, beats: int) -> sa.ColumnElement[bool]:
+        """Rows of others that have not changed for a lease and in this many beats of this process, nor since."""
+        latest_s = self._monotonic() - self.lease_s
+        found = [
+            (member, seen.seen_at)
+            for member, seen in self._seen.items()
+            if member != self.id and seen.beats >= beats and seen.since_s <= latest_s
+        ]
+        return sa.tuple_(self._table.c.id, self._table.c.seen_at).in_(found)

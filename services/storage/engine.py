@@ -50,6 +50,8 @@ _WAL_ATTEMPTS = 100
 _CREATING: Final = threading.Lock()
 _GIBBERISH = (BufferError, UnicodeDecodeError)
 """Errors that asyncpg raises, unwrapped, if the peer does not speak PostgreSQL's protocol."""
+_READ_ONLY: Final = "25006"
+"""SQLSTATE of a write that a standby refuses, or a provider after the disk has become full."""
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 
 
@@ -100,6 +102,7 @@ def create_engine(url: str) -> AsyncEngine:
     if parsed.get_backend_name() != "sqlite":
         server = create_async_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=10, hide_parameters=True)
         event.listen(server.sync_engine, "handle_error", _forget_values)
+        event.listen(server.sync_engine, "handle_error", _leave_read_only)
         return server
     if parsed.database and parsed.database != ":memory:":
         _keep_private(Path(parsed.database))
@@ -134,6 +137,15 @@ def _forget_values(context: ExceptionContext) -> None:
             setattr(error, "detail", None)  # noqa: B010 - an attribute of the untyped driver
 
 
+def _leave_read_only(context: ExceptionContext) -> None:
+    """Close all connections of a server that takes no writes: after a failover another one does, at the same address.
+
+    The old primary keeps its connections open, so they would otherwise be used for as long as it lives.
+    """
+    if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
+        context.is_disconnect = True
+
+
 def _prepare(engine: Engine) -> None:
     """Configure how an SQLite engine sets up connections and begins transactions."""
     event.listen(engine, "connect", _set_pragmas)
@@ -157,7 +169,7 @@ def _enter_wal(cursor: Any) -> None:
             cursor.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or attempt == _WAL_ATTEMPTS - 1:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or attempt == _WAL_ATTEMPTS - 1:
                 raise
             time.sleep(0.01)
 
@@ -254,8 +266,7 @@ async def _named(engine: AsyncEngine) -> AsyncIterator[asyncio.Timeout]:
         if _is_busy(error):
             raise Overloaded("The database is busy with other writers.", retry_after_s=1) from error
         if _is_full(error):
-            message = f"The database ({engine.dialect.name}) cannot write."
-            raise ServiceUnavailable(message, service=engine.dialect.name) from error
+            raise _cannot_write(engine) from error
         if connecting or _is_stopping(error) or error.connection_invalidated or isinstance(error.orig, OSError):
             raise _unavailable(engine) from error
         raise
@@ -265,14 +276,14 @@ async def _named(engine: AsyncEngine) -> AsyncIterator[asyncio.Timeout]:
 
 def _is_busy(error: DBAPIError) -> bool:
     """Locked by another writer, or aborted by PostgreSQL because of one (serialization, deadlock, lock timeout)."""
-    busy = getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
-    return busy or _sqlstate(error) in {"40001", "40P01", "55P03"}
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    return (code is not None and code & 0xFF == sqlite3.SQLITE_BUSY) or _sqlstate(error) in {"40001", "40P01", "55P03"}
 
 
 def _is_full(error: DBAPIError) -> bool:
-    """The disk is full or broken, or the server is out of resources (SQLSTATE 53 and 58)."""
-    code = getattr(error.orig, "sqlite_errorcode", None)
-    return (code is not None and code & 0xFF in _FULL) or _sqlstate(error)[:2] in {"53", "58"}
+    """The disk is full or broken, or the server takes no writes or is out of resources (SQLSTATE 53 and 58)."""
+    code, state = getattr(error.orig, "sqlite_errorcode", None), _sqlstate(error)
+    return (code is not None and code & 0xFF in _FULL) or state == _READ_ONLY or state[:2] in {"53", "58"}
 
 
 def _is_stopping(error: DBAPIError) -> bool:
@@ -286,6 +297,10 @@ def _sqlstate(error: DBAPIError) -> str:
 
 def _unavailable(engine: AsyncEngine) -> ServiceUnavailable:
     return ServiceUnavailable(f"The database ({engine.dialect.name}) cannot be reached.", service=engine.dialect.name)
+
+
+def _cannot_write(engine: AsyncEngine) -> ServiceUnavailable:
+    return ServiceUnavailable(f"The database ({engine.dialect.name}) cannot write.", service=engine.dialect.name)
 
 
 def clock(engine: AsyncEngine) -> ColumnElement[float]:
@@ -332,7 +347,7 @@ class Probe:
 
     SQLite answers ``SELECT 1`` without reading its file. So the check opens its own connection, reads from every table
     and writes a number that nothing uses. This detects a file that is locked, damaged, or on a full disk. On
-    PostgreSQL it begins a write transaction, which a standby server refuses.
+    PostgreSQL it begins a write transaction, which a standby server refuses, and asks whether it may write.
 
     Args:
         engine: engine of the database.
@@ -380,9 +395,15 @@ def _use_sqlite(file: str) -> None:
 
 async def ping(engine: AsyncEngine) -> None:
     """Raise ServiceUnavailable unless the database answers; on PostgreSQL it must also accept writes."""
-    look = "SELECT pg_current_xact_id()" if engine.dialect.name == "postgresql" else "SELECT 1"
+    server = engine.dialect.name == "postgresql"
+    look = "SELECT pg_current_xact_id(), current_setting('transaction_read_only') = 'on'" if server else "SELECT 1, 0"
     try:
         async with engine.connect() as connection:
-            await (await connection.execution_options(read_only=True)).execute(text(look))
+            await connection.execution_options(read_only=True)
+            _, read_only = (await connection.execute(text(look))).one()
+            if read_only:
+                await connection.invalidate()  # the next one may reach the server that takes writes
     except (SQLAlchemyError, OSError) as error:
         raise _unavailable(engine) from error
+    if read_only:
+        raise _cannot_write(engine)

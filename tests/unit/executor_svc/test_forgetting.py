@@ -6,11 +6,12 @@ import sqlalchemy as sa
 from executor_svc.admission import Sealer
 from executor_svc.models import Admission, LargeValue, value_id_of
 from executor_svc.storage import CALLS, EXECUTIONS, VALUES, LedgerStore
+from services.contracts.doubt import ResolveRequest
 from services.errors import Conflict, NotFound
 from services.ownership.ticket import Ticket
 from services.storage.engine import write
 from services.storage.migrate import migrate
-from tests.support.durable import House, asked, booking, finish, sending, two_bookings
+from tests.support.durable import House, asked, booking, finish, held_bookings, sending, two_bookings
 from tests.support.upstream import Upstream
 
 
@@ -55,6 +56,41 @@ async def test_what_ended_long_ago_goes_in_batches(house: House, upstream: Upstr
     assert [await store.forget(60.0, limit=3) for _ in range(3)] == [3, 1, 0]
     async with house.engine.connect() as connection:
         assert list(await connection.scalars(sa.select(EXECUTIONS.c.id))) == ["old-4"]
+    store.close()
+
+
+async def test_a_run_that_could_be_asked_for_again_is_not_forgotten(house: House, upstream: Upstream) -> None:
+    """Neither because little is to be kept, nor because the database's clock was set forward."""
+    held_bookings(upstream).set()
+    plan = two_bookings(booking(upstream))
+    executor = await house.executor()
+    with pytest.raises(NotFound, match="none will be started"):
+        await executor.cancel("run-2")
+    await finish(executor, plan)
+    async with write(house.engine) as connection:
+        await connection.execute(EXECUTIONS.update().values(ended_at=1_000.0))
+    store = LedgerStore(house.engine, Sealer(None))
+    assert await store.forget(0.0) == 0
+    sent = upstream.count("/book")
+    assert (await finish(executor, plan)).status == "succeeded"
+    assert upstream.count("/book") == sent
+    async with house.engine.connect() as connection:
+        assert set(await connection.scalars(sa.select(EXECUTIONS.c.id))) == {"run-1", "run-2"}
+    store.close()
+
+
+async def test_a_run_that_was_settled_late_is_as_old_as_its_end(house: House, upstream: Upstream) -> None:
+    plan = two_bookings(booking(upstream))
+    await house.left_behind(plan, sending("a", room="blue"))
+    executor = await house.executor()
+    assert (await finish(executor, plan)).status == "in_doubt"
+    async with write(house.engine) as connection:
+        await connection.execute(EXECUTIONS.update().values(created_at=1_000.0, ended_at=1_000.0))
+    await executor.resolve("run-1", "a", ResolveRequest(outcome="failed", message="it never arrived"))
+    ended = await finish(executor, plan)
+    store = LedgerStore(house.engine, Sealer(None))
+    assert await store.forget(60.0) == 0
+    assert await finish(executor, plan) == ended
     store.close()
 
 

@@ -8,7 +8,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from services.ownership.members import Membership, members_table, workers
+from services.ownership import members
+from services.ownership.members import BEATS_PER_LEASE, Membership, members_table, workers
 from services.storage.engine import create_engine, write
 
 LEASE_S = 10.0
@@ -39,7 +40,7 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 async def set_clock_back(engine: AsyncEngine, by_s: float) -> None:
-    """What was written before it lies in the future from now on."""
+    """What was written before it lies in the future from now on; in the past if ``by_s`` is negative."""
     async with write(engine) as connection:
         await connection.execute(MEMBERS.update().values(seen_at=MEMBERS.c.seen_at + by_s))
 
@@ -49,7 +50,18 @@ async def alive(engine: AsyncEngine, looking: Membership) -> set[str]:
         return set(await connection.scalars(looking.living()))
 
 
-@pytest.mark.parametrize("back_s", [0.0, 60.0, 86_400.0])
+async def ids(engine: AsyncEngine) -> set[str]:
+    async with engine.connect() as connection:
+        return set(await connection.scalars(sa.select(MEMBERS.c.id)))
+
+
+async def watch_for_a_lease(looking: Membership, watch: Stopwatch) -> None:
+    for _ in range(BEATS_PER_LEASE):
+        watch.now_s += LEASE_S / BEATS_PER_LEASE
+        await looking.beat()
+
+
+@pytest.mark.parametrize("back_s", [0.0, 60.0, 86_400.0, -60.0])
 async def test_the_dead_are_found_out_whatever_the_clock_says(engine: AsyncEngine, back_s: float) -> None:
     watch = Stopwatch()
     dead, looking = Membership(engine, MEMBERS, LEASE_S), Membership(engine, MEMBERS, LEASE_S, watch)
@@ -57,22 +69,40 @@ async def test_the_dead_are_found_out_whatever_the_clock_says(engine: AsyncEngin
     await set_clock_back(engine, back_s)
     await looking.beat()
     assert await alive(engine, looking) == {dead.id, looking.id}
-    watch.now_s += LEASE_S + 1
-    await looking.beat()
+    await watch_for_a_lease(looking, watch)
     assert await alive(engine, looking) == {looking.id}
 
 
-async def test_who_shows_itself_is_alive_although_the_clock_was_set_back(engine: AsyncEngine) -> None:
+@pytest.mark.parametrize("back_s", [3_600.0, -60.0, -86_400.0])
+async def test_who_shows_itself_is_alive_although_the_clock_was_set(engine: AsyncEngine, back_s: float) -> None:
     watch = Stopwatch()
     other, looking = Membership(engine, MEMBERS, LEASE_S), Membership(engine, MEMBERS, LEASE_S, watch)
     await other.beat()
     await looking.beat()
-    for _ in range(3):
-        await set_clock_back(engine, 3_600.0)
-        await other.beat()
+    for _ in range(BEATS_PER_LEASE):
+        await set_clock_back(engine, back_s)
         watch.now_s += LEASE_S - 1
         await looking.beat()
         assert await alive(engine, looking) == {other.id, looking.id}
+        await other.beat()
+        assert await alive(engine, looking) == {other.id, looking.id}
+
+
+@pytest.mark.parametrize("leases", [1.5, 1_000.0])
+async def test_nobody_is_dead_because_the_database_was_away(engine: AsyncEngine, leases: float) -> None:
+    watch = Stopwatch()
+    other, looking = Membership(engine, MEMBERS, LEASE_S), Membership(engine, MEMBERS, LEASE_S, watch)
+    await other.beat()
+    await looking.beat()
+    await looking.beat()
+    watch.now_s += leases * LEASE_S
+    assert await alive(engine, looking) == {other.id, looking.id}
+    for _ in range(BEATS_PER_LEASE - 2):
+        await looking.beat()
+        assert await alive(engine, looking) == {other.id, looking.id}
+    await other.beat()
+    await watch_for_a_lease(looking, watch)
+    assert await alive(engine, looking) == {other.id, looking.id}
 
 
 async def test_who_has_shown_itself_since_the_last_look_is_alive(engine: AsyncEngine) -> None:
@@ -80,10 +110,25 @@ async def test_who_has_shown_itself_since_the_last_look_is_alive(engine: AsyncEn
     other, looking = Membership(engine, MEMBERS, LEASE_S), Membership(engine, MEMBERS, LEASE_S, watch)
     await other.beat()
     await looking.beat()
-    watch.now_s += LEASE_S + 1
+    await watch_for_a_lease(looking, watch)
     assert await alive(engine, looking) == {looking.id}
     await other.beat()
     assert await alive(engine, looking) == {other.id, looking.id}
+
+
+async def test_rows_of_processes_that_died_long_ago_are_deleted(
+    engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members, "_FORGOTTEN_AFTER_BEATS", 3 * BEATS_PER_LEASE)
+    watch = Stopwatch()
+    dead, looking = Membership(engine, MEMBERS, LEASE_S), Membership(engine, MEMBERS, LEASE_S, watch)
+    await dead.beat()
+    await looking.beat()
+    for _ in range(3):
+        await watch_for_a_lease(looking, watch)
+    assert await ids(engine) == {dead.id, looking.id}
+    await looking.beat()
+    assert await ids(engine) == {looking.id}
 
 
 async def test_workers_are_told_with_what_they_own_the_dead_and_the_forgotten_among_them(engine: AsyncEngine) -> None:

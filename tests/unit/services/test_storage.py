@@ -189,6 +189,43 @@ async def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
     await engine.dispose()
 
 
+async def become_read_only(engine: AsyncEngine) -> None:
+    """From now on the pool's connection is one to a server that takes no writes, as a former primary's."""
+    async with write(engine) as connection:
+        await connection.execute(sa.text("SET SESSION default_transaction_read_only = on"))
+
+
+async def test_a_server_that_takes_no_writes_is_an_outage_and_is_left(postgres_url: str) -> None:
+    engine = create_engine(postgres_url)
+    await add_table(engine)
+    await become_read_only(engine)
+    with pytest.raises(ServiceUnavailable, match="cannot write"):
+        await add(engine, "a")
+    await add(engine, "b")
+    await become_read_only(engine)
+    with pytest.raises(ServiceUnavailable, match="cannot write"):
+        await ping(engine)
+    await ping(engine)
+    assert await names(engine) == ["b"]
+    await engine.dispose()
+
+
+async def test_a_writer_whose_view_is_too_old_is_told_to_come_back(tmp_path: Path) -> None:
+    """SQLite's extended code for it is not that of a lock held too long."""
+    engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/test.db")
+    await add_table(engine)
+
+    async def write_late() -> None:
+        async with read(engine) as connection:
+            await connection.scalars(sa.select(THINGS.c.name))
+            await add(engine, "a")
+            await connection.execute(sa.insert(THINGS).values(name="b"))
+
+    with pytest.raises(Overloaded, match="busy"):
+        await write_late()
+    await engine.dispose()
+
+
 async def test_a_server_that_talks_gibberish_is_no_bug(engine: AsyncEngine) -> None:
     """asyncpg raises what its reader stumbles over, as it is."""
     with pytest.raises(ServiceUnavailable):
