@@ -9,7 +9,7 @@ import pytest
 from services.contracts.outcome import Failed, InDoubt, Skipped, Succeeded
 from services.contracts.planning import PlanResponse, Question
 from services.contracts.run import Run, RunStatus
-from services.errors import Conflict, InternalError, NotFound, ServiceUnavailable
+from services.errors import LANGUAGE_MODEL, Conflict, InternalError, NotFound, Overloaded, ServiceUnavailable
 from tests.support.gateways import (
     ASK_BUG,
     ASK_HOLIDAYS,
@@ -245,6 +245,58 @@ async def test_a_finished_answer_waits_for_a_database_that_is_away(
         await gateway.client.solve(ask(ASK_HOLIDAYS, deadline_ms=200))
     tries = 4
     assert (await ended(gateway.client, caught.value.extensions["run_id"])).status is RunStatus.SUCCEEDED
+
+
+CALLS = [
+    {"name": BOOK.id, "arguments": {"room": "blue"}, "label": "var1"},
+    {"name": "var_result", "arguments": {"booking": "$var1.id$"}},
+]
+
+
+@pytest.mark.parametrize("path", ["/solve", "/runs"])
+@pytest.mark.parametrize("peer", ["retriever", "planner", "executor"])
+async def test_an_accepted_run_waits_for_a_service_that_is_away(gateway: Gateway, peer: str, path: str) -> None:
+    away = getattr(gateway.fakes, peer)
+    away.down = True
+    body = {"query": ASK_ROOM, "wait": False} | ({"calls": CALLS} if path == "/runs" else {})
+    run_id = (await gateway.http.post(path, json=body)).json()["id"]
+    asked = {"retriever": {"retrieve", "lookup"}, "planner": {"plan", "compile"}, "executor": {"credentials"}}[peer]
+    await until(lambda: sum(call in asked for call in away.calls) > 2)
+    assert (await gateway.client.run(run_id)).status is RunStatus.PLANNING
+    away.down = False
+    assert (await ended(gateway.client, run_id)).status is RunStatus.NEEDS_APPROVAL
+
+
+async def test_an_accepted_run_waits_for_what_would_be_sent(gateway: Gateway) -> None:
+    executor = gateway.fakes.executor
+    executor.breaks = True
+    run_id = await begin(gateway, ASK_ROOM, "preview")
+    await until(lambda: executor.calls.count("preview") > 2)
+    executor.breaks = False
+    assert (await ended(gateway.client, run_id)).status is RunStatus.NEEDS_APPROVAL
+
+
+async def test_an_accepted_run_waits_until_its_deadline_or_until_it_is_cancelled(gateway: Gateway) -> None:
+    gateway.fakes.retriever.down = True
+    late, cancelled = [
+        (await gateway.client.solve(ask(ASK_HOLIDAYS, deadline_ms=ms).model_copy(update={"wait": False}))).id
+        for ms in (400, 60_000)
+    ]
+    run = await ended(gateway.client, late)
+    assert run.problem is not None
+    assert (run.status, run.problem.detail) == (RunStatus.FAILED, "retriever_svc does not answer.")
+    assert gateway.fakes.retriever.calls.count("retrieve") > 3
+    assert (await gateway.client.cancel(cancelled)).status is RunStatus.CANCELLED
+
+
+@pytest.mark.parametrize("kind", [ServiceUnavailable, Overloaded])
+async def test_an_accepted_run_does_not_wait_for_a_language_model(
+    gateway: Gateway, kind: type[ServiceUnavailable | Overloaded]
+) -> None:
+    gateway.fakes.planner.answers[ASK_HOLIDAYS] = kind("no answer", service=LANGUAGE_MODEL)
+    run_id = await begin(gateway, ASK_HOLIDAYS, "plan")
+    assert (await ended(gateway.client, run_id)).status is RunStatus.FAILED
+    assert gateway.fakes.planner.calls.count("plan") == 1
 
 
 async def test_failed_steps_of_a_run_nobody_waits_for(gateway: Gateway) -> None:
