@@ -22,7 +22,6 @@ from gateway.tables import (
     RUN_EVENTS,
     RUNS,
     StoredRun,
-    event_row,
     event_rows,
     feedback_row,
     run_event,
@@ -88,6 +87,7 @@ class RunStore:
         self.listing = RunListing(engine, on_listed)
         self._add_run = insert(engine, RUNS).on_conflict_do_nothing(index_elements=["tenant", "idempotency_key"])
         self._add_events = insert(engine, RUN_EVENTS).on_conflict_do_nothing()
+        self._add_owned_events = _owned_events(engine)
 
     def close(self) -> None:
         """Wait for pending writes."""
@@ -187,18 +187,26 @@ class RunStore:
     ) -> bool:
         updated = connection.execute(RUNS.update().where(which).values(row)).rowcount == 1
         if updated and events:
-            self._append(events, connection)
+            connection.execute(self._add_events, events)
         if updated and entries:
             connection.execute(AUDIT.insert(), entries)
         return updated
 
-    async def append(self, events: Sequence[tuple[str, RunEvent]]) -> None:
-        """Store events by their run's id. Events that are already stored are not changed."""
-        rows = [event_row(run_id, event, event.event.model_dump_json()) for run_id, event in events]
-        await self._transactions.run(partial(self._append, rows))
+    async def append(self, events: Sequence[tuple[Ticket, RunEvent]]) -> None:
+        """Store events of runs. Those that are already stored are not changed.
 
-    def _append(self, rows: Sequence[Mapping[str, object]], connection: sa.Connection) -> None:
-        connection.execute(self._add_events, rows)
+        Events of a run that another process has taken over, or that was deleted, are dropped.
+        """
+        rows = [
+            {"of": ticket.run_id, "by": ticket.owner, "at_epoch": ticket.epoch}
+            | {"number": event.id, "text": event.event.model_dump_json()}
+            for ticket, event in events
+        ]
+
+        def add(connection: sa.Connection) -> None:
+            connection.execute(self._add_owned_events, rows)
+
+        await self._transactions.run(add)
 
     async def events(self, run_id: str, after: int, upto: int | None = None, limit: int = 200) -> list[RunEvent]:
         """The stored events of a run with ``after < id <= upto``, in order."""
@@ -348,3 +356,11 @@ class RunStore:
         under_way = c.status.in_([status.value for status in UNDER_WAY])
         owned = sa.select(c.owner, sa.func.count()).where(under_way).group_by(c.owner)
         return await workers(self._engine, MEMBERS, lease_s, owned)
+
+
+def _owned_events(engine: AsyncEngine) -> sa.Insert:
+    """The insertion of an event by the run's owner: it adds nothing unless the run's row has its ticket."""
+    c, e = RUNS.c, RUN_EVENTS.c
+    mine = (c.id == sa.bindparam("of")) & (c.owner == sa.bindparam("by")) & (c.epoch == sa.bindparam("at_epoch"))
+    row = sa.select(c.id, sa.bindparam("number", type_=e.seq.type), sa.bindparam("text", type_=e.data.type)).where(mine)
+    return insert(engine, RUN_EVENTS).from_select([e.run_id, e.seq, e.data], row).on_conflict_do_nothing()
