@@ -101,7 +101,9 @@ async def _execute_with_retries(executor: Executor, live: Live, compiled: Compil
                 break
             return await execute(executor, _execute_request(live, compiled), emit)
         except ServiceError as error:
-            transient = isinstance(error, _TRANSIENT) or (live.durable and isinstance(error, InternalError))
+            # An execution that was cancelled before it was stored is not found: `_stop_calls` tells whether it is so.
+            again = (InternalError, NotFound) if live.cancelled else InternalError
+            transient = isinstance(error, _TRANSIENT) or (live.durable and isinstance(error, again))
             late = live.clock.remaining_s() <= pause
             if not transient or (late and not live.durable):
                 raise

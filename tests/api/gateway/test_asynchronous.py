@@ -1,11 +1,13 @@
 """Asynchronous runs: accepted, found again, requested twice, ended early."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from services.contracts.execution import ExecuteRequest, ExecutionEvent
 from services.contracts.outcome import Failed, InDoubt, Skipped, Succeeded
 from services.contracts.planning import PlanResponse, Question
 from services.contracts.run import Run, RunStatus
@@ -177,6 +179,29 @@ async def test_a_cancellation_waits_for_an_executor_that_is_away(gateway: Gatewa
     run = await ended(gateway.client, run_id)
     assert run.status is RunStatus.CANCELLED
     assert executor.sent == []
+
+
+async def test_a_run_that_is_cancelled_before_its_execution_is_stored_is_cancelled(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = gateway.fakes.executor
+    begin = executor.execute
+
+    async def execute(request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
+        executor.calls.append("execute")
+        await until(lambda: "cancel" in executor.calls)
+        if executor.calls:  # after that, nothing of this id is stored any more
+            raise NotFound(f"There is no durable execution {request.run_id}.")
+        async for event in begin(request):
+            yield event
+
+    monkeypatch.setattr(executor, "execute", execute)
+    solving = asyncio.create_task(gateway.client.solve(ask(ASK_ROOM, mutations="allow")))
+    await until(lambda: "execute" in executor.calls)
+    (line,) = (await gateway.client.runs()).runs
+    await gateway.client.cancel(line.id)
+    assert (await solving).status is RunStatus.CANCELLED
+    assert (await gateway.client.run(line.id)).status is RunStatus.CANCELLED
 
 
 async def test_a_run_the_executor_never_had_is_ended_without_it(gateway: Gateway) -> None:
