@@ -32,6 +32,7 @@ from services.telemetry import get_logger
 from services.tracing import Attributes, continued, fail, span
 
 RESUMED_DEADLINE_MS: Final = 60_000
+_BUG: Final = "The request id is in `instance`."
 _log = get_logger(__name__)
 
 
@@ -165,9 +166,10 @@ class Runs:
             if there is None:
                 await self._drive(live)
 
-        def leave(_task: asyncio.Task[None]) -> None:
+        def leave(task: asyncio.Task[None]) -> None:
             if not entered.done():
-                entered.set_exception(ServiceUnavailable("The gateway is stopping.", service="gateway"))
+                stopping = ServiceUnavailable("The gateway is stopping.", service="gateway")
+                entered.set_exception(stopping if task.cancelled() else InternalError(_BUG))
             entered.exception()  # the caller may be gone
 
         self._spawn(live, enter()).add_done_callback(leave)
@@ -432,7 +434,7 @@ def _final_run(live: Live, work: "asyncio.Task[Run]") -> tuple[Run, ServiceError
     if not isinstance(error, (ServiceError, Fenced)):
         _log.error("bug", run_id=live.run.id, exc_info=error)
     if not isinstance(error, ServiceError):
-        error = InternalError("The request id is in `instance`.")
+        error = InternalError(_BUG)
     problem = RunProblem(type=error.type_uri(), title=error.title, detail=error.detail)
     ended |= {"status": RunStatus.FAILED, "problem": problem}
     return live.run.model_copy(update=ended), _with_run_id(error, live.run)

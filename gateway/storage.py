@@ -118,13 +118,14 @@ class RunStore:
     def _add(
         self, row: Mapping[str, object], entry: Mapping[str, object] | None, connection: sa.Connection
     ) -> str | None:
-        if connection.execute(self._add_run, row).rowcount == 1:
-            if entry is not None:
-                connection.execute(AUDIT.insert(), entry)
-            return None
         same = (RUNS.c.tenant == row["tenant"]) & (RUNS.c.idempotency_key == row["idempotency_key"])
-        found: str = connection.scalars(sa.select(RUNS.c.id).where(same)).one()
-        return found
+        while connection.execute(self._add_run, row).rowcount != 1:
+            found: str | None = connection.scalar(sa.select(RUNS.c.id).where(same))
+            if found is not None:  # else it was deleted in between
+                return found
+        if entry is not None:
+            connection.execute(AUDIT.insert(), entry)
+        return None
 
     async def begin(self, ticket: Ticket, run: Run, compiled: CompiledPlan) -> None:
         """Store the run and the plan that is about to be executed. Raises Fenced."""
@@ -242,19 +243,19 @@ class RunStore:
         """Delete a run that is over, its events and its idempotency key. False if it is not over or does not exist."""
         c = RUNS.c
         found = (c.id == run_id) & (c.tenant == tenant) & c.status.not_in(NOT_OVER)
-        return await self._transactions.run(partial(self._delete, sa.select(c.id).where(found))) == 1
+        locked = sa.select(c.id).where(found).with_for_update()  # waits for another deletion: then there is none left
+        return await self._transactions.run(partial(self._delete, locked)) == 1
 
     async def forget_runs(self, older_than_s: float, limit: int = 200) -> int:
         """Delete at most ``limit`` runs that are over and began more than that many seconds ago. Returns how many."""
         c, oldest = RUNS.c, max(0, int((time.time() - older_than_s) * 1000))
         old = (c.id < f"run_{oldest:012x}") & c.status.not_in(NOT_OVER)
-        return await self._transactions.run(
-            partial(self._delete, sa.select(c.id).where(old).order_by(c.id).limit(limit))
-        )
+        some = sa.select(c.id).where(old).order_by(c.id).limit(limit).with_for_update(skip_locked=True)
+        return await self._transactions.run(partial(self._delete, some))
 
     def _delete(self, which: sa.Select[tuple[str]], connection: sa.Connection) -> int:
-        """Delete runs that are over. They are locked, so that none can be resumed before the transaction ends."""
-        ids = list(connection.scalars(which.with_for_update(skip_locked=True)))
+        """Delete runs that are over. ``which`` locks them, so that none can be resumed before the transaction ends."""
+        ids = list(connection.scalars(which))
         connection.execute(RUN_EVENTS.delete().where(RUN_EVENTS.c.run_id.in_(ids)))
         return connection.execute(RUNS.delete().where(RUNS.c.id.in_(ids))).rowcount
 

@@ -204,6 +204,16 @@ async def test_a_run_that_is_cancelled_before_its_execution_is_stored_is_cancell
     assert (await gateway.client.run(line.id)).status is RunStatus.CANCELLED
 
 
+async def test_a_bug_while_a_run_is_stored_is_told_as_a_bug(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def insert(*_: object) -> None:
+        raise KeyError("secret detail")
+
+    monkeypatch.setattr(gateway.app.state.service._store, "insert", insert)
+    response = await gateway.http.post("/solve", json={"query": ASK_HOLIDAYS})
+    assert (response.status_code, response.json()["type"]) == (500, "urn:nestor:problem:internal-error")
+    assert "secret" not in response.text
+
+
 async def test_a_run_the_executor_never_had_is_ended_without_it(gateway: Gateway) -> None:
     executor, planner = gateway.fakes.executor, gateway.fakes.planner
     planner.delay_s = 0.2

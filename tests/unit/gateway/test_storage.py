@@ -198,6 +198,35 @@ async def test_only_the_owner_of_a_run_adds_events_to_it(stores: list[RunStore])
     assert await stores[0].events(deleted.id, 0) == []
 
 
+async def test_a_key_whose_run_is_deleted_while_it_is_looked_up_is_free(stores: list[RunStore]) -> None:
+    first, second = a_run(RunStatus.SUCCEEDED), a_run()
+    identity = RequestIdentity("key", "print")
+    await stores[0].insert(Ticket(first.id, "a", 0), first, REQUEST, identity)
+    url, looked_up = str(stores[0]._engine.url), list[str]()
+    engine = stores[0]._transactions._sync if url.startswith("sqlite") else stores[0]._engine.sync_engine
+
+    def delete(connection: sa.Connection, _cursor: object, statement: str, *_rest: object) -> None:
+        if statement.startswith("SELECT runs.id") and not looked_up:
+            looked_up.append(statement)
+            connection.execute(RUNS.delete().where(RUNS.c.id == first.id))
+
+    sa.event.listen(engine, "before_cursor_execute", delete)
+    assert await stores[0].insert(Ticket(second.id, "a", 0), second, REQUEST, identity) is None
+    assert looked_up
+    assert (await stores[1].get(second.id, "default")) == second
+
+
+async def test_a_deletion_waits_for_who_holds_the_run(stores: list[RunStore]) -> None:
+    run = a_run(RunStatus.SUCCEEDED)
+    await stores[0].insert(Ticket(run.id, "a", 0), run, REQUEST, None)
+    async with write(stores[1]._engine) as connection:
+        await connection.execute(RUNS.update().where(RUNS.c.id == run.id).values(verdict=None))
+        deleting = asyncio.create_task(stores[0].delete(run.id, "default"))
+        await asyncio.wait({deleting}, timeout=0.2)
+        assert not deleting.done()
+    assert await deleting
+
+
 async def test_the_events_of_old_runs_are_forgotten_unless_they_go_on(stores: list[RunStore]) -> None:
     new, old, older = a_run(RunStatus.SUCCEEDED), a_run(RunStatus.SUCCEEDED), a_run(RunStatus.RUNNING)
     long_ago = f"run_{int((time.time() - 100) * 1000):012x}"
