@@ -81,7 +81,8 @@ def problems_page() -> str:
         NOTE,
         "# Problems\n",
         "Every error is `application/problem+json` (RFC 9457). `instance` holds the request id under which the logs of",
-        "all services can be searched. A call that fails *inside a plan* is no problem but the outcome of its step.\n",
+        "all services can be searched. A 503 says in `Retry-After` after how many seconds to try again, so does a 429.",
+        "A call that fails *inside a plan* is no problem but the outcome of its step.\n",
         "| type | status | title | meaning |",
         "| --- | --- | --- | --- |",
     ]

@@ -28,7 +28,7 @@ class Events:
     async def write(self) -> None:
         """Store the new events of all runs of this process, in one transaction. If it fails, they stay unwritten."""
         new = [(live, live.unwritten()) for live in self._lives.values()]
-        rows = [(live.run.id, event) for live, events in new for event in events]
+        rows = [(live.ticket, event) for live, events in new for event in events]
         if rows:
             await self._store.append(rows)
         for live, events in new:

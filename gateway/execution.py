@@ -1,4 +1,4 @@
-"""Executes a plan through the executor, and retries while the executor is unavailable.
+"""Retries what a run asks of the services while they are unavailable; executes its plan through the executor.
 
 `/execute` can be retried. A plan that only reads is simply run again. A mutating plan is run once per run id, so a
 retry follows the execution that is already there.
@@ -6,8 +6,8 @@ retry follows the execution that is already there.
 
 import asyncio
 import random
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, TypeVar
 
 from gateway.live import Live
 from gateway.solve import execute
@@ -16,9 +16,18 @@ from services.contracts.execution import ExecuteRequest, ExecutionFinished, Step
 from services.contracts.outcome import StepOutcome
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import Run
-from services.errors import DeadlineExceeded, InternalError, NotFound, Overloaded, ServiceError, ServiceUnavailable
+from services.errors import (
+    LANGUAGE_MODEL,
+    DeadlineExceeded,
+    InternalError,
+    NotFound,
+    Overloaded,
+    ServiceError,
+    ServiceUnavailable,
+)
 from services.telemetry import get_logger
 
+T = TypeVar("T")
 _log = get_logger(__name__)
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
@@ -36,6 +45,24 @@ def pauses() -> Iterator[float]:
     while True:
         yield pause * random.uniform(0.5, 1.0)  # noqa: S311 - jitter need not be unpredictable
         pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+async def once_available(live: Live, ask: Callable[[], Awaitable[T]]) -> T:
+    """What services answer. If nobody waits for the run, ask again until its deadline while one of them is unavailable.
+
+    Raises:
+        ServiceError: the services refused, or were unavailable for too long.
+    """
+    waits = pauses()
+    while True:
+        try:
+            return await ask()
+        except (ServiceUnavailable, Overloaded) as error:
+            pause, own = next(waits), error.extensions.get("service") != LANGUAGE_MODEL
+            if not (own and live.unattended) or live.clock.remaining_s() <= pause:
+                raise
+            _log.warning("service lost", run_id=live.run.id, why=error.detail, again_in_s=round(pause, 3))
+        await asyncio.sleep(pause)
 
 
 def is_durable(compiled: CompiledPlan) -> bool:
@@ -74,7 +101,9 @@ async def _execute_with_retries(executor: Executor, live: Live, compiled: Compil
                 break
             return await execute(executor, _execute_request(live, compiled), emit)
         except ServiceError as error:
-            transient = isinstance(error, _TRANSIENT) or (live.durable and isinstance(error, InternalError))
+            # An execution that was cancelled before it was stored is not found: `_stop_calls` tells whether it is so.
+            again = (InternalError, NotFound) if live.cancelled else InternalError
+            transient = isinstance(error, _TRANSIENT) or (live.durable and isinstance(error, again))
             late = live.clock.remaining_s() <= pause
             if not transient or (late and not live.durable):
                 raise

@@ -38,6 +38,7 @@ class Live:
         traceparent: trace context of the request that began the run, if another request resumed it; the trace goes on.
         durable: whether the executor stores the run itself; then it is cancelled there.
         writes_sentences: whether the planner writes sentences. True if unknown: the run was not planned here.
+        unattended: whether nobody waits for the outcome, so that the run waits for services that are unavailable.
         cancelled: whether cancellation was requested.
         reads_secrets: names of secrets that reads for an approval may have presented, although their result is unknown.
         stored_count: how many of the events are stored.
@@ -56,6 +57,7 @@ class Live:
     traceparent: str | None = None
     durable: bool = False
     writes_sentences: bool = True
+    unattended: bool = False
     cancelled: bool = False
     reads_secrets: frozenset[str] = frozenset()
     stored_count: int = 0

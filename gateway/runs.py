@@ -9,7 +9,7 @@ from opentelemetry.trace import Span
 
 from gateway.approval import credentials_hint, has_changed, preview, prove_given, without_approval
 from gateway.evidence import attempts_of, questions_of, same_changes
-from gateway.execution import RunCancelled, execute_run, is_durable, pauses
+from gateway.execution import RunCancelled, execute_run, is_durable, once_available, pauses
 from gateway.live import Live
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
@@ -32,6 +32,7 @@ from services.telemetry import get_logger
 from services.tracing import Attributes, continued, fail, span
 
 RESUMED_DEADLINE_MS: Final = 60_000
+_BUG: Final = "The request id is in `instance`."
 _log = get_logger(__name__)
 
 
@@ -99,7 +100,7 @@ class Runs:
         """
         clock = Clock(request.options.deadline_ms)
         await self._admit(run.tenant, clock.remaining_s())
-        live = Live(Ticket(run.id, self.owner, 0), run, request, clock)
+        live = Live(Ticket(run.id, self.owner, 0), run, request, clock, unattended=not request.wait)
         there = await self._enter(live, partial(self._store.insert, live.ticket, run, request, identity, entry))
         return there or live
 
@@ -148,7 +149,8 @@ class Runs:
     def _resumed(self, stored: StoredRun, run: Run, epoch: int, compiled: CompiledPlan | None) -> Live:
         request = request_to_resume(stored)
         clock = Clock(max(RESUMED_DEADLINE_MS, request.options.deadline_ms))
-        return Live(Ticket(run.id, self.owner, epoch), run, request, clock, compiled, stored.traceparent)
+        ticket = Ticket(run.id, self.owner, epoch)
+        return Live(ticket, run, request, clock, compiled, stored.traceparent, unattended=True)
 
     async def _enter(self, live: Live, admission: Callable[[], Awaitable[str | None]]) -> str | None:
         """Store that the run is under way here, and work on it. A task does this, since the caller may be cancelled."""
@@ -164,9 +166,10 @@ class Runs:
             if there is None:
                 await self._drive(live)
 
-        def leave(_task: asyncio.Task[None]) -> None:
+        def leave(task: asyncio.Task[None]) -> None:
             if not entered.done():
-                entered.set_exception(ServiceUnavailable("The gateway is stopping.", service="gateway"))
+                stopping = ServiceUnavailable("The gateway is stopping.", service="gateway")
+                entered.set_exception(stopping if task.cancelled() else InternalError(_BUG))
             entered.exception()  # the caller may be gone
 
         self._spawn(live, enter()).add_done_callback(leave)
@@ -227,9 +230,10 @@ class Runs:
             raise RunCancelled
         if live.run.plan is not None:  # the app has given it
             policy = self.policy(live.run.tenant, live.request.options.mutations)
-            live.run, compiled = await prove_given(self._peers, live.run, policy, live.clock)
+            prove = partial(prove_given, self._peers, live.run, policy, live.clock)
+            live.run, compiled = await once_available(live, prove)
         else:
-            live.run, planned = await self._plan_request(live, live.run)
+            live.run, planned = await once_available(live, partial(self._plan_request, live, live.run))
             live.writes_sentences, compiled = planned.sentences, planned.compiled
         if compiled is None or (live.request.options.dry_run and live.run.status is RunStatus.PLANNED):
             return live.run
@@ -254,7 +258,8 @@ class Runs:
         live.durable = False  # nothing is under way at the executor
         reads = not live.request.options.dry_run or bool(live.run.lapsed)
         try:
-            waiting = await preview(self._peers, live.run, compiled, live.clock, reads=reads)
+            show = partial(preview, self._peers, live.run, compiled, live.clock, reads=reads)
+            waiting = await once_available(live, show)
         except BaseException:  # also where the run is cancelled: the reads may have been made
             live.reads_secrets |= secrets_of_reads(compiled) if reads else set()
             raise
@@ -429,7 +434,7 @@ def _final_run(live: Live, work: "asyncio.Task[Run]") -> tuple[Run, ServiceError
     if not isinstance(error, (ServiceError, Fenced)):
         _log.error("bug", run_id=live.run.id, exc_info=error)
     if not isinstance(error, ServiceError):
-        error = InternalError("The request id is in `instance`.")
+        error = InternalError(_BUG)
     problem = RunProblem(type=error.type_uri(), title=error.title, detail=error.detail)
     ended |= {"status": RunStatus.FAILED, "problem": problem}
     return live.run.model_copy(update=ended), _with_run_id(error, live.run)

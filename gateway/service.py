@@ -233,6 +233,7 @@ class GatewayService:
                     _log.info("deleted", run_id=run_id, by=principal.name)
                     return
                 told.outcome = "refused"
+                run = await self._store.get(run_id, principal.tenant, further=True)  # gone, if deleted meanwhile
         raise Conflict(f"Run {run_id} is {run.status.value}; only a run that has ended can be deleted.")
 
     async def value(self, run_id: str, value_id: str, principal: Principal) -> bytes:

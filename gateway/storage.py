@@ -22,7 +22,6 @@ from gateway.tables import (
     RUN_EVENTS,
     RUNS,
     StoredRun,
-    event_row,
     event_rows,
     feedback_row,
     run_event,
@@ -88,6 +87,7 @@ class RunStore:
         self.listing = RunListing(engine, on_listed)
         self._add_run = insert(engine, RUNS).on_conflict_do_nothing(index_elements=["tenant", "idempotency_key"])
         self._add_events = insert(engine, RUN_EVENTS).on_conflict_do_nothing()
+        self._add_owned_events = _owned_events(engine)
 
     def close(self) -> None:
         """Wait for pending writes."""
@@ -118,13 +118,14 @@ class RunStore:
     def _add(
         self, row: Mapping[str, object], entry: Mapping[str, object] | None, connection: sa.Connection
     ) -> str | None:
-        if connection.execute(self._add_run, row).rowcount == 1:
-            if entry is not None:
-                connection.execute(AUDIT.insert(), entry)
-            return None
         same = (RUNS.c.tenant == row["tenant"]) & (RUNS.c.idempotency_key == row["idempotency_key"])
-        found: str = connection.scalars(sa.select(RUNS.c.id).where(same)).one()
-        return found
+        while connection.execute(self._add_run, row).rowcount != 1:
+            found: str | None = connection.scalar(sa.select(RUNS.c.id).where(same))
+            if found is not None:  # else it was deleted in between
+                return found
+        if entry is not None:
+            connection.execute(AUDIT.insert(), entry)
+        return None
 
     async def begin(self, ticket: Ticket, run: Run, compiled: CompiledPlan) -> None:
         """Store the run and the plan that is about to be executed. Raises Fenced."""
@@ -187,18 +188,26 @@ class RunStore:
     ) -> bool:
         updated = connection.execute(RUNS.update().where(which).values(row)).rowcount == 1
         if updated and events:
-            self._append(events, connection)
+            connection.execute(self._add_events, events)
         if updated and entries:
             connection.execute(AUDIT.insert(), entries)
         return updated
 
-    async def append(self, events: Sequence[tuple[str, RunEvent]]) -> None:
-        """Store events by their run's id. Events that are already stored are not changed."""
-        rows = [event_row(run_id, event, event.event.model_dump_json()) for run_id, event in events]
-        await self._transactions.run(partial(self._append, rows))
+    async def append(self, events: Sequence[tuple[Ticket, RunEvent]]) -> None:
+        """Store events of runs. Those that are already stored are not changed.
 
-    def _append(self, rows: Sequence[Mapping[str, object]], connection: sa.Connection) -> None:
-        connection.execute(self._add_events, rows)
+        Events of a run that another process has taken over, or that was deleted, are dropped.
+        """
+        rows = [
+            {"of": ticket.run_id, "by": ticket.owner, "at_epoch": ticket.epoch}
+            | {"number": event.id, "text": event.event.model_dump_json()}
+            for ticket, event in events
+        ]
+
+        def add(connection: sa.Connection) -> None:
+            connection.execute(self._add_owned_events, rows)
+
+        await self._transactions.run(add)
 
     async def events(self, run_id: str, after: int, upto: int | None = None, limit: int = 200) -> list[RunEvent]:
         """The stored events of a run with ``after < id <= upto``, in order."""
@@ -234,19 +243,19 @@ class RunStore:
         """Delete a run that is over, its events and its idempotency key. False if it is not over or does not exist."""
         c = RUNS.c
         found = (c.id == run_id) & (c.tenant == tenant) & c.status.not_in(NOT_OVER)
-        return await self._transactions.run(partial(self._delete, sa.select(c.id).where(found))) == 1
+        locked = sa.select(c.id).where(found).with_for_update()  # waits for another deletion: then there is none left
+        return await self._transactions.run(partial(self._delete, locked)) == 1
 
     async def forget_runs(self, older_than_s: float, limit: int = 200) -> int:
         """Delete at most ``limit`` runs that are over and began more than that many seconds ago. Returns how many."""
         c, oldest = RUNS.c, max(0, int((time.time() - older_than_s) * 1000))
         old = (c.id < f"run_{oldest:012x}") & c.status.not_in(NOT_OVER)
-        return await self._transactions.run(
-            partial(self._delete, sa.select(c.id).where(old).order_by(c.id).limit(limit))
-        )
+        some = sa.select(c.id).where(old).order_by(c.id).limit(limit).with_for_update(skip_locked=True)
+        return await self._transactions.run(partial(self._delete, some))
 
     def _delete(self, which: sa.Select[tuple[str]], connection: sa.Connection) -> int:
-        """Delete runs that are over. They are locked, so that none can be resumed before the transaction ends."""
-        ids = list(connection.scalars(which.with_for_update(skip_locked=True)))
+        """Delete runs that are over. ``which`` locks them, so that none can be resumed before the transaction ends."""
+        ids = list(connection.scalars(which))
         connection.execute(RUN_EVENTS.delete().where(RUN_EVENTS.c.run_id.in_(ids)))
         return connection.execute(RUNS.delete().where(RUNS.c.id.in_(ids))).rowcount
 
@@ -348,3 +357,11 @@ class RunStore:
         under_way = c.status.in_([status.value for status in UNDER_WAY])
         owned = sa.select(c.owner, sa.func.count()).where(under_way).group_by(c.owner)
         return await workers(self._engine, MEMBERS, lease_s, owned)
+
+
+def _owned_events(engine: AsyncEngine) -> sa.Insert:
+    """The insertion of an event by the run's owner: it adds nothing unless the run's row has its ticket."""
+    c, e = RUNS.c, RUN_EVENTS.c
+    mine = (c.id == sa.bindparam("of")) & (c.owner == sa.bindparam("by")) & (c.epoch == sa.bindparam("at_epoch"))
+    row = sa.select(c.id, sa.bindparam("number", type_=e.seq.type), sa.bindparam("text", type_=e.data.type)).where(mine)
+    return insert(engine, RUN_EVENTS).from_select([e.run_id, e.seq, e.data], row).on_conflict_do_nothing()

@@ -35,7 +35,14 @@ from services.contracts.planning import (
 )
 from services.contracts.sentence import Sentence, SentenceRequest
 from services.contracts.trace import PlannerAsked, PlannerTrace
-from services.errors import DeadlineExceeded, Overloaded, ServiceError, ServiceUnavailable, ValidationFailed
+from services.errors import (
+    LANGUAGE_MODEL,
+    DeadlineExceeded,
+    Overloaded,
+    ServiceError,
+    ServiceUnavailable,
+    ValidationFailed,
+)
 from services.fair_slots import FairSlots
 from services.signing import PlanSigner
 from services.tracing import span
@@ -398,8 +405,8 @@ def _outage(answer: BackendAnswer) -> ServiceError:
     assert answer.fault is not None
     kind, text = answer.fault.kind, answer.fault.text
     if kind == "busy":
-        return Overloaded(text)
-    return DeadlineExceeded(text) if kind == "late" else ServiceUnavailable(text, service="the language model")
+        return Overloaded(text, service=LANGUAGE_MODEL)
+    return DeadlineExceeded(text) if kind == "late" else ServiceUnavailable(text, service=LANGUAGE_MODEL)
 
 
 def _briefly(plan: Plan) -> str:

@@ -30,9 +30,11 @@ callers see the same exceptions whether Nestor runs as one process or as several
 """
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 TYPE_PREFIX = "urn:nestor:problem:"
+LANGUAGE_MODEL: Final = "the language model"
+"""``service`` of an outage that is not one of Nestor's services."""
 
 
 class ServiceError(Exception):

@@ -36,6 +36,8 @@ _LONG_DIGITS: Final = 19
 _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % _LONG_DIGITS)
 _BACKSLASH: Final = ord("\\")
 _MAX_FIELD_CHARS = 200
+_RETRY_AFTER_S: Final = 2
+"""`Retry-After` of a 503 that names no time of its own: about as long as a service takes to come back."""
 MAX_VALUES: Final = 1_000_000
 _LARGE: Final = 65_536
 """Bodies of more bytes are parsed and validated in a thread. Also the size of the pieces that values are counted in."""
@@ -273,7 +275,7 @@ def problem_document(error: ServiceError) -> dict[str, Any]:
 def problem_response(error: ServiceError) -> Response:
     """Render an error as ``application/problem+json``."""
     headers = {"Cache-Control": "no-store"}
-    retry_after = error.extensions.get("retry_after_s")
+    retry_after = error.extensions.get("retry_after_s", _RETRY_AFTER_S if error.status == 503 else None)
     if isinstance(retry_after, int | float):
         headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
     headers |= error.headers

@@ -1,15 +1,17 @@
 """Asynchronous runs: accepted, found again, requested twice, ended early."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from services.contracts.execution import ExecuteRequest, ExecutionEvent
 from services.contracts.outcome import Failed, InDoubt, Skipped, Succeeded
 from services.contracts.planning import PlanResponse, Question
 from services.contracts.run import Run, RunStatus
-from services.errors import Conflict, InternalError, NotFound, ServiceUnavailable
+from services.errors import LANGUAGE_MODEL, Conflict, InternalError, NotFound, Overloaded, ServiceUnavailable
 from tests.support.gateways import (
     ASK_BUG,
     ASK_HOLIDAYS,
@@ -179,6 +181,39 @@ async def test_a_cancellation_waits_for_an_executor_that_is_away(gateway: Gatewa
     assert executor.sent == []
 
 
+async def test_a_run_that_is_cancelled_before_its_execution_is_stored_is_cancelled(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = gateway.fakes.executor
+    begin = executor.execute
+
+    async def execute(request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
+        executor.calls.append("execute")
+        await until(lambda: "cancel" in executor.calls)
+        if executor.calls:  # after that, nothing of this id is stored any more
+            raise NotFound(f"There is no durable execution {request.run_id}.")
+        async for event in begin(request):
+            yield event
+
+    monkeypatch.setattr(executor, "execute", execute)
+    solving = asyncio.create_task(gateway.client.solve(ask(ASK_ROOM, mutations="allow")))
+    await until(lambda: "execute" in executor.calls)
+    (line,) = (await gateway.client.runs()).runs
+    await gateway.client.cancel(line.id)
+    assert (await solving).status is RunStatus.CANCELLED
+    assert (await gateway.client.run(line.id)).status is RunStatus.CANCELLED
+
+
+async def test_a_bug_while_a_run_is_stored_is_told_as_a_bug(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def insert(*_: object) -> None:
+        raise KeyError("secret detail")
+
+    monkeypatch.setattr(gateway.app.state.service._store, "insert", insert)
+    response = await gateway.http.post("/solve", json={"query": ASK_HOLIDAYS})
+    assert (response.status_code, response.json()["type"]) == (500, "urn:nestor:problem:internal-error")
+    assert "secret" not in response.text
+
+
 async def test_a_run_the_executor_never_had_is_ended_without_it(gateway: Gateway) -> None:
     executor, planner = gateway.fakes.executor, gateway.fakes.planner
     planner.delay_s = 0.2
@@ -245,6 +280,58 @@ async def test_a_finished_answer_waits_for_a_database_that_is_away(
         await gateway.client.solve(ask(ASK_HOLIDAYS, deadline_ms=200))
     tries = 4
     assert (await ended(gateway.client, caught.value.extensions["run_id"])).status is RunStatus.SUCCEEDED
+
+
+CALLS = [
+    {"name": BOOK.id, "arguments": {"room": "blue"}, "label": "var1"},
+    {"name": "var_result", "arguments": {"booking": "$var1.id$"}},
+]
+
+
+@pytest.mark.parametrize("path", ["/solve", "/runs"])
+@pytest.mark.parametrize("peer", ["retriever", "planner", "executor"])
+async def test_an_accepted_run_waits_for_a_service_that_is_away(gateway: Gateway, peer: str, path: str) -> None:
+    away = getattr(gateway.fakes, peer)
+    away.down = True
+    body = {"query": ASK_ROOM, "wait": False} | ({"calls": CALLS} if path == "/runs" else {})
+    run_id = (await gateway.http.post(path, json=body)).json()["id"]
+    asked = {"retriever": {"retrieve", "lookup"}, "planner": {"plan", "compile"}, "executor": {"credentials"}}[peer]
+    await until(lambda: sum(call in asked for call in away.calls) > 2)
+    assert (await gateway.client.run(run_id)).status is RunStatus.PLANNING
+    away.down = False
+    assert (await ended(gateway.client, run_id)).status is RunStatus.NEEDS_APPROVAL
+
+
+async def test_an_accepted_run_waits_for_what_would_be_sent(gateway: Gateway) -> None:
+    executor = gateway.fakes.executor
+    executor.breaks = True
+    run_id = await begin(gateway, ASK_ROOM, "preview")
+    await until(lambda: executor.calls.count("preview") > 2)
+    executor.breaks = False
+    assert (await ended(gateway.client, run_id)).status is RunStatus.NEEDS_APPROVAL
+
+
+async def test_an_accepted_run_waits_until_its_deadline_or_until_it_is_cancelled(gateway: Gateway) -> None:
+    gateway.fakes.retriever.down = True
+    late, cancelled = [
+        (await gateway.client.solve(ask(ASK_HOLIDAYS, deadline_ms=ms).model_copy(update={"wait": False}))).id
+        for ms in (400, 60_000)
+    ]
+    run = await ended(gateway.client, late)
+    assert run.problem is not None
+    assert (run.status, run.problem.detail) == (RunStatus.FAILED, "retriever_svc does not answer.")
+    assert gateway.fakes.retriever.calls.count("retrieve") > 3
+    assert (await gateway.client.cancel(cancelled)).status is RunStatus.CANCELLED
+
+
+@pytest.mark.parametrize("kind", [ServiceUnavailable, Overloaded])
+async def test_an_accepted_run_does_not_wait_for_a_language_model(
+    gateway: Gateway, kind: type[ServiceUnavailable | Overloaded]
+) -> None:
+    gateway.fakes.planner.answers[ASK_HOLIDAYS] = kind("no answer", service=LANGUAGE_MODEL)
+    run_id = await begin(gateway, ASK_HOLIDAYS, "plan")
+    assert (await ended(gateway.client, run_id)).status is RunStatus.FAILED
+    assert gateway.fakes.planner.calls.count("plan") == 1
 
 
 async def test_failed_steps_of_a_run_nobody_waits_for(gateway: Gateway) -> None:

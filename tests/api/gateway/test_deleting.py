@@ -39,6 +39,14 @@ async def test_a_deleted_run_is_gone_with_its_events_and_its_key(database: str) 
         assert again.id != run.id
 
 
+async def test_of_two_deletions_at_once_the_second_finds_nothing(database: str) -> None:
+    async with open_gateway(database) as gateway:
+        run = await gateway.client.solve(ask(ASK_ROOM, mutations="allow"))
+        gateway.fakes.executor.delay_s = 0.1  # both have read the run before one deletes it
+        ends = await asyncio.gather(*(gateway.client.delete_run(run.id) for _ in range(2)), return_exceptions=True)
+        assert sorted(type(end).__name__ for end in ends) == ["NoneType", "NotFound"]
+
+
 async def test_of_what_may_still_be_sent_nothing_is_deleted(gateway: Gateway) -> None:
     waiting = await gateway.client.solve(ask(ASK_ROOM))
     with pytest.raises(Conflict, match="needs_approval"):

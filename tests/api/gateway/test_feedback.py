@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from services.contracts.demo import Demo
-from services.contracts.feedback import FeedbackRequest, Judged, Verdict
+from services.contracts.feedback import Feedback, FeedbackRequest, Judged, Verdict
 from services.contracts.outcome import Failed, InDoubt
 from services.contracts.planning import PlanResponse, Question
 from services.contracts.run import Run, RunStatus
@@ -260,13 +260,58 @@ async def test_a_tenant_that_rejects_its_run_removes_no_demonstration_that_the_o
         assert not gateway.fakes.demos.private
 
 
-async def test_a_run_stays_confirmed_while_its_demonstration_cannot_be_removed(gateway: Gateway) -> None:
+async def test_a_rejection_is_repeated_for_a_demonstration_that_could_not_be_removed(gateway: Gateway) -> None:
     run = await gateway.client.solve(ask(ASK_HOLIDAYS))
-    confirmed = await gateway.client.judge(run.id, CONFIRM)
+    await gateway.client.judge(run.id, CONFIRM)
+    await gateway.client.demonstrate(run.id)
     gateway.fakes.demos.down = True
     with pytest.raises(ServiceUnavailable):
         await gateway.client.judge(run.id, REJECT)
-    assert await gateway.client.run(run.id) == confirmed
+    gateway.fakes.demos.down = False
+    said = (await gateway.client.run(run.id)).feedback
+    assert said is not None
+    assert said.verdict is Verdict.REJECTED
+    assert (await gateway.client.demos()).total == 1
+    assert (await gateway.client.judge(run.id, REJECT)).feedback == said
+    assert (await gateway.client.demos()).total == 0
+    assert await counted(gateway, Verdict.REJECTED) == 1
+
+
+async def test_a_run_that_was_confirmed_and_shown_while_it_was_being_rejected(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    store = gateway.app.state.service._store
+    judge = store.judge
+
+    async def last(run_id: str, said: Feedback) -> None:
+        if said.verdict is Verdict.REJECTED:  # it was read before anybody had said anything
+            await gateway.client.judge(run_id, CONFIRM)
+            await gateway.client.demonstrate(run_id)
+        await judge(run_id, said)
+
+    monkeypatch.setattr(store, "judge", last)
+    await gateway.client.judge(run.id, REJECT)
+    assert (await gateway.client.demos()).total == 0
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("end", ["rejected", "deleted"])
+async def test_a_demonstration_of_a_run_that_is_given_up_meanwhile_is_taken_back(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, end: str, shared: bool
+) -> None:
+    run = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    await gateway.client.judge(run.id, CONFIRM)
+    add = gateway.fakes.demos.add
+
+    async def late(demo: Demo, *, tenant: str | None = None) -> Demo:
+        await (gateway.client.judge(run.id, REJECT) if end == "rejected" else gateway.client.delete_run(run.id))
+        return await add(demo, tenant=tenant)
+
+    monkeypatch.setattr(gateway.fakes.demos, "add", late)
+    with pytest.raises(Conflict if end == "rejected" else NotFound):
+        await gateway.client.demonstrate(run.id, shared=shared)
+    assert (await gateway.client.demos()).total == 0
 
 
 async def test_who_said_it_is_kept_and_another_tenant_has_no_say(tmp_path: Path) -> None:

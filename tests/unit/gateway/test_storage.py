@@ -125,6 +125,7 @@ async def test_a_former_owner_can_write_nothing_any_more(stores: list[RunStore])
     failed = run.model_copy(update={"status": RunStatus.FAILED})
     with pytest.raises(Fenced):
         await stores[0].conclude(former, failed, [finished(failed, 1)])
+    await stores[0].append([(former, finished(failed, 1))])
     assert await stores[0].events(run.id, 0) == []
     running = run.model_copy(update={"status": RunStatus.RUNNING})
     now = Ticket(run.id, living.id, 1)
@@ -170,15 +171,60 @@ async def test_a_run_that_this_version_cannot_read_keeps_no_other_from_being_tak
 
 
 async def test_events_are_kept_once_and_come_in_order(stores: list[RunStore]) -> None:
-    run = a_run()
+    run, other = a_run(), a_run()
+    mine, another = Ticket(run.id, "a", 0), Ticket(other.id, "b", 3)
+    for ticket, one in ((mine, run), (another, other)):
+        await stores[0].insert(ticket, one, REQUEST, None)
     events = [RunEvent(id=n, event=RunPlanned(run=run)) for n in (1, 2, 3, 1_000_001)]
-    await asyncio.gather(*(store.append([(run.id, event) for event in events[:3]]) for store in stores))
-    await stores[0].append([(run.id, events[3]), ("other", events[0])])
+    await asyncio.gather(*(store.append([(mine, event) for event in events[:3]]) for store in stores))
+    await stores[0].append([(mine, events[3]), (another, events[0])])
+    assert await stores[1].events(other.id, 0) == events[:1]
     assert await stores[1].events(run.id, 0) == events
     assert await stores[1].events(run.id, 1, upto=3) == events[1:3]
     assert await stores[1].events(run.id, 1, limit=1) == events[1:2]
     assert await stores[1].events(run.id, 1_000_001) == []
     assert closing_event(1, run).id > 1_000_001
+
+
+async def test_only_the_owner_of_a_run_adds_events_to_it(stores: list[RunStore]) -> None:
+    run, deleted = a_run(), a_run(RunStatus.SUCCEEDED)
+    for one in (run, deleted):
+        await stores[0].insert(Ticket(one.id, "a", 1), one, REQUEST, None)
+    assert await stores[1].delete(deleted.id, "default")
+    others = (Ticket(run.id, "b", 1), Ticket(run.id, "a", 0), Ticket(run.id, "a", 2), Ticket(deleted.id, "a", 1))
+    await stores[0].append([(ticket, finished(run, 1)) for ticket in others])
+    await stores[0].append([(others[0], finished(run, 1)), (Ticket(run.id, "a", 1), finished(run, 2))])
+    assert await stores[0].events(run.id, 0) == [finished(run, 2)]
+    assert await stores[0].events(deleted.id, 0) == []
+
+
+async def test_a_key_whose_run_is_deleted_while_it_is_looked_up_is_free(stores: list[RunStore]) -> None:
+    first, second = a_run(RunStatus.SUCCEEDED), a_run()
+    identity = RequestIdentity("key", "print")
+    await stores[0].insert(Ticket(first.id, "a", 0), first, REQUEST, identity)
+    url, looked_up = str(stores[0]._engine.url), list[str]()
+    engine = stores[0]._transactions._sync if url.startswith("sqlite") else stores[0]._engine.sync_engine
+
+    def delete(connection: sa.Connection, _cursor: object, statement: str, *_rest: object) -> None:
+        if statement.startswith("SELECT runs.id") and not looked_up:
+            looked_up.append(statement)
+            connection.execute(RUNS.delete().where(RUNS.c.id == first.id))
+
+    sa.event.listen(engine, "before_cursor_execute", delete)
+    assert await stores[0].insert(Ticket(second.id, "a", 0), second, REQUEST, identity) is None
+    assert looked_up
+    assert (await stores[1].get(second.id, "default")) == second
+
+
+async def test_a_deletion_waits_for_who_holds_the_run(stores: list[RunStore]) -> None:
+    run = a_run(RunStatus.SUCCEEDED)
+    await stores[0].insert(Ticket(run.id, "a", 0), run, REQUEST, None)
+    async with write(stores[1]._engine) as connection:
+        await connection.execute(RUNS.update().where(RUNS.c.id == run.id).values(verdict=None))
+        deleting = asyncio.create_task(stores[0].delete(run.id, "default"))
+        await asyncio.wait({deleting}, timeout=0.2)
+        assert not deleting.done()
+    assert await deleting
 
 
 async def test_the_events_of_old_runs_are_forgotten_unless_they_go_on(stores: list[RunStore]) -> None:
@@ -187,7 +233,7 @@ async def test_the_events_of_old_runs_are_forgotten_unless_they_go_on(stores: li
     old, older = (run.model_copy(update={"id": long_ago + run.id[16:]}) for run in (old, older))
     for run in (new, old, older):
         await stores[0].insert(Ticket(run.id, "a", 0), run, REQUEST, None)
-        await stores[0].append([(run.id, finished(run, 1))])
+        await stores[0].append([(Ticket(run.id, "a", 0), finished(run, 1))])
     await stores[1].forget_events(older_than_s=50)
     assert [len(await stores[0].events(run.id, 0)) for run in (new, old, older)] == [1, 0, 1]
     assert await stores[0].get(old.id, "default") == old

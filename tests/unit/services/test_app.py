@@ -19,7 +19,7 @@ import services.http
 from services.app import create_service, service_router
 from services.clients import InProcessTransport
 from services.contracts.base import Contract
-from services.errors import Conflict, ServiceUnavailable
+from services.errors import Conflict, Overloaded, ServiceError, ServiceUnavailable
 from services.http import BODY_LIMIT
 from services.settings import ServiceSettings
 
@@ -143,6 +143,19 @@ async def test_metrics_count_by_route_template(http: httpx2.AsyncClient) -> None
     text = (await http.get("/metrics")).text
     assert 'route="unmatched"' in text
     assert "/nowhere" not in text
+
+
+@pytest.mark.parametrize(
+    ("error", "after"),
+    [
+        (ServiceUnavailable("The database cannot be reached.", service="sqlite"), "2"),
+        (Overloaded("Too much work."), "2"),
+        (Overloaded("Too much work.", retry_after_s=7.2), "8"),
+        (Conflict("There is one already."), None),
+    ],
+)
+def test_an_outage_says_when_to_try_again(error: ServiceError, after: str | None) -> None:
+    assert services.http.problem_response(error).headers.get("retry-after") == after
 
 
 async def test_readyz_names_what_is_broken() -> None:
