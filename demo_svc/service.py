@@ -11,7 +11,7 @@ import numpy as np
 
 from demo_svc.models import Entry, Listing, Match, Page, Snapshot, key_of, text_hash
 from demo_svc.selector import nearest, select, similarly_worded
-from demo_svc.storage import MAX_DEMO_BYTES, DemoStorage, document_of
+from demo_svc.storage import MAX_DEMO_APIS, MAX_DEMO_BYTES, DemoStorage, document_of
 from services.compute import ComputePool, checkpoint, with_checkpoints
 from services.contracts.demo import Demo, demo_id
 from services.contracts.plan import scalars, step_values
@@ -228,13 +228,14 @@ class DemoService:
 
     async def _continued(self, snapshot: Snapshot | None) -> Snapshot | None:
         """The snapshot with what has changed since, at the cost of the changes. None: all must be loaded."""
-        if snapshot is None or snapshot.is_sparse:
+        if snapshot is None:
             return None
         changes = await self._storage.changes(snapshot.version)
         if changes is None:
             return None
         entries, vectors = await self._with_vectors(changes.entries)
-        return snapshot.after(replace(changes, entries=entries), vectors)
+        newer = snapshot.after(replace(changes, entries=entries), vectors)
+        return newer.compacted() if newer.is_sparse else newer
 
     async def _with_vectors(self, entries: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], Vectors]:
         """The entries that still exist, and their vectors, (n, d) float32."""
@@ -280,6 +281,8 @@ def _checked(demo: Demo, index: int) -> Demo:
         raise _invalid(index, "id", "The id must be the hash of the demo's query and plan, or empty.")
     if demo.level == "api" and len(demo.apis) != 1:
         raise _invalid(index, "plan", "An API-level demo must use one API; this plan uses several.")
+    if len(demo.apis) > MAX_DEMO_APIS:
+        raise _invalid(index, "plan", f"The plan calls more than {MAX_DEMO_APIS} APIs.")
     values = (one for step in demo.plan.steps for value in step_values(step) for one in scalars(value))
     if sum(1 for _ in islice(values, _MAX_VALUES + 1)) > _MAX_VALUES:
         raise _invalid(index, "plan", f"The plan has more than {_MAX_VALUES} values.")
