@@ -3,7 +3,8 @@
 Demos are stored as JSON in ASCII, so that both databases can hold any text of a request, including NUL.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Final
 
 from sqlalchemy import (
@@ -207,10 +208,14 @@ class DemoStorage:
         async with read(self._engine) as connection:
             return await known_vectors(connection, EMBEDDINGS, encoder, hashes)
 
-    async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors], tenant: str | None = None) -> None:
-        """Store vectors by the hash of their text, for this tenant. Existing ones are not changed."""
-        async with self._writers.turn(tenant) as connection:
-            await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
+    async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors]) -> None:
+        """Store vectors by the hash of their text, after a change of the encoder. Existing ones are not changed.
+
+        Those of texts that no demo has any more are left out: nothing would remove them.
+        """
+        async with self._writers.turn(None) as connection:
+            used = set(await connection.scalars(select(DEMOS.c.text_hash).where(DEMOS.c.text_hash.in_(vectors))))
+            await keep_vectors(connection, EMBEDDINGS, encoder, {key: vectors[key] for key in used})
 
     async def check_room(self, demos: Iterable[Demo], tenant: str | None) -> None:
         """Raise Conflict if the tenant would have too many demos with these, whose ids are set."""
@@ -225,7 +230,13 @@ class DemoStorage:
         if (there or 0) + more > self._most_each:
             raise Conflict(f"A tenant can have at most {self._most_each:,} demonstrations; this one has {there:,}.")
 
-    async def add(self, demos: Iterable[Demo], tenant: str | None = None, encoder: str | None = None) -> set[str]:
+    async def add(
+        self,
+        demos: Iterable[Demo],
+        tenant: str | None = None,
+        encoder: str | None = None,
+        vectors: Mapping[str, Vectors] = MappingProxyType({}),
+    ) -> set[str]:
         """Store demos, whose ids are set, as this tenant's or (None) everyone's.
 
         A demo that is everyone's already is not stored again for a tenant.
@@ -234,19 +245,20 @@ class DemoStorage:
             demos: the demos.
             tenant: whose they are.
             encoder: the encoder that has encoded their requests; None: that is left to whoever selects.
+            vectors: vectors of the requests that had none, by the requests' hashes.
 
         Returns:
             The ids of the new demos.
 
         Raises:
             Conflict: the tenant would have too many.
-            VectorsRemoved: a request has no vector of the encoder any more.
+            VectorsRemoved: a request that had a vector of the encoder has none any more.
         """
         async with self._writers.turn(tenant) as connection:
             if new := await _new(connection, demos, tenant):
                 await self._refuse_too_many(connection, tenant, len(new))
                 if encoder is not None:
-                    await refuse_removed(connection, EMBEDDINGS, encoder, [text_hash(demo.query) for demo in new])
+                    await _keep_all(connection, encoder, {text_hash(demo.query) for demo in new}, vectors)
                 for some in chunks(new, _AT_ONCE):
                     rows = [_row(demo, tenant) for demo in some]
                     await connection.execute(insert(DEMOS), rows)
@@ -363,6 +375,15 @@ async def _new(connection: AsyncConnection, demos: Iterable[Demo], tenant: str |
         for keys in (chunk, [key_of(one, tenant) for one in chunk]):
             there.update(await connection.scalars(select(DEMOS.c.id).where(DEMOS.c.id.in_(keys))))
     return [demo for demo in wanted.values() if there.isdisjoint((demo.id, key_of(demo.id, tenant)))]
+
+
+async def _keep_all(
+    connection: AsyncConnection, encoder: str, hashes: Set[str], vectors: Mapping[str, Vectors]
+) -> None:
+    """Store the vectors with these hashes. Raises VectorsRemoved unless each of the hashes has a vector then."""
+    await refuse_removed(connection, EMBEDDINGS, encoder, list(hashes - vectors.keys()))
+    for some in chunks(list(hashes & vectors.keys()), _AT_ONCE):
+        await keep_vectors(connection, EMBEDDINGS, encoder, {key: vectors[key] for key in some})
 
 
 async def _grow(connection: AsyncConnection, keys: Iterable[str]) -> None:
