@@ -45,7 +45,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The entries of one version of the knowledge base, oldest first."""
+    """The entries of one version of the knowledge base, oldest first.
+
+    Of demos that later versions change, some may be missing or there already. Their changes bring about the same then.
+    """
 
     version: int
     entries: tuple[Entry, ...]
@@ -117,7 +120,7 @@ class Snapshot:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether so many of the entries are removed that the snapshot should be loaded anew."""
+        """Whether so many of the entries are removed that the snapshot should be compacted."""
         return len(self.entries) > 2 * self.size + _SPARE
 
     def visible_rows(self, tenant: str | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -158,6 +161,11 @@ class Snapshot:
             by_api=_replaced(self.by_api, old.by_api, new.by_api),
             by_tenant=_replaced(self.by_tenant, old.by_tenant, new.by_tenant),
         )
+
+    def compacted(self) -> Self:
+        """The snapshot without the rows of removed demos."""
+        rows = np.sort(np.concatenate([np.asarray(own, dtype=np.intp) for own in self.by_tenant.values()]))
+        return self.build(Listing(self.version, tuple(self.entries[row] for row in rows)), self.vectors[rows])
 
 
 def _replaced(

@@ -1,7 +1,7 @@
 """The rules of the knowledge base: which demos are valid, when texts are encoded, and when a snapshot is stale."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,7 @@ import numpy as np
 
 from demo_svc.models import Entry, Listing, Match, Page, Snapshot, key_of, text_hash
 from demo_svc.selector import nearest, select, similarly_worded
-from demo_svc.storage import MAX_DEMO_BYTES, DemoStorage, document_of
+from demo_svc.storage import MAX_DEMO_APIS, MAX_DEMO_BYTES, DemoStorage, document_of
 from services.compute import ComputePool, checkpoint, with_checkpoints
 from services.contracts.demo import Demo, demo_id
 from services.contracts.plan import scalars, step_values
@@ -20,7 +20,7 @@ from services.errors import NotFound, NotReady, Overloaded, ValidationFailed
 from services.storage.embeddings import VectorsRemoved
 
 _BATCH = 64
-"""Texts encoded and stored together, so that an interrupted import keeps the vectors it has computed."""
+"""Texts encoded together. After a change of the encoder their vectors are stored together, too."""
 _AT_ONCE = 4
 """Texts encoded before another tenant may have its turn."""
 _ATTEMPTS = 3
@@ -143,10 +143,12 @@ class DemoService:
     async def _add(self, demos: Sequence[Demo], tenant: str | None) -> set[str]:
         """Encode and store demos. Others may remove demos of the same texts meanwhile, and their vectors with them."""
         texts = {text_hash(demo.query): demo.query for demo in demos}
+        vectors: dict[str, Vectors] = {}
         for _ in range(_ATTEMPTS):
-            await self._encode_missing(texts, tenant)
+            async for some in self._missing({key: text for key, text in texts.items() if key not in vectors}):
+                vectors |= some
             with suppress(VectorsRemoved):
-                return await self._storage.add(demos, tenant, self._encoder.name)
+                return await self._storage.add(demos, tenant, self._encoder.name, vectors)
         raise Overloaded("Others remove the same texts again and again.", retry_after_s=1)
 
     async def get(self, demo_id: str, tenant: str | None = None) -> Demo:
@@ -228,13 +230,14 @@ class DemoService:
 
     async def _continued(self, snapshot: Snapshot | None) -> Snapshot | None:
         """The snapshot with what has changed since, at the cost of the changes. None: all must be loaded."""
-        if snapshot is None or snapshot.is_sparse:
+        if snapshot is None:
             return None
         changes = await self._storage.changes(snapshot.version)
         if changes is None:
             return None
         entries, vectors = await self._with_vectors(changes.entries)
-        return snapshot.after(replace(changes, entries=entries), vectors)
+        newer = snapshot.after(replace(changes, entries=entries), vectors)
+        return newer.compacted() if newer.is_sparse else newer
 
     async def _with_vectors(self, entries: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], Vectors]:
         """The entries that still exist, and their vectors, (n, d) float32."""
@@ -253,14 +256,15 @@ class DemoService:
     async def _encode_demos(self, ids: Sequence[str]) -> None:
         for chunk in _chunks(ids):
             demos = (await self._read(chunk)).values()
-            await self._encode_missing({text_hash(demo.query): demo.query for demo in demos})
+            async for vectors in self._missing({text_hash(demo.query): demo.query for demo in demos}):
+                await self._storage.keep_vectors(self._encoder.name, vectors)
 
-    async def _encode_missing(self, texts: Mapping[str, str], tenant: str | None = None) -> None:
-        """Encode and store the tenant's texts that have no vector of this encoder yet. Their keys are their hashes."""
+    async def _missing(self, texts: Mapping[str, str]) -> AsyncIterator[dict[str, Vectors]]:
+        """The vectors of those texts that have none of this encoder yet, by their hashes, some at a time."""
         there = await self._storage.embedded(self._encoder.name, list(texts))
         for chunk in _chunks([key for key in texts if key not in there]):
             vectors = await self._pool.run(self._encode, [texts[key] for key in chunk])
-            await self._storage.keep_vectors(self._encoder.name, dict(zip(chunk, vectors, strict=True)), tenant)
+            yield dict(zip(chunk, vectors, strict=True))
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
         parts = []
@@ -280,6 +284,8 @@ def _checked(demo: Demo, index: int) -> Demo:
         raise _invalid(index, "id", "The id must be the hash of the demo's query and plan, or empty.")
     if demo.level == "api" and len(demo.apis) != 1:
         raise _invalid(index, "plan", "An API-level demo must use one API; this plan uses several.")
+    if len(demo.apis) > MAX_DEMO_APIS:
+        raise _invalid(index, "plan", f"The plan calls more than {MAX_DEMO_APIS} APIs.")
     values = (one for step in demo.plan.steps for value in step_values(step) for one in scalars(value))
     if sum(1 for _ in islice(values, _MAX_VALUES + 1)) > _MAX_VALUES:
         raise _invalid(index, "plan", f"The plan has more than {_MAX_VALUES} values.")

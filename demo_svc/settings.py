@@ -38,8 +38,8 @@ class DemoSettings(InternalSettings):
     max_tenant_demos: int = Field(
         default=20_000,
         ge=1,
-        description="Most demos of one tenant, besides everyone's. Each takes 3 kB of memory, and every request is "
-        "compared with it. Further ones are refused with 409.",
+        description="Most demos of one tenant, besides everyone's. Each takes 3 kB of memory, 20 kB if it calls many "
+        "APIs with long ids, and every request is compared with it. Further ones are refused with 409.",
     )
     max_body_bytes: int = Field(
         default=16 * 1_048_576,

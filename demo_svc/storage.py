@@ -3,18 +3,18 @@
 Demos are stored as JSON in ASCII, so that both databases can hold any text of a request, including NUL.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
+from typing import Final
 
 from sqlalchemy import (
     Column,
+    ColumnElement,
     Connection,
     ForeignKey,
     Index,
     Integer,
     MetaData,
-    Row,
     Select,
     String,
     Table,
@@ -50,8 +50,15 @@ METADATA = MetaData()
 _log = get_logger(__name__)
 MAX_DEMO_BYTES: Final = 262_144
 """Most bytes of a demo as it is stored. Larger ones of earlier versions are listed, but not selected."""
+MAX_DEMO_APIS: Final = 32
+"""Most APIs of a demo, whose ids are held in memory. Demos of earlier versions with more are treated like large ones.
+
+A planner is offered some 25, and a demo that calls others is not selected. The corpora's requests call ten at most.
+"""
 _SIZED: Final = 50
 """Demos whose sizes are read at a time."""
+_AT_ONCE: Final = 500
+"""Demos that are read or written at a time with all their APIs: other requests go on in between."""
 _PAGE_BYTES: Final = 300_000
 """Most bytes of the demos of a page, unless the first one is larger. The page is parsed and written at once."""
 
@@ -94,6 +101,8 @@ CHANGES = Table(
 """The keys of the demos that each of the newest versions added or removed."""
 _KEPT_VERSIONS: Final = 1_000
 _BYTES: Final = func.length(DEMOS.c.document)  # in ASCII
+_CALLED: Final = select(func.count()).where(DEMO_APIS.c.demo == DEMOS.c.id).correlate(DEMOS).scalar_subquery()
+_SELECTABLE: Final = (_BYTES <= MAX_DEMO_BYTES) & (_CALLED <= MAX_DEMO_APIS)
 _ENTRY = (DEMOS.c.id, DEMOS.c.level, DEMOS.c.text_hash, DEMOS.c.tenant)
 
 
@@ -129,27 +138,32 @@ class DemoStorage:
         return await self._reads.run(find)  # part of every selection, as is `get`
 
     async def listing(self) -> Listing:
-        """All demos that are not too large, without plans, oldest first, and their version, read in one statement."""
-        query = (
-            select(KNOWLEDGE.c.version, *_ENTRY, DEMO_APIS.c.api)
-            .select_from(
-                KNOWLEDGE.outerjoin(DEMOS, _BYTES <= MAX_DEMO_BYTES).outerjoin(
-                    DEMO_APIS, DEMO_APIS.c.demo == DEMOS.c.id
-                )
-            )
-            .order_by(DEMOS.c.position)
-        )
-        oversized = select(func.count()).select_from(DEMOS).where(_BYTES > MAX_DEMO_BYTES)
+        """All demos that can be selected, without plans, oldest first, and a version that is no newer than any of them.
+
+        They are read in several transactions. So some may be missing, or there already, that later versions change.
+        """
+        version, entries, after = await self.version(), list[Entry](), 0
+        while page := await self._entries(DEMOS.c.position > after):
+            entries += page.values()
+            after = max(page)
         async with read(self._engine) as connection:
-            rows = (await connection.execute(query)).all()
-            if left_out := await connection.scalar(oversized):
-                _log.warning("demos are too large and are not selected", demos=left_out, most_bytes=MAX_DEMO_BYTES)
-        return Listing(version=rows[0].version, entries=_entries(rows))
+            left_out = await connection.scalar(select(func.count()).select_from(DEMOS).where(~_SELECTABLE))
+        if left_out:
+            _log.warning(
+                "demos are too large, or call too many APIs, and are not selected",
+                demos=left_out,
+                most_bytes=MAX_DEMO_BYTES,
+                most_apis=MAX_DEMO_APIS,
+            )
+        return Listing(version, tuple(entries))
 
     async def changes(self, since: int) -> Changes | None:
-        """What has changed since a version. None if this is not known: it is long ago, or an older process wrote."""
+        """What has changed since a version. None if this is not known: it is long ago, or an older process wrote.
 
-        def find(connection: Connection) -> Changes | None:
+        The entries are read later, like those of :meth:`listing`.
+        """
+
+        def find(connection: Connection) -> tuple[int, frozenset[str]] | None:
             version = int(connection.scalar(select(KNOWLEDGE.c.version)) or 0)
             if version - since > _KEPT_VERSIONS:
                 return None
@@ -157,13 +171,30 @@ class DemoStorage:
             changed = connection.execute(select(CHANGES.c.version, CHANGES.c.demo).where(newer)).all()
             if {row.version for row in changed} != set(range(since + 1, version + 1)):
                 return None
-            keys = frozenset(row.demo for row in changed)
-            query = select(DEMOS.c.position, *_ENTRY, DEMO_APIS.c.api)
-            query = query.select_from(DEMOS.outerjoin(DEMO_APIS, DEMO_APIS.c.demo == DEMOS.c.id))
-            query = query.where(_BYTES <= MAX_DEMO_BYTES)
-            parts = (connection.execute(query.where(DEMOS.c.id.in_(part))) for part in chunks(sorted(keys)))
-            rows = sorted((row for part in parts for row in part), key=lambda row: row.position)
-            return Changes(version, keys, _entries(rows))
+            return version, frozenset(row.demo for row in changed)
+
+        found = await self._reads.run(find)
+        if found is None:
+            return None
+        entries = dict[int, Entry]()
+        for some in chunks(sorted(found[1]), _AT_ONCE):
+            entries |= await self._entries(DEMOS.c.id.in_(some))
+        return Changes(*found, tuple(entries[place] for place in sorted(entries)))
+
+    async def _entries(self, which: ColumnElement[bool]) -> dict[int, Entry]:
+        """The first of these demos that can be selected, by their positions, oldest first."""
+
+        def find(connection: Connection) -> dict[int, Entry]:
+            query = select(DEMOS.c.position, *_ENTRY).where(which, _SELECTABLE)
+            rows = connection.execute(query.order_by(DEMOS.c.position).limit(_AT_ONCE)).all()
+            apis: dict[str, list[str]] = {row.id: [] for row in rows}
+            links = select(DEMO_APIS.c.demo, DEMO_APIS.c.api).where(DEMO_APIS.c.demo.in_(apis))
+            for demo, api in connection.execute(links):
+                apis[demo].append(api)
+            return {
+                row.position: Entry(row.id, row.level, row.text_hash, frozenset(apis[row.id]), row.tenant)
+                for row in rows
+            }
 
         return await self._reads.run(find)
 
@@ -177,10 +208,14 @@ class DemoStorage:
         async with read(self._engine) as connection:
             return await known_vectors(connection, EMBEDDINGS, encoder, hashes)
 
-    async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors], tenant: str | None = None) -> None:
-        """Store vectors by the hash of their text, for this tenant. Existing ones are not changed."""
-        async with self._writers.turn(tenant) as connection:
-            await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
+    async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors]) -> None:
+        """Store vectors by the hash of their text, after a change of the encoder. Existing ones are not changed.
+
+        Those of texts that no demo has any more are left out: nothing would remove them.
+        """
+        async with self._writers.turn(None) as connection:
+            used = set(await connection.scalars(select(DEMOS.c.text_hash).where(DEMOS.c.text_hash.in_(vectors))))
+            await keep_vectors(connection, EMBEDDINGS, encoder, {key: vectors[key] for key in used})
 
     async def check_room(self, demos: Iterable[Demo], tenant: str | None) -> None:
         """Raise Conflict if the tenant would have too many demos with these, whose ids are set."""
@@ -195,7 +230,13 @@ class DemoStorage:
         if (there or 0) + more > self._most_each:
             raise Conflict(f"A tenant can have at most {self._most_each:,} demonstrations; this one has {there:,}.")
 
-    async def add(self, demos: Iterable[Demo], tenant: str | None = None, encoder: str | None = None) -> set[str]:
+    async def add(
+        self,
+        demos: Iterable[Demo],
+        tenant: str | None = None,
+        encoder: str | None = None,
+        vectors: Mapping[str, Vectors] = MappingProxyType({}),
+    ) -> set[str]:
         """Store demos, whose ids are set, as this tenant's or (None) everyone's.
 
         A demo that is everyone's already is not stored again for a tenant.
@@ -204,22 +245,27 @@ class DemoStorage:
             demos: the demos.
             tenant: whose they are.
             encoder: the encoder that has encoded their requests; None: that is left to whoever selects.
+            vectors: vectors of the requests that had none, by the requests' hashes.
 
         Returns:
             The ids of the new demos.
 
         Raises:
             Conflict: the tenant would have too many.
-            VectorsRemoved: a request has no vector of the encoder any more.
+            VectorsRemoved: a request that had a vector of the encoder has none any more.
         """
         async with self._writers.turn(tenant) as connection:
             if new := await _new(connection, demos, tenant):
                 await self._refuse_too_many(connection, tenant, len(new))
                 if encoder is not None:
-                    await refuse_removed(connection, EMBEDDINGS, encoder, [text_hash(demo.query) for demo in new])
-                await connection.execute(insert(DEMOS), [_row(demo, tenant) for demo in new])
-                links = [{"demo": key_of(demo.id, tenant), "api": api} for demo in new for api in demo.apis]
-                await connection.execute(insert(DEMO_APIS), links)
+                    await _keep_all(connection, encoder, {text_hash(demo.query) for demo in new}, vectors)
+                for some in chunks(new, _AT_ONCE):
+                    rows = [_row(demo, tenant) for demo in some]
+                    await connection.execute(insert(DEMOS), rows)
+                    links = zip(rows, some, strict=True)
+                    await connection.execute(
+                        insert(DEMO_APIS), [{"demo": row["id"], "api": api} for row, demo in links for api in demo.apis]
+                    )
                 await _grow(connection, [key_of(demo.id, tenant) for demo in new])
         return {demo.id for demo in new}
 
@@ -244,7 +290,7 @@ class DemoStorage:
                 for owner in dict.fromkeys((tenant, None))
                 for place in connection.scalars(of_text.where(DEMOS.c.tenant == owner).limit(limit))
             ][:limit]
-            small = select(DEMOS.c.position, DEMOS.c.id).where(DEMOS.c.position.in_(places), _BYTES <= MAX_DEMO_BYTES)
+            small = select(DEMOS.c.position, DEMOS.c.id).where(DEMOS.c.position.in_(places), _SELECTABLE)
             keys = dict(map(tuple, connection.execute(small).all()))
             apis: dict[str, list[str]] = {keys[place]: [] for place in places if place in keys}
             links = select(DEMO_APIS.c.demo, DEMO_APIS.c.api).where(DEMO_APIS.c.demo.in_(apis))
@@ -331,21 +377,21 @@ async def _new(connection: AsyncConnection, demos: Iterable[Demo], tenant: str |
     return [demo for demo in wanted.values() if there.isdisjoint((demo.id, key_of(demo.id, tenant)))]
 
 
+async def _keep_all(
+    connection: AsyncConnection, encoder: str, hashes: Set[str], vectors: Mapping[str, Vectors]
+) -> None:
+    """Store the vectors with these hashes. Raises VectorsRemoved unless each of the hashes has a vector then."""
+    await refuse_removed(connection, EMBEDDINGS, encoder, list(hashes - vectors.keys()))
+    for some in chunks(list(hashes & vectors.keys()), _AT_ONCE):
+        await keep_vectors(connection, EMBEDDINGS, encoder, {key: vectors[key] for key in some})
+
+
 async def _grow(connection: AsyncConnection, keys: Iterable[str]) -> None:
     """Make a new version, in which the demos with these keys were added or removed."""
     await connection.execute(_growing(1))
     version = (await connection.scalars(select(KNOWLEDGE.c.version))).one()
     await connection.execute(insert(CHANGES), [{"version": version, "demo": key} for key in keys])
     await connection.execute(delete(CHANGES).where(CHANGES.c.version <= version - _KEPT_VERSIONS))
-
-
-def _entries(rows: Iterable[Row[*tuple[Any, ...]]]) -> tuple[Entry, ...]:
-    """The entries of rows that are in the order of their demos, with a row for each API."""
-    return tuple(
-        Entry(*key[:3], apis=frozenset(row.api for row in group), tenant=key[3])
-        for key, group in groupby(rows, key=lambda row: (row.id, row.level, row.text_hash, row.tenant))
-        if key[0] is not None
-    )
 
 
 def document_of(demo: Demo) -> str:

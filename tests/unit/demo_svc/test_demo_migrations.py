@@ -7,7 +7,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import insert
 
-from demo_svc.storage import DEMO_APIS, DEMOS, METADATA, DemoStorage
+from demo_svc.storage import DEMO_APIS, DEMOS, EMBEDDINGS, METADATA, DemoStorage
 from services.contracts.demo import demo_id
 from services.storage.engine import create_engine
 from tests.support.migrations import migrate_to
@@ -27,7 +27,10 @@ async def test_what_is_there_stays_everyones(kind: str, request: pytest.FixtureR
     async with engine.begin() as connection:
         await connection.execute(insert(DEMOS).values(row))
         await connection.execute(insert(DEMO_APIS).values(demo=old.id, api="p.a"))
+        for hashed in ("0" * 64, "1" * 64):
+            await connection.execute(insert(EMBEDDINGS).values(text_hash=hashed, encoder="e", vector=b"0000"))
     await migrate_to(engine, "demo_svc", "head")
+    assert await storage.embedded("e", ["0" * 64, "1" * 64]) == {"0" * 64}  # no demo has the other text
     own = demo("how is it now?", "p.a")
     own = own.model_copy(update={"id": demo_id(own)})
     await storage.add([own], "red")

@@ -68,6 +68,29 @@ async def test_a_large_demo_is_refused(engine: AsyncEngine, argument: object) ->
         await service.add([demo("q", argument=list(range(4_999))), demo("q", argument="x" * 250_000)])
 
 
+async def test_a_demo_that_calls_many_apis_is_refused(engine: AsyncEngine) -> None:
+    async with opened(engine) as service:
+        names = [f"p.a{n}" for n in range(33)]
+        with pytest.raises(ValidationFailed, match="Demo 1: The plan calls more than 32 APIs") as caught:
+            await service.add([demo("q"), demo("q", *names)])
+        assert caught.value.extensions["errors"][0]["field"] == "body.demos.1.plan"
+        assert (await service.page(10, 0)).total == 0
+        await service.add([demo("q", *names[:32], *names[:32])])  # counted once each
+
+
+async def test_a_demo_of_an_earlier_version_that_calls_many_apis_is_not_selected(engine: AsyncEngine) -> None:
+    names = [f"p.a{n}" for n in range(33)]
+    async with opened(engine) as one, opened(engine) as other:
+        many, few = (one.model_copy(update={"id": demo_id(one)}) for one in (demo("q", *names), demo("q", *names[:32])))
+        await other.refresh()
+        await one._storage.add([many, few])
+        for service in (one, other):  # one loads all demos, the other what has changed
+            assert await service.same("q", set(names), 9) == [few]
+            assert [len(apis) for apis in await service.apis_of_same("q")] == [32]
+            assert [found for found, _ in await service.select("q", names, 9)] == [few]
+            assert (await service.page(10, 0, ["p.a32"])).demos == (many,)  # so that it can be found and deleted
+
+
 async def test_a_large_demo_of_an_earlier_version_is_not_selected(engine: AsyncEngine) -> None:
     async with opened(engine) as service:
         large, small = (
