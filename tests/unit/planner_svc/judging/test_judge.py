@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import Plan
 from services.contracts.planning import Decision, PlanRequest, PlanResponse, Policy
 from services.contracts.retrieval import Candidate
-from services.errors import DeadlineExceeded, Overloaded
+from services.errors import LANGUAGE_MODEL, DeadlineExceeded, Overloaded, ServiceError, ServiceUnavailable
 from services.trees import Trees
 from tests.unit.planner_svc.building import api, param, plan, record, step
 
@@ -156,6 +157,17 @@ async def test_a_language_models_word_is_not_judged_by_the_judge_of_another(pool
     dead = Scripted("served", PlanDraft(None, fault=Fault("down", "it is down", outage=True)))
     without = await service(pool, PlanDraft(GOOD, 1), holding(0.4), dead).plan(REQUEST)
     assert [(one.backend, one.stood) for one in without.asked] == [("served", False), ("compact", True)]
+
+
+@pytest.mark.parametrize(("kind", "error"), [("busy", Overloaded), ("down", ServiceUnavailable)])
+async def test_an_outage_of_the_only_model_that_was_asked_names_it(
+    pool: ComputePool, kind: Literal["busy", "down"], error: type[ServiceError]
+) -> None:
+    model = Scripted("served", PlanDraft(None, fault=Fault(kind, "no answer", outage=True)))
+    asking = service(pool, PlanDraft(GOOD, 1), holding(0.4), model)
+    with pytest.raises(error) as caught:
+        await asking.plan(REQUEST.model_copy(update={"backend": "served"}))
+    assert caught.value.extensions == {"service": LANGUAGE_MODEL}
 
 
 async def test_the_judge_says_whether_a_language_model_is_asked(pool: ComputePool) -> None:
