@@ -150,8 +150,18 @@ class CatalogueService:
 
         Changes that are made during an update are applied together by the next one.
         """
+        return await self._checked_since(time.monotonic())
+
+    async def _checked_since(self, moment: float) -> Snapshot:
+        """The snapshot after a check of the version that began later than this moment.
+
+        One update serves all who came before it began, so each waits for two at most: the one that it finds, and its
+        own. Otherwise, while others keep changing the catalogue, it would wait for one of each that came before it.
+        """
+        if self._checked_at > moment:
+            return self._snapshot
         async with self._sync_lock:
-            return await self._sync()
+            return self._snapshot if self._checked_at > moment else await self._sync()
 
     async def _sync(self) -> Snapshot:
         asked_at = time.monotonic()
@@ -303,13 +313,7 @@ class CatalogueService:
 
     async def _current(self) -> Snapshot:
         """The snapshot, updated first if this replica changed the catalogue or the last check is too old."""
-        if self._is_current():
-            return self._snapshot
-        async with self._sync_lock:  # the first of the waiting tasks updates it for all
-            return self._snapshot if self._is_current() else await self._sync()
-
-    def _is_current(self) -> bool:
-        return self._checked_at > self._changed_at and time.monotonic() - self._checked_at < self._version_check_s
+        return await self._checked_since(max(self._changed_at, time.monotonic() - self._version_check_s))
 
     async def _rank(
         self, snapshot: Snapshot, query: str, k: int, suppliers: int, filters: Filters

@@ -160,6 +160,37 @@ async def test_searches_that_wait_look_once_and_readiness_waits_for_none(
         assert storage.looked == looked + 1
 
 
+async def test_searches_beside_changes_share_the_updates(tmp_path: Path, encoder: CountingEncoder) -> None:
+    async with counted(f"sqlite+aiosqlite:///{tmp_path}/c.db", encoder) as (service, storage):
+        await service.sync()
+        await service.create(HOLIDAYS)
+        answered = dict[int, int]()
+
+        async def search(number: int) -> None:
+            if number % 4 == 3:
+                await service.sync()
+            else:
+                await service.find(f"holidays {number}", 3)
+            answered[number] = storage.compared
+            # While all others wait, another small change comes.
+            await service.refresh()
+            await storage.update(replace(record(HOLIDAYS), lexical=f"day {number}"), encoder.name, {})
+
+        storage.go.clear()
+        compared, looked = storage.compared, storage.looked
+        first = asyncio.create_task(search(0))
+        async with asyncio.timeout(HANG_S):
+            while storage.looked == looked:  # noqa: ASYNC110 - nothing tells when the first has begun
+                await asyncio.sleep(0.01)
+        # A change that the first one's check may have missed: the others need a later one.
+        await service.refresh()
+        others = [asyncio.create_task(search(number)) for number in range(1, 20)]
+        await asyncio.sleep(0)
+        storage.go.set()
+        await asyncio.gather(first, *others)
+        assert max(answered.values()) - compared <= 2
+
+
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 async def test_only_what_differs_is_read(
     database: str, request: pytest.FixtureRequest, tmp_path: Path, encoder: CountingEncoder
