@@ -121,12 +121,14 @@ class _ConstantsChange:
 
 
 def _prepare_change(
-    document_record: ImportedDocumentRecord, stored: Sequence[tuple[str, tuple[str, ...]]], request: ConstantsRequest
+    document_record: ImportedDocumentRecord,
+    stored: Sequence[tuple[str, tuple[str, ...], str]],
+    request: ConstantsRequest,
 ) -> _ConstantsChange:
     """Raises ValidationFailed."""
     apis = [
         Api.model_validate_json(text).model_copy(update={"tenants": tenants})
-        for text, tenants in with_checkpoints(stored)
+        for text, tenants, _ in with_checkpoints(stored)
     ]
     constants, secrets, named = dict(document_record.constants), _secrets(apis), _by_name(apis, request.constants)
     for name, text in request.constants.items():
@@ -140,7 +142,13 @@ def _prepare_change(
     if len(constants) > MAX_CONSTANTS:
         raise ValidationFailed(f"A provider can have at most {MAX_CONSTANTS} constants.")
     ordered = dict(sorted(constants.items()))
-    records = tuple(record(_with_constants(api, ordered), document_record.version) for api in with_checkpoints(apis))
+    # A constant is not in the embedded text. A release that words the text differently must not leave the APIs without
+    # vectors, which all searches would wait for; the next import embeds the new text.
+    hashes = [text_hash for _, _, text_hash in stored]
+    records = tuple(
+        dataclasses.replace(record(_with_constants(api, ordered), document_record.version), text_hash=text_hash)
+        for api, text_hash in with_checkpoints(list(zip(apis, hashes, strict=True)))
+    )
     before = {api.id: state_of(api.content_hash, api.tenants) for api in apis}
     after = {one.api.id: state_of(one.api.content_hash, one.api.tenants) for one in records}
     # An empty importer forces the next import to read the document again, so that its report has current warnings.

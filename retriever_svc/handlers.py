@@ -35,6 +35,7 @@ from services.contracts.retrieval import (
 )
 from services.errors import ValidationFailed
 from services.http import BODY_LIMIT, refuse_offset
+from services.late_problems import ending_with_problem
 from services.streams import NdjsonResponse
 
 router = service_router(tags=["catalogue"])
@@ -163,7 +164,7 @@ async def provider_secrets(
     "/imports",
     summary="Import an API description",
     response_class=NdjsonResponse,
-    response_description="One `ImportEvent` a line, the report last.",
+    response_description="One `ImportEvent` a line, the report last, or a `ProblemEvent` in its place.",
     openapi_extra={BODY_LIMIT: "max_import_bytes"},
 )
 async def import_apis(body: ImportRequest, service: Service, tenant: Whose = None) -> NdjsonResponse:
@@ -174,7 +175,7 @@ async def import_apis(body: ImportRequest, service: Service, tenant: Whose = Non
     A document that cannot be read is refused before the stream starts. A stream without a report changed nothing.
     """
     for_tenant.set(tenant or "")
-    return NdjsonResponse(await service.documents.open(body, tenant))
+    return NdjsonResponse(ending_with_problem(await service.documents.open(body, tenant)))
 
 
 @router.get("/documents", summary="List the imported documents", dependencies=[Depends(refuse_offset)])

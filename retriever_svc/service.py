@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -150,8 +150,18 @@ class CatalogueService:
 
         Changes that are made during an update are applied together by the next one.
         """
+        return await self._checked_since(time.monotonic())
+
+    async def _checked_since(self, moment: float) -> Snapshot:
+        """The snapshot after a check of the version that began later than this moment.
+
+        One update serves all who came before it began, so each waits for two at most: the one that it finds, and its
+        own. Otherwise, while others keep changing the catalogue, it would wait for one of each that came before it.
+        """
+        if self._checked_at > moment:
+            return self._snapshot
         async with self._sync_lock:
-            return await self._sync()
+            return self._snapshot if self._checked_at > moment else await self._sync()
 
     async def _sync(self) -> Snapshot:
         asked_at = time.monotonic()
@@ -159,7 +169,7 @@ class CatalogueService:
             if self._snapshot.version < 0:
                 await self.load()
             delta = await self._storage.changes(self._snapshot.stamps)
-            vectors = await self._changed_vectors(delta)
+            delta, vectors = await self._changed_vectors(delta)
             self._snapshot = await asyncio.to_thread(self._snapshot.with_changes, delta, vectors)
             del delta, vectors
             await asyncio.to_thread(trim_memory)
@@ -303,13 +313,7 @@ class CatalogueService:
 
     async def _current(self) -> Snapshot:
         """The snapshot, updated first if this replica changed the catalogue or the last check is too old."""
-        if self._is_current():
-            return self._snapshot
-        async with self._sync_lock:  # the first of the waiting tasks updates it for all
-            return self._snapshot if self._is_current() else await self._sync()
-
-    def _is_current(self) -> bool:
-        return self._checked_at > self._changed_at and time.monotonic() - self._checked_at < self._version_check_s
+        return await self._checked_since(max(self._changed_at, time.monotonic() - self._version_check_s))
 
     async def _rank(
         self, snapshot: Snapshot, query: str, k: int, suppliers: int, filters: Filters
@@ -341,37 +345,56 @@ class CatalogueService:
         encoded = await self._imports.run(self._encoder.encode, list(texts.values()))
         return dict(zip(texts, encoded, strict=True))
 
-    async def _changed_vectors(self, delta: Delta) -> VectorIndex:
-        """The snapshot's vectors, without those of removed APIs and with those of new ones."""
+    async def _changed_vectors(self, delta: Delta) -> tuple[Delta, VectorIndex]:
+        """The snapshot's vectors, without those of removed APIs and with those of new ones, and the changes to apply.
+
+        What was removed or replaced since the changes were read may have no vector any more. It is left out of the
+        changes, and the next update, at a later version, finds what became of it: all searches wait for this one.
+        """
         before = self._snapshot
         removed, new = before.removed(delta), await asyncio.to_thread(before.unembedded, delta)
         if not len(removed) and not new:
-            return before.vectors
+            return delta, before.vectors
+        gone = set[int]()
         index = await asyncio.to_thread(before.vectors.copy)
         await asyncio.to_thread(index.delete, removed)
         for start in range(0, len(new), _VECTORS):
             entries = new[start : start + _VECTORS]
             vectors = await self._vectors(entries)
-            rows = np.stack([vectors[entry.text_hash] for entry in entries])
-            await asyncio.to_thread(index.upsert, as_ids([entry.number for entry in entries]), rows)
-        return index
+            there = [entry for entry in entries if entry.text_hash in vectors]
+            gone.update(entry.number for entry in entries if entry.text_hash not in vectors)
+            if there:
+                rows = np.stack([vectors[entry.text_hash] for entry in there])
+                await asyncio.to_thread(index.upsert, as_ids([entry.number for entry in there]), rows)
+        changed = tuple(entry for entry in delta.changed if entry.number not in gone)
+        return replace(delta, changed=changed), index
 
     async def _vectors(self, entries: Sequence[Entry]) -> dict[str, Vectors]:
-        """The vectors of these entries' texts, by hash. Missing ones are computed (after a change of encoder)."""
-        owners = {entry.text_hash: entry.id for entry in entries}
-        vectors = await self._storage.vectors(self._encoder.name, list(owners))
-        pending = [key for key in owners if key not in vectors]
-        if pending:
-            _log.info("embedding_catalogue", texts=len(pending), encoder=self._encoder.name)
+        """The vectors of these entries' texts, by hash.
+
+        Missing ones are computed (after a change of encoder), but for texts that are no longer in the catalogue.
+        """
+        vectors = await self._storage.vectors(self._encoder.name, list({entry.text_hash for entry in entries}))
+        pending = [entry for entry in entries if entry.text_hash not in vectors]
+        embedded = 0
         for start in range(0, len(pending), _BATCH):
-            batch = pending[start : start + _BATCH]
-            apis = await self._storage.get([owners[key] for key in batch])
-            texts = [embedding_text(apis[owners[key]]) if owners[key] in apis else "" for key in batch]
-            new = dict(zip(batch, await self._imports.run(self._encoder.encode, texts), strict=True))
-            kept = {key: vector for key, vector in new.items() if owners[key] in apis}
-            await self._storage.keep_vectors(self._encoder.name, kept)
-            vectors |= new
+            batch = [entry for entry in pending[start : start + _BATCH] if entry.text_hash not in vectors]
+            stored = await self._storage.documents([entry.number for entry in batch])
+            same = ((entry.text_hash, stored.get((entry.number, entry.content_hash))) for entry in batch)
+            documents = {key: document for key, document in same if document is not None}
+            if documents:
+                encoded = await self._imports.run(self._encode, list(documents.values()))
+                new = dict(zip(documents, encoded, strict=True))
+                await self._storage.keep_vectors(self._encoder.name, new)
+                vectors |= new
+                embedded += len(new)
+        if embedded:
+            _log.info("catalogue_embedded", texts=embedded, encoder=self._encoder.name)
         return vectors
+
+    def _encode(self, documents: Sequence[bytes]) -> Vectors:
+        """The vectors of APIs in JSON."""
+        return self._encoder.encode([embedding_text(Api.model_validate_json(document)) for document in documents])
 
 
 class _Documents:

@@ -121,11 +121,11 @@ class CatalogueStorage:
                 return
             after = rows[-1].id
 
-    async def stored_of(self, provider: str) -> list[tuple[str, tuple[str, ...]]]:
-        """The JSON and the tenants of each of the provider's APIs, in order of their ids."""
-        query = select(APIS.c.document, APIS.c.tenants).where(APIS.c.provider == provider).order_by(APIS.c.id)
+    async def stored_of(self, provider: str) -> list[tuple[str, tuple[str, ...], str]]:
+        """The JSON, the tenants and the text's hash of each of the provider's APIs, in order of their ids."""
+        query = select(APIS.c.document, APIS.c.tenants, APIS.c.text_hash).where(APIS.c.provider == provider)
         async with read(self._engine) as connection:
-            return [(row.document, row.tenants) for row in await connection.execute(query)]
+            return [tuple(row) for row in await connection.execute(query.order_by(APIS.c.id))]
 
     async def documents(self, numbers: Sequence[int]) -> dict[tuple[int, str], bytes]:
         """The APIs that exist, as JSON, by number and content hash."""

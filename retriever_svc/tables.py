@@ -12,6 +12,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Dialect,
+    Index,
     Integer,
     MetaData,
     String,
@@ -98,6 +99,8 @@ DOCUMENTS = Table(
     Column("owner", String(100), nullable=True),
     Column("constants", JSON, nullable=False, server_default="{}"),
     Column("places", Names, nullable=False, server_default="[]"),
+    # What a tenant imported, and what the operator did, each in order.
+    Index("ix_documents_owner", "owner", "provider"),
 )
 CATALOGUE = Table(
     "catalogue",

@@ -10,6 +10,7 @@ import httpx2
 import orjson
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
+from services.contracts.problem import ProblemEvent
 from services.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -159,6 +160,7 @@ class ServiceClient:
         """Send, and read the response line by line (``application/x-ndjson``).
 
         ``timeout_s`` limits each read, heartbeats included; ``event_timeout_s`` limits the wait for each event.
+        A problem as the last event is raised.
         """
         chunks = self._stream(method, path, body=body, params=params, headers=headers, timeout_s=timeout_s)
         async with aclosing(chunks):
@@ -171,7 +173,7 @@ class ServiceClient:
                     raise self._timed_out(error, event_timeout_s or timeout_s) from error
                 if line is None:
                     return
-                yield self._parse(events, line)
+                yield self._event(events, line)
 
     async def _server_sent(
         self, path: str, events: TypeAdapter[T], *, params: Params | None = None, timeout_s: float
@@ -245,6 +247,18 @@ class ServiceClient:
                 f"{self.service} answered something else than {adapter!r}: {error.error_count()} errors.",
                 service=self.service,
             ) from error
+
+    def _event(self, events: TypeAdapter[T], line: bytes) -> T:
+        try:
+            return self._parse(events, line)
+        except ServiceUnavailable:
+            try:
+                problem = ProblemEvent.model_validate_json(line).problem
+            except ValidationError:
+                pass
+            else:
+                raise self._raised(from_problem(problem.model_dump(), problem.status)) from None
+            raise
 
     def _problem(self, response: httpx2.Response, content: bytes) -> ServiceError:
         try:

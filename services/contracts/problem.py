@@ -1,6 +1,6 @@
 """The format of all error responses (RFC 9457)."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,3 +18,12 @@ class Problem(BaseModel):
     errors: list[dict[str, Any]] | None = Field(
         default=None, description="For validation problems: each invalid field and the reason."
     )
+
+
+class ProblemEvent(BaseModel):
+    """The last event of a stream that was refused after it had begun."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["problem"] = "problem"
+    problem: Problem

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from retriever_svc.main import create_app
 from retriever_svc.settings import RetrieverSettings
+from retriever_svc.storage import CatalogueStorage
 from services.clients.base import open_http
 from services.clients.retriever import RetrieverClient
 from services.clients.transport import InProcessTransport
@@ -153,6 +154,30 @@ async def test_what_is_not_the_change_that_was_looked_at_is_refused_before_anyth
     await imported(client)
     (pin,) = (await client.documents()).documents
     assert (pin.provider, pin.version, pin.current) == ("the-zoo", "1", True)
+
+
+async def test_an_import_that_is_refused_after_it_began_says_why(
+    client: RetrieverClient, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CatalogueStorage.replace_provider
+
+    async def beaten(self: CatalogueStorage, *args: Any) -> Any:
+        """Another import of the provider is stored first."""
+        monkeypatch.setattr(CatalogueStorage, "replace_provider", store)
+        await imported(client, document({"/news": {"get": operation(operationId=f"news{len(answers)}")}}), provider="z")
+        return await store(self, *args)
+
+    answers = list[str]()
+    monkeypatch.setattr(CatalogueStorage, "replace_provider", beaten)
+    answer = await http.post("/imports", json={"document": json.dumps(ZOO), "provider": "z"})
+    answers += answer.text.splitlines()
+    last = json.loads(answers[-1])
+    assert (answer.status_code, last["kind"], last["problem"]["status"]) == (200, "problem", 409)
+    assert last["problem"]["detail"].startswith("The document or the catalogue differs")
+    monkeypatch.setattr(CatalogueStorage, "replace_provider", beaten)
+    with pytest.raises(Conflict, match="The document or the catalogue differs"):
+        await imported(client, provider="z")
+    assert [one.id for one in (await client.search(provider="z")).hits] == [f"z.news{len(answers)}"]
 
 
 async def test_limits(http: httpx2.AsyncClient) -> None:

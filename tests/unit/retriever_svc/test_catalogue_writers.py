@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from retriever_svc.engine.texts import record
 from retriever_svc.models import ImportedDocumentRecord, Record
 from retriever_svc.storage import CatalogueStorage
-from retriever_svc.tables import APIS, CATALOGUE
+from retriever_svc.tables import APIS, CATALOGUE, Names
 from services.contracts.api import Api
 from services.errors import Conflict, NotFound
 from services.storage.embeddings import VectorsRemoved
@@ -166,3 +167,37 @@ async def test_the_apis_of_a_provider_are_read_a_few_at_a_time(
     assert parts == [["op0", "op1", "op2", "op3"], ["op4", "op5", "op6", "op7"], ["op8", "op9"]]
     assert [part async for part in storage.of_provider("zoo", "blue")] == [[], [], []]
     storage.close()
+
+
+async def test_a_page_of_documents_reads_only_its_own(engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = CatalogueStorage(engine)
+    for number in range(12):
+        for tenant in ("red", "blue", "Red"):
+            await kept(storage, f"{tenant.lower()}{number:02}-{'' if tenant.islower() else 'x'}", tenant)
+    for name, tenants in (("a", ()), ("o", ("blue", "red")), ("s", ("red_", "Red"))):
+        shared = dataclasses.replace(document_of(name, ""), tenants=tenants, owner=None)
+        await storage.replace_provider(shared, [record(api("op", provider=name))], "e", {})
+    audiences = list[str | None]()
+
+    def decode(_: Names, value: str | None, dialect: sa.Dialect) -> tuple[str, ...]:
+        audiences.append(value)
+        return tuple(json.loads(value or "[]"))
+
+    monkeypatch.setattr(Names, "process_result_value", decode)
+
+    async def listed(tenant: str | None, limit: int) -> list[str]:
+        names = list[str]()
+        after: str | None = ""
+        while after is not None:
+            audiences.clear()
+            records, total, after = await storage.document_records.page(limit, after, tenant)
+            assert len(audiences) == len(records) <= limit
+            names += [one.provider for one in records]
+        assert total == len(names) == len(set(names))
+        return names
+
+    own = [f"red{number:02}-" for number in range(12)]
+    assert sorted(await listed("red", 5)) == ["a", "o", *own]
+    assert sorted(await listed("Red", 1)) == ["a", *(f"{name}x" for name in own), "s"]
+    assert sorted(await listed("green", 1)) == ["a"]
+    assert len(await listed(None, 13)) == 39

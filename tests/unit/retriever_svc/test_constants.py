@@ -4,7 +4,7 @@ import json
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import ValidationError
@@ -339,6 +339,22 @@ async def test_who_is_overtaken_before_reading_keeps_what_the_other_has_set(serv
     records.of = overtaken  # type: ignore[method-assign]
     await put(service, X__Region="us")
     assert (await pinned(service)).constants == {"X-Region": "us", "accountSid": "AC42"}
+
+
+async def test_a_release_that_embeds_another_text_leaves_no_api_without_its_vector(
+    service: CatalogueService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send(service, PATHS)
+    await service.sync()
+    before = (encoder := cast("CountingEncoder", service._encoder)).texts
+    monkeypatch.setattr("retriever_svc.engine.texts.embedding_text", lambda api: f"Another text of {api.name}")
+    await put(service, accountSid="AC1")
+    await service.sync()
+    assert encoder.texts == before
+    monkeypatch.undo()
+    await put(service, accountSid="AC2")
+    await service.sync()
+    assert encoder.texts == before
 
 
 async def test_two_at_once_lose_nothing(tmp_path: Path) -> None:

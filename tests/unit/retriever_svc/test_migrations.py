@@ -11,6 +11,7 @@ from sqlalchemy import inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 import retriever_svc
+from retriever_svc.document_records import DocumentRecords
 from retriever_svc.tables import METADATA
 from services.storage.engine import create_engine
 from tests.support.migrations import migrate_to
@@ -80,6 +81,11 @@ async def test_there_and_back_again(engine: AsyncEngine) -> None:
     assert json.loads(told["one"].notes) == [kept, ["a warning"]]
     assert (json.loads(told["one"].skipped), told["one"].skipped_total) == (kept[:20], 700)
     assert (told["two"].notes, told["two"].skipped, told["two"].skipped_total) == ("{}", "[]", 0)
+    await migrate_to(engine, "retriever_svc", "0009")
+    seen = {"red": ["all", "one", "two"], "blue": ["all", "two"], "Red": ["all"], None: ["all", "one", "two"]}
+    for tenant, names in seen.items():
+        records, total, further = await DocumentRecords(engine).page(9, "", tenant)
+        assert ([one.provider for one in records], total, further) == (names, len(names), None)
     assert await differences(engine) == []
     await migrate_to(engine, "retriever_svc", "-0004")
     await migrate_to(engine, "retriever_svc", "-0003")

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from retriever_svc.storage import CatalogueStorage
 from retriever_svc.tables import EMBEDDINGS
 from services.compute import ComputePool
 from services.contracts.api import Api, ImportReport, ImportRequest
+from services.encoder import Vectors
 from services.storage.engine import create_engine, write
 from services.storage.migrate import migrate
 from tests.support.redis import RedisServer
@@ -99,10 +100,11 @@ async def test_idle_replicas_look_for_themselves(
 class CountingStorage(CatalogueStorage):
     """The real storage; it counts how often the catalogue was looked at and compared, and can be held up."""
 
-    looked = compared = 0
+    looked = compared = kept = 0
 
     def __init__(self, engine: AsyncEngine) -> None:
         super().__init__(engine)
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
         self.go = asyncio.Event()
         self.go.set()
 
@@ -113,7 +115,15 @@ class CountingStorage(CatalogueStorage):
 
     async def changes(self, known: Mapping[int, str]) -> Delta:
         self.compared += 1
-        return await super().changes(known)
+        delta = await super().changes(known)
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        return delta
+
+    async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors]) -> None:
+        self.kept += 1
+        await super().keep_vectors(encoder, vectors)
 
 
 @asynccontextmanager
@@ -158,6 +168,80 @@ async def test_searches_that_wait_look_once_and_readiness_waits_for_none(
         storage.go.set()
         assert {len((await search).hits) for search in searches} == {1}
         assert storage.looked == looked + 1
+
+
+async def test_searches_beside_changes_share_the_updates(tmp_path: Path, encoder: CountingEncoder) -> None:
+    async with counted(f"sqlite+aiosqlite:///{tmp_path}/c.db", encoder) as (service, storage):
+        await service.sync()
+        await service.create(HOLIDAYS)
+        answered = dict[int, int]()
+
+        async def search(number: int) -> None:
+            if number % 4 == 3:
+                await service.sync()
+            else:
+                await service.find(f"holidays {number}", 3)
+            answered[number] = storage.compared
+            # While all others wait, another small change comes.
+            await service.refresh()
+            await storage.update(replace(record(HOLIDAYS), lexical=f"day {number}"), encoder.name, {})
+
+        storage.go.clear()
+        compared, looked = storage.compared, storage.looked
+        first = asyncio.create_task(search(0))
+        async with asyncio.timeout(HANG_S):
+            while storage.looked == looked:  # noqa: ASYNC110 - nothing tells when the first has begun
+                await asyncio.sleep(0.01)
+        # A change that the first one's check may have missed: the others need a later one.
+        await service.refresh()
+        others = [asyncio.create_task(search(number)) for number in range(1, 20)]
+        await asyncio.sleep(0)
+        storage.go.set()
+        await asyncio.gather(first, *others)
+        assert max(answered.values()) - compared <= 2
+
+
+async def test_what_is_gone_when_its_vectors_are_read_is_not_embedded(tmp_path: Path, encoder: CountingEncoder) -> None:
+    new = api("getMoon", "When the moon rises", provider="sky")
+    async with counted(f"sqlite+aiosqlite:///{tmp_path}/c.db", encoder) as (service, storage):
+        await service.create(HOLIDAYS)
+        await service.sync()
+        await service.create(SUN)
+        await service.update(HOLIDAYS.id, HOLIDAYS.model_copy(update={"summary": "Feed the lions"}))
+        await service.create(new)
+
+        async def change() -> None:
+            await storage.delete_provider("sky")
+            later = record(HOLIDAYS.model_copy(update={"summary": "Weigh a giraffe"}))
+            await storage.update(later, encoder.name, {later.text_hash: encoder.encode([later.embedded])[0]})
+            embedded.append(encoder.texts)
+
+        embedded, storage.meanwhile = list[int](), change
+        snapshot = await service.sync()
+        assert (encoder.texts, storage.kept) == (embedded[0], 0)
+        # What was replaced is still what it was, until the next update.
+        assert set(snapshot.entries.ids) == {HOLIDAYS.id, SUN.id}
+        assert {entry.summary for entry in snapshot.entries} == {SUN.summary, HOLIDAYS.summary}
+        after = await service.sync()
+        assert (after.version, len(after.entries)) == (6, 2)
+        assert (encoder.texts, storage.kept) == (embedded[0], 0)
+        assert (await ids(service, "giraffe weight"))[0] == HOLIDAYS.id
+
+
+async def test_of_equal_texts_the_one_that_is_left_is_embedded(tmp_path: Path, encoder: CountingEncoder) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path}/c.db"
+    twins = [SUN.model_copy(update={"id": f"{SUN.provider}.{name}"}) for name in ("first", "second")]
+    async with counted(url, encoder) as (service, storage):
+        for twin in twins:
+            await service.create(twin)
+        await forget_vectors(url)  # as after a change of encoder
+        storage.meanwhile = lambda: storage.delete(twins[1].id)
+        before = encoder.texts
+        await service.sync()
+        assert (encoder.texts, storage.kept) == (before + 1, 1)
+        text = record(twins[0]).text_hash
+        assert await storage.embedded(encoder.name, [text]) == {text}
+        assert await ids(service, "sun rise") == [twins[0].id]
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
