@@ -264,9 +264,10 @@ class LedgerAdapter:
 
     def _written(self, key: str, result: CallResult, *, sent: bool) -> CallResult:
         state = CallState.IN_DOUBT if isinstance(result.outcome, InDoubt) else CallState.DONE
-        written = self._value_store.for_ledger(result, changed=sent)
-        self._ledger.outcome(self._ticket, key, state, written, sent=sent)
-        return result if isinstance(written.outcome, Succeeded) and written.outcome.kept else written
+        held = self._value_store.held(result, changed=sent)  # first: an answer without room is not stored either
+        written = self._value_store.for_ledger(held, changed=sent)
+        self._ledger.outcome(self._ticket, key, state, replace(written, memory=result.memory), sent=sent)
+        return held if isinstance(written.outcome, Succeeded) and written.outcome.kept else written
 
 
 class _Intent:

@@ -72,12 +72,16 @@ class ValueStore:
         self._left += size
 
     def held(self, result: CallResult, *, changed: bool) -> CallResult:
-        """The result of a call, counted in memory until :meth:`close`; see :func:`not_kept` if there is no room."""
+        """The result of a call, counted in memory until :meth:`close`; see :func:`not_kept` if there is no room.
+
+        Once: the result that it returns takes no further memory.
+        """
         if self._room is not None and isinstance(result.outcome, Succeeded):
             try:
                 self._room.take(result.memory)
             except NoRoom as error:
-                return replace(result, outcome=not_kept(result.outcome, error, changed=changed))
+                return replace(result, outcome=not_kept(result.outcome, error, changed=changed), memory=0)
+            return replace(result, memory=0)
         return result
 
     def close(self) -> None:

@@ -40,10 +40,11 @@ class Answering(Scripted):
 
     def __init__(self, size: int = BYTES) -> None:
         async def give(call: Call) -> Any:
-            return {} if call.api is POST else f"{len(self.calls):08d}".ljust(size - 2, "x")
+            self.given.append({} if call.api is POST else f"{len(self.calls):08d}".ljust(size - 2, "x"))
+            return self.given[-1]
 
         super().__init__(give)
-        self.size = size
+        self.size, self.given = size, list[Any]()
 
     async def call(self, call: Call) -> CallResult:
         return replace(await super().call(call), bytes=2 if call.api is POST else self.size)
@@ -254,6 +255,28 @@ async def test_the_answers_of_all_runs_are_held_within_bounds() -> None:
     second.close()
     other.close()
     held.take("red", 500)
+
+
+async def test_the_ledger_keeps_no_answer_that_the_memory_has_no_room_for() -> None:
+    """Refused answers stayed in memory until their run ended: 5 GB where a tenant may hold 512 MB."""
+    kept: list[LargeValue] = []
+    held, made = HeldAnswers(1_000), Answering()
+    value_store = ValueStore(kept.append, 1_000, room=Room(held, "red"))
+    ledger, asked = MagicMock(spec=Ledger), Call(GET, {}, "run-1/a", float("inf"))
+    caller = MagicMock(call=lambda call: sized(made, call, 300))
+    adapter = LedgerAdapter(caller, ledger, Ticket("run-1", "me", 1), {}, value_store, 5.0)
+    first, refused = await adapter.call(asked), await adapter.call(asked)
+    assert isinstance(first.outcome, Succeeded)
+    assert isinstance(refused.outcome, Failed)
+    assert (refused.outcome.reason, len(kept)) == ("overloaded", 1)
+    assert [value_store.has(value) for value in made.given] == [True, False]
+    assert [call.args[3].memory for call in ledger.outcome.call_args_list] == [300, 300]
+    assert value_store.held(first, changed=False) == first  # it is counted once
+    held.take("red", 200)
+
+
+async def sized(made: Answering, call: Call, memory: int) -> CallResult:
+    return replace(await made.call(call), memory=memory)
 
 
 @pytest.mark.parametrize(
