@@ -282,13 +282,13 @@ class DurableLane:
         request = live.request
         value_store = self.value_store(request.tenant)
         sure_s = self._membership.lease_s / 2  # a process is taken for dead a whole lease after it was last heard of
-        writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, ticket, known, value_store, sure_s)
+        caller, begun, workers = ForTenant(adapter, request.tenant), frozenset(known), self._workers
+        writing = LedgerAdapter(caller, self.ledger, ticket, known, value_store, sure_s, workers)
         limits = Limits.of(request, self._settings)
         # Of a run that is given up nothing is sent, and its steps say why: not that the reads changed.
-        hold = None if isinstance(adapter, _GivenUpAdapter) else hold_of(request, graph, limits, self._workers)
+        hold = None if isinstance(adapter, _GivenUpAdapter) else hold_of(request, graph, limits, workers)
         gated = self._gate.before(writing)
         for_tenant.set(request.tenant)
-        begun, workers = frozenset(known), self._workers
         run = Run(request.compiled, graph, gated, request.run_id, limits, value_store, begun, hold, workers)
         live.begin(run)
         try:

@@ -15,7 +15,6 @@ from pydantic_core import from_json
 
 from executor_svc.held import memory_of
 from executor_svc.models import (
-    LARGE_BYTES,
     Admission,
     Call,
     Caller,
@@ -36,9 +35,11 @@ from executor_svc.models import (
 )
 from executor_svc.storage import LedgerStore
 from executor_svc.values import ValueStore
+from executor_svc.workers import NotDone, Workers
+from services.compute import checkpoint
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Failed, InDoubt, Succeeded
-from services.contracts.plan import content_hash, content_hash_in_parts
+from services.contracts.plan import content_hash_in_parts
 from services.errors import ServiceError
 from services.ownership.ticket import Fenced, Ticket
 from services.telemetry import get_logger
@@ -47,6 +48,7 @@ from services.tracing import traceparent
 _log = get_logger(__name__)
 _MAX_BATCH = 500
 _LINGER_S = 0.005
+_MAYBE_SENT = "an earlier process may have sent it"
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 
 
@@ -193,6 +195,7 @@ class LedgerAdapter:
         known: the calls of the run's earlier owners, from the ledger.
         value_store: where large outputs are stored.
         sure_s: for how long after a row was written no other process can have taken the run over, in seconds.
+        workers: threads in which large arguments are hashed.
     """
 
     def __init__(
@@ -203,9 +206,10 @@ class LedgerAdapter:
         known: dict[str, RecordedCall],
         value_store: ValueStore,
         sure_s: float,
+        workers: Workers,
     ) -> None:
         self._adapter, self._ledger, self._ticket, self._known = adapter, ledger, ticket, known
-        self._value_store, self._sure_s = value_store, sure_s
+        self._value_store, self._sure_s, self._workers = value_store, sure_s, workers
 
     async def call(self, call: Call) -> CallResult:
         """Make a call, unless the ledger holds its outcome or it must not be repeated.
@@ -246,7 +250,15 @@ class LedgerAdapter:
 
     async def _begin(self, key: str, call: Call, known: RecordedCall | None, intent: "_Intent") -> CallResult | None:
         """Record that a mutating call is about to be sent; or return its result if it must not be. Raises as `call`."""
-        digest = await _digest(call)
+        try:
+            arguments = dict(call.arguments)
+            hashing = self._workers.run(call.value_bytes, call.deadline, content_hash_in_parts, arguments, checkpoint)
+            digest = await hashing
+        except NotDone as error:
+            message = "nothing was sent: its arguments could not be hashed in time"
+            if known is not None:  # which request it was is unknown
+                return CallResult(InDoubt(message=f"{_MAYBE_SENT}; now {message}"), None, 0, recovered=True)
+            return CallResult(Failed(reason=error.reason, message=message), None, 0)
         if known is not None and (doubt := _doubt(call, known, digest)):
             result = in_doubt_result(self._adapter, call, doubt)
             if known.digest != digest:  # another request was sent, and it is unknown which
@@ -258,7 +270,7 @@ class LedgerAdapter:
         except TimeoutError:
             message = "nothing was sent: the ledger could not be written before the deadline"
             if known is not None:
-                return in_doubt_result(self._adapter, call, f"an earlier process may have sent it; now {message}")
+                return in_doubt_result(self._adapter, call, f"{_MAYBE_SENT}; now {message}")
             return CallResult(Failed(reason="ledger", message=message), None, 0)
         return None
 
@@ -295,14 +307,6 @@ class _Intent:
         """
         if self._row is not None and self._clock() - self._asked_at >= self._sure_s:
             await self.record(replace(self._row, again=True))
-
-
-async def _digest(call: Call) -> str:
-    """The hash of a call's arguments; that of large ones is worked out beside the event loop."""
-    arguments = dict(call.arguments)
-    if call.value_bytes <= LARGE_BYTES:
-        return content_hash(arguments)
-    return await asyncio.to_thread(content_hash_in_parts, arguments)
 
 
 def in_doubt_result(adapter: Previewer, call: Call, doubt: str) -> CallResult:

@@ -131,7 +131,7 @@ async def test_a_bug_before_a_change_is_sent_fails_it(
     house: House, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = two_bookings(booking(upstream))
-    monkeypatch.setattr("executor_svc.ledger.content_hash", lambda _: [][0])
+    monkeypatch.setattr("executor_svc.ledger.content_hash_in_parts", lambda *_: [][0])
     finished = await finish(await house.executor(), plan)
     assert finished.status == "failed"
     assert isinstance(finished.records[0].outcome, Failed)

@@ -184,7 +184,7 @@ async def test_an_answer_of_a_former_process_counts_as_it_did_there() -> None:
     result = CallResult(Succeeded(value="x" * (BYTES - 2)), None, 1)
     known = {"a": RecordedCall(CallState.DONE, "", result)}
     ledger = MagicMock(spec=Ledger)
-    adapter = LedgerAdapter(MagicMock(), ledger, Ticket("run-1", "me", 2), known, value_store, 5.0)
+    adapter = LedgerAdapter(MagicMock(), ledger, Ticket("run-1", "me", 2), known, value_store, 5.0, MagicMock())
     again = await adapter.call(Call(GET, {}, "run-1/a", float("inf")))
     assert isinstance(again.outcome, Succeeded)
     assert (again.recovered, value_store.has(again.outcome.value)) == (True, True)
@@ -264,7 +264,7 @@ async def test_the_ledger_keeps_no_answer_that_the_memory_has_no_room_for() -> N
     value_store = ValueStore(kept.append, 1_000, room=Room(held, "red"))
     ledger, asked = MagicMock(spec=Ledger), Call(GET, {}, "run-1/a", float("inf"))
     caller = MagicMock(call=lambda call: sized(made, call, 300))
-    adapter = LedgerAdapter(caller, ledger, Ticket("run-1", "me", 1), {}, value_store, 5.0)
+    adapter = LedgerAdapter(caller, ledger, Ticket("run-1", "me", 1), {}, value_store, 5.0, MagicMock())
     first, refused = await adapter.call(asked), await adapter.call(asked)
     assert isinstance(first.outcome, Succeeded)
     assert isinstance(refused.outcome, Failed)
