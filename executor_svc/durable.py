@@ -6,7 +6,7 @@ reads the finished calls from the ledger, repeats the calls that may be repeated
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from typing import Any
 
@@ -226,7 +226,8 @@ class DurableLane:
             live.problem = ServiceUnavailable(message, service="ledger")
             return
         if admitted:
-            await self._drive(live, graph, ticket, {}, self._adapter)
+            with closing(self.value_store(request.tenant)) as value_store:
+                await self._drive(live, graph, ticket, {}, self._adapter, value_store)
 
     async def _continue(self, execution: Execution, ticket: Ticket, live: LiveRun) -> None:
         """Continue a run that this process has taken over or reopened, if its stored request was admitted.
@@ -251,13 +252,16 @@ class DurableLane:
         # Read again: a cancellation may have come after the takeover, but before the run was registered as live.
         stored = await self._stored(execution.run_id)
         live.cancelled |= stored.cancel_requested
-        known = await with_full_outputs(await self._store.calls(execution.run_id), self._store)
-        given_up = self._given_up(execution, known)
-        if given_up:
-            _log.warning("a stored run is given up", run=execution.run_id, why=given_up)
-        adapter = _GivenUpAdapter(self._adapter, given_up) if given_up else self._adapter
-        with continued("executor_svc", execution.traceparent):
-            await self._drive(live, graph, ticket, known, adapter)
+        tenant, traceparent = execution.request.tenant, execution.traceparent
+        for_tenant.set(tenant)
+        with closing(self.value_store(tenant)) as value_store, continued("executor_svc", traceparent):
+            calls = await self._store.calls(execution.run_id)
+            known = await with_full_outputs(calls, self._store, value_store, self._workers)
+            given_up = self._given_up(execution, known)
+            if given_up:
+                _log.warning("a stored run is given up", run=execution.run_id, why=given_up)
+            adapter = _GivenUpAdapter(self._adapter, given_up) if given_up else self._adapter
+            await self._drive(live, graph, ticket, known, adapter, value_store)
 
     def _given_up(self, execution: Execution, known: Mapping[str, RecordedCall]) -> str:
         """Why nothing more is sent for a stored run; empty if it goes on."""
@@ -277,10 +281,15 @@ class DurableLane:
         return ""
 
     async def _drive(
-        self, live: LiveRun, graph: Graph, ticket: Ticket, known: dict[str, RecordedCall], adapter: Caller
+        self,
+        live: LiveRun,
+        graph: Graph,
+        ticket: Ticket,
+        known: dict[str, RecordedCall],
+        adapter: Caller,
+        value_store: ValueStore,
     ) -> None:
         request = live.request
-        value_store = self.value_store(request.tenant)
         sure_s = self._membership.lease_s / 2  # a process is taken for dead a whole lease after it was last heard of
         caller, begun, workers = ForTenant(adapter, request.tenant), frozenset(known), self._workers
         writing = LedgerAdapter(caller, self.ledger, ticket, known, value_store, sure_s, workers)
@@ -296,8 +305,6 @@ class DurableLane:
                 await self._publish(live, ticket, event)
         except* Fenced:
             _log.warning("another process has taken this run over", run=request.run_id)
-        finally:
-            value_store.close()
 
     async def _publish(self, live: LiveRun, ticket: Ticket, event: ExecutionEvent) -> None:
         """Give an event to the run's followers; the last one is recorded before. Raises Fenced."""

@@ -7,13 +7,13 @@ that was built from it. So callers wait only for sendings and conclusions, never
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from pydantic import JsonValue
 from pydantic_core import from_json
 
-from executor_svc.held import memory_of
 from executor_svc.models import (
     Admission,
     Call,
@@ -331,21 +331,50 @@ def _doubt(call: Call, known: RecordedCall, digest: str) -> str:
     return ""
 
 
-async def with_full_outputs(known: dict[str, RecordedCall], store: LedgerStore) -> dict[str, RecordedCall]:
-    """The calls with large outputs loaded in full. A call whose output is not there any more is not intact."""
-    return {key: await _with_full_output(call, store) for key, call in known.items()}
+async def with_full_outputs(
+    known: Mapping[str, RecordedCall], store: LedgerStore, value_store: ValueStore, workers: Workers
+) -> dict[str, RecordedCall]:
+    """The calls with large outputs loaded in full, one after the other, once there is memory for all outputs.
+
+    A call whose output is not there any more is not intact. ``value_store`` counts the outputs.
+    """
+    await value_store.make_room(sum(map(_memory, known.values())))
+    return {key: await _with_full_output(call, store, value_store, workers) for key, call in known.items()}
 
 
-async def _with_full_output(call: RecordedCall, store: LedgerStore) -> RecordedCall:
+def _memory(call: RecordedCall) -> int:
     outcome = call.result.outcome if call.result is not None else None
-    if call.result is None or not isinstance(outcome, Succeeded) or outcome.stored is None:
+    if call.result is None or not isinstance(outcome, Succeeded) or not outcome.kept:
+        return 0
+    return max(call.result.memory, outcome.stored.bytes if outcome.stored is not None else 0)
+
+
+async def _with_full_output(
+    call: RecordedCall, store: LedgerStore, value_store: ValueStore, workers: Workers
+) -> RecordedCall:
+    if call.result is None:
         return call
-    text = await store.value(outcome.stored.id)
-    if text is None:
+    counted, outcome = replace(call.result, memory=0), call.result.outcome
+    if not isinstance(outcome, Succeeded) or outcome.stored is None:
+        return replace(call, result=counted)
+    content = await store.value(outcome.stored.id)
+    if content is None:
         return not_intact(call.digest)
     try:
-        value = from_json(text, allow_inf_nan=False)
+        value = await _parsed(content, workers)
     except ValueError:  # an earlier version stored a number that is none
         return not_intact(call.digest)
+    value_store.restore(value, outcome.stored, content)
     full = Succeeded.model_construct(value=value, status=outcome.status)
-    return replace(call, result=replace(call.result, outcome=full, memory=memory_of(text.encode())))
+    return replace(call, result=replace(counted, outcome=full))
+
+
+async def _parsed(content: str, workers: Workers) -> JsonValue:
+    """The value of a JSON text. Raises ValueError."""
+    while True:
+        try:
+            value: JsonValue = await workers.run(len(content), None, from_json, content, allow_inf_nan=False)
+        except NotDone:
+            await asyncio.sleep(_LONGEST_PAUSE_S)
+        else:
+            return value
