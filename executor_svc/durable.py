@@ -14,10 +14,10 @@ from executor_svc.admission import admit, graph_of
 from executor_svc.binding import hold_of
 from executor_svc.graph import Graph
 from executor_svc.held import HeldAnswers, Room
-from executor_svc.ledger import Ledger, LedgerAdapter, in_doubt_result, with_full_outputs
+from executor_svc.ledger import Ledger, LedgerAdapter, in_doubt_result, memory_of_outputs, with_full_outputs
 from executor_svc.live import Gate, LiveRun
 from executor_svc.metrics import ExecutorMetrics
-from executor_svc.models import Call, Caller, CallResult, Execution, ForTenant, Limits, RecordedCall
+from executor_svc.models import Call, Caller, CallResult, Execution, ForTenant, LargeValue, Limits, RecordedCall
 from executor_svc.runner import Run
 from executor_svc.settings import ExecutorSettings
 from executor_svc.settling import call_key, is_settled_so, open_doubts, settled
@@ -156,7 +156,9 @@ class DurableLane:
         Raises:
             NotFound: there is no such run or step.
             Conflict: the call is not in doubt, or its run is still active.
-            ValidationFailed: the step is a `foreach` and the item is missing, or the other way round.
+            ValidationFailed: the step is a `foreach` and the item is missing, or the other way round; or the outputs of
+                the run would take more memory than a tenant may hold.
+            ServiceUnavailable: the value cannot be stored.
         """
         execution = await self._stored(run_id)
         step = execution.request.compiled.plan.step(step_id)
@@ -167,7 +169,10 @@ class DurableLane:
             if is_settled_so(execution, key, request, await self._store.calls(run_id)):
                 return ExecutionState.model_validate({"run_id": run_id, "status": execution.status})
             raise Conflict(f"Run {run_id} is {execution.status}; only a run that is in_doubt has calls to settle.")
-        took_effect = await self._store.settle(execution, key, settled(request))
+        result, values = settled(request)
+        if result is not None and values:
+            await self._store_settled(run_id, key, result, values)
+        took_effect = await self._store.settle(execution, key, result)
         if not took_effect:
             if (now := await self._stored(run_id)).epoch != execution.epoch:
                 raise Conflict(f"Run {run_id} has changed and is now {now.status}; check its calls in doubt again.")
@@ -180,6 +185,22 @@ class DurableLane:
         else:
             _log.info("settled", run=run_id, call=key, outcome=request.outcome)
         return (await self._go_on(execution)).model_copy(update={"settled": took_effect})
+
+    async def _store_settled(self, run_id: str, key: str, result: CallResult, values: Collection[LargeValue]) -> None:
+        """Store the value of a call before that refers to it. Raises ValidationFailed, ServiceUnavailable."""
+        others = {name: call for name, call in (await self._store.calls(run_id)).items() if name != key}
+        if memory_of_outputs(others) + result.memory > self._held.share:
+            most = self._held.share
+            raise ValidationFailed(
+                f"The run's answers take {most} bytes of memory at most: settle it with less of one."
+            )
+        for value in values:
+            self.ledger.keep(value)
+        try:
+            async with asyncio.timeout(self._membership.lease_s):
+                await self.ledger.flush()
+        except TimeoutError:
+            raise ServiceUnavailable("The ledger cannot be written. Nothing was settled.", service="ledger") from None
 
     async def _go_on(self, execution: Execution) -> ExecutionState:
         """Continue a run if its last doubt is settled; otherwise return the doubts that are left."""

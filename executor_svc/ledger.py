@@ -338,8 +338,13 @@ async def with_full_outputs(
 
     A call whose output is not there any more is not intact. ``value_store`` counts the outputs.
     """
-    await value_store.make_room(sum(map(_memory, known.values())))
+    await value_store.make_room(memory_of_outputs(known))
     return {key: await _with_full_output(call, store, value_store, workers) for key, call in known.items()}
+
+
+def memory_of_outputs(known: Mapping[str, RecordedCall]) -> int:
+    """About how many bytes of memory the outputs of these calls take, once they are loaded."""
+    return sum(map(_memory, known.values()))
 
 
 def _memory(call: RecordedCall) -> int:
@@ -364,7 +369,8 @@ async def _with_full_output(
         value = await _parsed(content, workers)
     except ValueError:  # an earlier version stored a number that is none
         return not_intact(call.digest)
-    value_store.restore(value, outcome.stored, content)
+    if outcome.stored.bytes > value_store.max_inline:
+        value_store.restore(value, outcome.stored, content)
     full = Succeeded.model_construct(value=value, status=outcome.status)
     return replace(call, result=replace(counted, outcome=full))
 

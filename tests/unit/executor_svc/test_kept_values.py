@@ -307,7 +307,7 @@ async def test_outputs_of_an_earlier_owner_are_loaded_beside_the_loop_once_there
         for number, (outcome, memory) in enumerate(made)
     } | {"4": RecordedCall(CallState.SENT, "x", None)}
     held, pool = HeldAnswers(1_000), ComputePool(1, 1, "answers")
-    other, value_store = holding(held, "red"), ValueStore(kept.append, 10**6, room=Room(held, "red"))
+    other, value_store = holding(held, "red"), ValueStore(kept.append, 50, room=Room(held, "red"))
     assert other.held(CallResult(Succeeded(value=1), None, 1, memory=101), changed=False).outcome == Succeeded(value=1)
     loading = asyncio.create_task(with_full_outputs(known, Store(), value_store, Workers(pool)))  # type: ignore[arg-type]
     await asyncio.sleep(0.3)
