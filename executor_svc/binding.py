@@ -113,7 +113,7 @@ class ResolvedCalls:
             for call in with_checkpoints(self.calls)
         ]
         rest = None if self.step is None else self.step.model_dump(mode="json", include={"foreach", "when"})
-        return content_hash_in_parts({"calls": calls, "mapped": self.mapped, "rest": rest})
+        return content_hash_in_parts({"calls": calls, "mapped": self.mapped, "rest": rest}, checkpoint)
 
     def number(self, step: Step) -> int | None:
         """How many calls the step makes at most; None if the list of its `foreach` is not known."""

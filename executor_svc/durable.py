@@ -6,7 +6,7 @@ reads the finished calls from the ledger, repeats the calls that may be repeated
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,10 @@ from executor_svc.admission import admit, graph_of
 from executor_svc.binding import hold_of
 from executor_svc.graph import Graph
 from executor_svc.held import HeldAnswers, Room
-from executor_svc.ledger import Ledger, LedgerAdapter, in_doubt_result, with_full_outputs
+from executor_svc.ledger import Ledger, LedgerAdapter, in_doubt_result, memory_of_outputs, with_full_outputs
 from executor_svc.live import Gate, LiveRun
 from executor_svc.metrics import ExecutorMetrics
-from executor_svc.models import Call, Caller, CallResult, Execution, ForTenant, Limits, RecordedCall
+from executor_svc.models import Call, Caller, CallResult, Execution, ForTenant, LargeValue, Limits, RecordedCall
 from executor_svc.runner import Run
 from executor_svc.settings import ExecutorSettings
 from executor_svc.settling import call_key, is_settled_so, open_doubts, settled
@@ -156,7 +156,9 @@ class DurableLane:
         Raises:
             NotFound: there is no such run or step.
             Conflict: the call is not in doubt, or its run is still active.
-            ValidationFailed: the step is a `foreach` and the item is missing, or the other way round.
+            ValidationFailed: the step is a `foreach` and the item is missing, or the other way round; or the outputs of
+                the run would take more memory than a tenant may hold.
+            ServiceUnavailable: the value cannot be stored.
         """
         execution = await self._stored(run_id)
         step = execution.request.compiled.plan.step(step_id)
@@ -167,7 +169,10 @@ class DurableLane:
             if is_settled_so(execution, key, request, await self._store.calls(run_id)):
                 return ExecutionState.model_validate({"run_id": run_id, "status": execution.status})
             raise Conflict(f"Run {run_id} is {execution.status}; only a run that is in_doubt has calls to settle.")
-        took_effect = await self._store.settle(execution, key, settled(request))
+        result, values = settled(request)
+        if result is not None and values:
+            await self._store_settled(run_id, key, result, values)
+        took_effect = await self._store.settle(execution, key, result)
         if not took_effect:
             if (now := await self._stored(run_id)).epoch != execution.epoch:
                 raise Conflict(f"Run {run_id} has changed and is now {now.status}; check its calls in doubt again.")
@@ -180,6 +185,22 @@ class DurableLane:
         else:
             _log.info("settled", run=run_id, call=key, outcome=request.outcome)
         return (await self._go_on(execution)).model_copy(update={"settled": took_effect})
+
+    async def _store_settled(self, run_id: str, key: str, result: CallResult, values: Collection[LargeValue]) -> None:
+        """Store the value of a call before that refers to it. Raises ValidationFailed, ServiceUnavailable."""
+        others = {name: call for name, call in (await self._store.calls(run_id)).items() if name != key}
+        if memory_of_outputs(others) + result.memory > self._held.share:
+            most = self._held.share
+            raise ValidationFailed(
+                f"The run's answers take {most} bytes of memory at most: settle it with less of one."
+            )
+        for value in values:
+            self.ledger.keep(value)
+        try:
+            async with asyncio.timeout(self._membership.lease_s):
+                await self.ledger.flush()
+        except TimeoutError:
+            raise ServiceUnavailable("The ledger cannot be written. Nothing was settled.", service="ledger") from None
 
     async def _go_on(self, execution: Execution) -> ExecutionState:
         """Continue a run if its last doubt is settled; otherwise return the doubts that are left."""
@@ -226,7 +247,8 @@ class DurableLane:
             live.problem = ServiceUnavailable(message, service="ledger")
             return
         if admitted:
-            await self._drive(live, graph, ticket, {}, self._adapter)
+            with closing(self.value_store(request.tenant)) as value_store:
+                await self._drive(live, graph, ticket, {}, self._adapter, value_store)
 
     async def _continue(self, execution: Execution, ticket: Ticket, live: LiveRun) -> None:
         """Continue a run that this process has taken over or reopened, if its stored request was admitted.
@@ -251,13 +273,16 @@ class DurableLane:
         # Read again: a cancellation may have come after the takeover, but before the run was registered as live.
         stored = await self._stored(execution.run_id)
         live.cancelled |= stored.cancel_requested
-        known = await with_full_outputs(await self._store.calls(execution.run_id), self._store)
-        given_up = self._given_up(execution, known)
-        if given_up:
-            _log.warning("a stored run is given up", run=execution.run_id, why=given_up)
-        adapter = _GivenUpAdapter(self._adapter, given_up) if given_up else self._adapter
-        with continued("executor_svc", execution.traceparent):
-            await self._drive(live, graph, ticket, known, adapter)
+        tenant, traceparent = execution.request.tenant, execution.traceparent
+        for_tenant.set(tenant)
+        with closing(self.value_store(tenant)) as value_store, continued("executor_svc", traceparent):
+            calls = await self._store.calls(execution.run_id)
+            known = await with_full_outputs(calls, self._store, value_store, self._workers)
+            given_up = self._given_up(execution, known)
+            if given_up:
+                _log.warning("a stored run is given up", run=execution.run_id, why=given_up)
+            adapter = _GivenUpAdapter(self._adapter, given_up) if given_up else self._adapter
+            await self._drive(live, graph, ticket, known, adapter, value_store)
 
     def _given_up(self, execution: Execution, known: Mapping[str, RecordedCall]) -> str:
         """Why nothing more is sent for a stored run; empty if it goes on."""
@@ -277,18 +302,23 @@ class DurableLane:
         return ""
 
     async def _drive(
-        self, live: LiveRun, graph: Graph, ticket: Ticket, known: dict[str, RecordedCall], adapter: Caller
+        self,
+        live: LiveRun,
+        graph: Graph,
+        ticket: Ticket,
+        known: dict[str, RecordedCall],
+        adapter: Caller,
+        value_store: ValueStore,
     ) -> None:
         request = live.request
-        value_store = self.value_store(request.tenant)
         sure_s = self._membership.lease_s / 2  # a process is taken for dead a whole lease after it was last heard of
-        writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, ticket, known, value_store, sure_s)
+        caller, begun, workers = ForTenant(adapter, request.tenant), frozenset(known), self._workers
+        writing = LedgerAdapter(caller, self.ledger, ticket, known, value_store, sure_s, workers)
         limits = Limits.of(request, self._settings)
         # Of a run that is given up nothing is sent, and its steps say why: not that the reads changed.
-        hold = None if isinstance(adapter, _GivenUpAdapter) else hold_of(request, graph, limits, self._workers)
+        hold = None if isinstance(adapter, _GivenUpAdapter) else hold_of(request, graph, limits, workers)
         gated = self._gate.before(writing)
         for_tenant.set(request.tenant)
-        begun, workers = frozenset(known), self._workers
         run = Run(request.compiled, graph, gated, request.run_id, limits, value_store, begun, hold, workers)
         live.begin(run)
         try:
@@ -296,8 +326,6 @@ class DurableLane:
                 await self._publish(live, ticket, event)
         except* Fenced:
             _log.warning("another process has taken this run over", run=request.run_id)
-        finally:
-            value_store.close()
 
     async def _publish(self, live: LiveRun, ticket: Ticket, event: ExecutionEvent) -> None:
         """Give an event to the run's followers; the last one is recorded before. Raises Fenced."""

@@ -4,6 +4,7 @@ The JSON of a value says little about that: an object with one number has seven 
 memory.
 """
 
+import asyncio
 import codecs
 from collections import Counter
 from typing import Final
@@ -12,6 +13,7 @@ _VALUE_BYTES: Final = 64
 """Memory for each value, and for each name, besides its text: measured, rounded up."""
 _WIDEST: Final = 4
 """Bytes of memory for each byte of a text with a character beyond ASCII."""
+_POLL_S: Final = 0.2
 
 
 class NoRoom(Exception):
@@ -27,17 +29,20 @@ def memory_of(body: bytes) -> int:
 
 
 class HeldAnswers:
-    """The answers that all runs of a process hold: ``limit`` bytes of memory at most, half of them for one tenant."""
+    """The answers that all runs of a process hold: ``limit`` bytes of memory at most, half of them for one tenant.
+
+    Attributes:
+        share: the bytes for one tenant.
+    """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self._limit, self.share = limit, limit // 2
         self._held: Counter[str] = Counter()
 
     def take(self, tenant: str, size: int) -> None:
         """Count an answer of so many bytes. Raises NoRoom."""
-        most = self._limit // 2
-        if self._held[tenant] + size > most:
-            raise NoRoom(f"the answers that a tenant's runs hold take {most} bytes of memory at most; try again")
+        if self._held[tenant] + size > self.share:
+            raise NoRoom(f"the answers that a tenant's runs hold take {self.share} bytes of memory at most; try again")
         if self._held.total() + size > self._limit:
             raise NoRoom(f"the answers that all runs hold take {self._limit} bytes of memory at most; try again")
         self._held[tenant] += size
@@ -59,6 +64,17 @@ class Room:
         """Count a further answer. Raises NoRoom."""
         self._held.take(self._tenant, size)
         self._taken += size
+
+    async def take_in_turn(self, size: int) -> None:
+        """Count answers that the run already had, in another process or before it ended in doubt; wait for the room.
+
+        They were within a tenant's share there. If that was larger, they count as this one, and not more.
+        """
+        while True:
+            try:
+                return self.take(min(size, self._held.share))
+            except NoRoom:
+                await asyncio.sleep(_POLL_S)
 
     def close(self) -> None:
         """Give everything back."""

@@ -7,15 +7,14 @@ that was built from it. So callers wait only for sendings and conclusions, never
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from pydantic import JsonValue
 from pydantic_core import from_json
 
-from executor_svc.held import memory_of
 from executor_svc.models import (
-    LARGE_BYTES,
     Admission,
     Call,
     Caller,
@@ -36,9 +35,11 @@ from executor_svc.models import (
 )
 from executor_svc.storage import LedgerStore
 from executor_svc.values import ValueStore
+from executor_svc.workers import NotDone, Workers
+from services.compute import checkpoint
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Failed, InDoubt, Succeeded
-from services.contracts.plan import content_hash, content_hash_in_parts
+from services.contracts.plan import content_hash_in_parts
 from services.errors import ServiceError
 from services.ownership.ticket import Fenced, Ticket
 from services.telemetry import get_logger
@@ -47,6 +48,7 @@ from services.tracing import traceparent
 _log = get_logger(__name__)
 _MAX_BATCH = 500
 _LINGER_S = 0.005
+_MAYBE_SENT = "an earlier process may have sent it"
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 
 
@@ -200,6 +202,7 @@ class LedgerAdapter:
         known: the calls of the run's earlier owners, from the ledger.
         value_store: where large outputs are stored.
         sure_s: for how long after a row was written no other process can have taken the run over, in seconds.
+        workers: threads in which large arguments are hashed.
     """
 
     def __init__(
@@ -210,9 +213,10 @@ class LedgerAdapter:
         known: dict[str, RecordedCall],
         value_store: ValueStore,
         sure_s: float,
+        workers: Workers,
     ) -> None:
         self._adapter, self._ledger, self._ticket, self._known = adapter, ledger, ticket, known
-        self._value_store, self._sure_s = value_store, sure_s
+        self._value_store, self._sure_s, self._workers = value_store, sure_s, workers
 
     async def call(self, call: Call) -> CallResult:
         """Make a call, unless the ledger holds its outcome or it must not be repeated.
@@ -253,7 +257,15 @@ class LedgerAdapter:
 
     async def _begin(self, key: str, call: Call, known: RecordedCall | None, intent: "_Intent") -> CallResult | None:
         """Record that a mutating call is about to be sent; or return its result if it must not be. Raises as `call`."""
-        digest = await _digest(call)
+        try:
+            arguments = dict(call.arguments)
+            hashing = self._workers.run(call.value_bytes, call.deadline, content_hash_in_parts, arguments, checkpoint)
+            digest = await hashing
+        except NotDone as error:
+            message = "nothing was sent: its arguments could not be hashed in time"
+            if known is not None:  # which request it was is unknown
+                return CallResult(InDoubt(message=f"{_MAYBE_SENT}; now {message}"), None, 0, recovered=True)
+            return CallResult(Failed(reason=error.reason, message=message), None, 0)
         if known is not None and (doubt := _doubt(call, known, digest)):
             result = in_doubt_result(self._adapter, call, doubt)
             if known.digest != digest:  # another request was sent, and it is unknown which
@@ -265,15 +277,16 @@ class LedgerAdapter:
         except TimeoutError:
             message = "nothing was sent: the ledger could not be written before the deadline"
             if known is not None:
-                return in_doubt_result(self._adapter, call, f"an earlier process may have sent it; now {message}")
+                return in_doubt_result(self._adapter, call, f"{_MAYBE_SENT}; now {message}")
             return CallResult(Failed(reason="ledger", message=message), None, 0)
         return None
 
     def _written(self, key: str, result: CallResult, *, sent: bool) -> CallResult:
         state = CallState.IN_DOUBT if isinstance(result.outcome, InDoubt) else CallState.DONE
-        written = self._value_store.for_ledger(result, changed=sent)
-        self._ledger.outcome(self._ticket, key, state, written, sent=sent)
-        return result if isinstance(written.outcome, Succeeded) and written.outcome.kept else written
+        held = self._value_store.held(result, changed=sent)  # first: an answer without room is not stored either
+        written = self._value_store.for_ledger(held, changed=sent)
+        self._ledger.outcome(self._ticket, key, state, replace(written, memory=result.memory), sent=sent)
+        return held if isinstance(written.outcome, Succeeded) and written.outcome.kept else written
 
 
 class _Intent:
@@ -303,14 +316,6 @@ class _Intent:
             await self.record(replace(self._row, again=True))
 
 
-async def _digest(call: Call) -> str:
-    """The hash of a call's arguments; that of large ones is worked out beside the event loop."""
-    arguments = dict(call.arguments)
-    if call.value_bytes <= LARGE_BYTES:
-        return content_hash(arguments)
-    return await asyncio.to_thread(content_hash_in_parts, arguments)
-
-
 def in_doubt_result(adapter: Previewer, call: Call, doubt: str) -> CallResult:
     """A result in doubt, with the request that a former process made. A person has to find out its outcome."""
     try:
@@ -333,21 +338,56 @@ def _doubt(call: Call, known: RecordedCall, digest: str) -> str:
     return ""
 
 
-async def with_full_outputs(known: dict[str, RecordedCall], store: LedgerStore) -> dict[str, RecordedCall]:
-    """The calls with large outputs loaded in full. A call whose output is not there any more is not intact."""
-    return {key: await _with_full_output(call, store) for key, call in known.items()}
+async def with_full_outputs(
+    known: Mapping[str, RecordedCall], store: LedgerStore, value_store: ValueStore, workers: Workers
+) -> dict[str, RecordedCall]:
+    """The calls with large outputs loaded in full, one after the other, once there is memory for all outputs.
+
+    A call whose output is not there any more is not intact. ``value_store`` counts the outputs.
+    """
+    await value_store.make_room(memory_of_outputs(known))
+    return {key: await _with_full_output(call, store, value_store, workers) for key, call in known.items()}
 
 
-async def _with_full_output(call: RecordedCall, store: LedgerStore) -> RecordedCall:
+def memory_of_outputs(known: Mapping[str, RecordedCall]) -> int:
+    """About how many bytes of memory the outputs of these calls take, once they are loaded."""
+    return sum(map(_memory, known.values()))
+
+
+def _memory(call: RecordedCall) -> int:
     outcome = call.result.outcome if call.result is not None else None
-    if call.result is None or not isinstance(outcome, Succeeded) or outcome.stored is None:
+    if call.result is None or not isinstance(outcome, Succeeded) or not outcome.kept:
+        return 0
+    return max(call.result.memory, outcome.stored.bytes if outcome.stored is not None else 0)
+
+
+async def _with_full_output(
+    call: RecordedCall, store: LedgerStore, value_store: ValueStore, workers: Workers
+) -> RecordedCall:
+    if call.result is None:
         return call
-    text = await store.value(outcome.stored.id)
-    if text is None:
+    counted, outcome = replace(call.result, memory=0), call.result.outcome
+    if not isinstance(outcome, Succeeded) or outcome.stored is None:
+        return replace(call, result=counted)
+    content = await store.value(outcome.stored.id)
+    if content is None:
         return not_intact(call.digest)
     try:
-        value = from_json(text, allow_inf_nan=False)
+        value = await _parsed(content, workers)
     except ValueError:  # an earlier version stored a number that is none
         return not_intact(call.digest)
+    if outcome.stored.bytes > value_store.max_inline:
+        value_store.restore(value, outcome.stored, content)
     full = Succeeded.model_construct(value=value, status=outcome.status)
-    return replace(call, result=replace(call.result, outcome=full, memory=memory_of(text.encode())))
+    return replace(call, result=replace(counted, outcome=full))
+
+
+async def _parsed(content: str, workers: Workers) -> JsonValue:
+    """The value of a JSON text. Raises ValueError."""
+    while True:
+        try:
+            value: JsonValue = await workers.run(len(content), None, from_json, content, allow_inf_nan=False)
+        except NotDone:
+            await asyncio.sleep(_LONGEST_PAUSE_S)
+        else:
+            return value

@@ -74,7 +74,7 @@ class CallResult:
         recovered: whether the result was read from the ledger after a crash.
         secrets: the names of the secrets that it presented, or was about to present.
         bytes: size of the answers that its value was read from.
-        memory: about how many bytes of memory the value takes.
+        memory: about how many bytes of memory the value takes; 0 once they are counted.
     """
 
     outcome: CallOutcome

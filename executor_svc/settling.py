@@ -1,15 +1,21 @@
 """Turns a person's decision about a call in doubt into the ledger's types."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from executor_svc.equality import equal
-from executor_svc.models import CallResult, CallState, Execution, RecordedCall
+from executor_svc.held import memory_of
+from executor_svc.models import CallResult, CallState, Execution, LargeValue, RecordedCall
+from executor_svc.values import ValueStore
 from services.contracts.doubt import DoubtfulCall, ResolveRequest, doubts_of
 from services.contracts.outcome import Failed, Succeeded
 from services.contracts.plan import Step
 from services.errors import ValidationFailed
+
+_SMALL_BYTES: Final = 1_000
 
 
 def call_key(step: Step, item: int | None) -> str:
@@ -24,19 +30,24 @@ def call_key(step: Step, item: int | None) -> str:
     return step.id if item is None else f"{step.id}/{item}"
 
 
-def settled(request: ResolveRequest) -> CallResult | None:
-    """The result to record for the call; None if it is to be retried."""
+def settled(request: ResolveRequest) -> tuple[CallResult | None, tuple[LargeValue, ...]]:
+    """The result to record for the call, None if it is to be retried; and the value to store beside it if it is large.
+
+    All calls of a run are read at each settlement, so they are small.
+    """
     if request.outcome == "retry":
-        return None
-    if request.outcome == "succeeded":
-        return CallResult(Succeeded(value=request.value), None, 0, recovered=True)
-    message = "settled as failed" + (f": {request.message}" if request.message else "")
-    return CallResult(Failed(reason="upstream_error", message=message), None, 0, recovered=True)
+        return None, ()
+    if request.outcome == "failed":
+        message = "settled as failed" + (f": {request.message}" if request.message else "")
+        return CallResult(Failed(reason="upstream_error", message=message), None, 0, recovered=True), ()
+    made, values = Succeeded(value=request.value), list[LargeValue]()
+    result = CallResult(made, None, 0, recovered=True, memory=memory_of(to_json(request.value)))
+    return ValueStore(values.append, _SMALL_BYTES).for_ledger(result, changed=True), tuple(values)
 
 
 def is_settled_so(execution: Execution, key: str, request: ResolveRequest, calls: Mapping[str, RecordedCall]) -> bool:
     """Whether a call in doubt was settled before just as this request says; of a retry, only until the run goes on."""
-    said, known = settled(request), calls.get(key)
+    (said, _), known = settled(request), calls.get(key)
     if said is not None:
         return known is not None and known.result == said and equal(_value_of(known.result), _value_of(said))
     return known is None and key in map(_key, _doubts(execution))  # its record was deleted

@@ -72,13 +72,30 @@ class ValueStore:
         self._left += size
 
     def held(self, result: CallResult, *, changed: bool) -> CallResult:
-        """The result of a call, counted in memory until :meth:`close`; see :func:`not_kept` if there is no room."""
+        """The result of a call, counted in memory until :meth:`close`; see :func:`not_kept` if there is no room.
+
+        Once: the result that it returns takes no further memory.
+        """
         if self._room is not None and isinstance(result.outcome, Succeeded):
             try:
                 self._room.take(result.memory)
             except NoRoom as error:
-                return replace(result, outcome=not_kept(result.outcome, error, changed=changed))
+                return replace(result, outcome=not_kept(result.outcome, error, changed=changed), memory=0)
+            return replace(result, memory=0)
         return result
+
+    async def make_room(self, memory: int) -> None:
+        """Wait until there is room for answers that an earlier owner of the run had, and count them."""
+        if self._room is not None:
+            await self._room.take_in_turn(memory)
+
+    def restore(self, value: JsonValue, stored: StoredValue, content: str) -> None:
+        """Count a large value that an earlier owner of the run stored. It is stored again: it is kept for longer."""
+        if stored.id not in self._stored:
+            self._left -= stored.bytes
+            self._stored[stored.id] = stored
+            self._keep(LargeValue(stored.id, content))
+        self._known[id(value)] = value, stored
 
     def close(self) -> None:
         """The run is over and holds nothing any more."""

@@ -8,7 +8,7 @@ label, a :class:`Reference` is ``$var1.field$``.
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, StringConstraints, model_validator
@@ -173,11 +173,15 @@ def content_hash(content: JsonValue) -> str:
     return hashlib.sha256(_CANONICAL.encode(content).encode()).hexdigest()
 
 
-def content_hash_in_parts(content: JsonValue) -> str:
-    """:func:`content_hash` of what may be large, for a thread: meanwhile the event loop goes on."""
+def content_hash_in_parts(content: JsonValue, between: Callable[[], None] = lambda: None) -> str:
+    """:func:`content_hash` of what may be large, for a thread: meanwhile the event loop goes on.
+
+    Calls ``between`` before each part; what that raises ends the work.
+    """
     digest = hashlib.sha256()
 
     def write(value: JsonValue) -> None:
+        between()
         if isinstance(value, dict) and not _is_short(value):
             for number, name in enumerate(sorted(value)):
                 digest.update(f"{',' if number else '{'}{_CANONICAL.encode(name)}:".encode())
@@ -191,6 +195,7 @@ def content_hash_in_parts(content: JsonValue) -> str:
             digest.update(_CANONICAL.encode(value).encode())
 
     def write_items(items: list[JsonValue], before: bytes) -> None:
+        between()
         if _SCALARS.issuperset(map(type, items)) or all(map(_is_short, items)):
             digest.update(before + _CANONICAL.encode(items)[1:-1].encode())
             return

@@ -179,6 +179,18 @@ def test_a_hash_in_parts_is_the_hash_of_the_whole(content: JsonValue) -> None:
         assert content_hash_in_parts(content) == content_hash(content)
 
 
+def test_a_hash_in_parts_can_be_ended_at_each_of_them() -> None:
+    parts = list[int]()
+    content_hash_in_parts({"a": [7] * 50_000, "b": [[[n, n]] for n in range(1_000)]}, lambda: parts.append(1))
+    assert len(parts) > 1_000
+
+    def end() -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        content_hash_in_parts([7], end)
+
+
 def test_a_hash_in_parts_writes_few_values_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     written, encoder = list[int](), json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 

@@ -1,10 +1,12 @@
-"""Who can reach whom in docker-compose.yml: two containers reach each other if, and only if, they share a network."""
+"""docker-compose.yml: two containers reach each other if, and only if, they share a network. Limits fit each other."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from executor_svc.settings import ExecutorSettings
 
 FILE = Path(__file__).parents[3] / "docker-compose.yml"
 INTERNAL = ("retriever_svc", "demo_svc", "planner_svc", "executor_svc")
@@ -75,3 +77,11 @@ def test_each_service_asks_the_gateway_for_a_token_of_its_own(compose: dict[str,
         key = {"NESTOR_PROOF_KEY"} if name in ("planner_svc", "executor_svc") else set()
         assert held[name] == {own[name]} | key
     assert not any(held[name] for name in services if name not in {"gateway", *INTERNAL})
+
+
+def test_the_executor_has_the_memory_that_it_gives_to_answers(compose: dict[str, Any]) -> None:
+    """What it holds is estimated: an answer may take half as much again, and one in flight eight times its text."""
+    executor, most = compose["services"]["executor_svc"], ExecutorSettings.model_fields
+    assert not any(name.endswith("_BYTES") for name in executor["environment"])
+    held, in_flight = most["max_held_bytes"].default, most["max_answers_bytes"].default
+    assert int(executor["mem_limit"].removesuffix("m")) * 1024**2 > 1.5 * held + 8 * in_flight

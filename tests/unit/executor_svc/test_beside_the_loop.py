@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -16,7 +17,8 @@ from executor_svc.choosing import fields_of
 from executor_svc.conditions import holds
 from executor_svc.equality import equal
 from executor_svc.graph import Graph
-from executor_svc.models import LARGE_BYTES, Call, CallResult
+from executor_svc.ledger import Ledger, LedgerAdapter
+from executor_svc.models import LARGE_BYTES, Call, CallResult, CallState, RecordedCall
 from executor_svc.preview import read_and_preview
 from executor_svc.runner import Run
 from executor_svc.values import ValueStore
@@ -24,9 +26,10 @@ from executor_svc.workers import Workers
 from services import partial
 from services.compute import ComputePool
 from services.contracts.execution import ExecutionFinished
-from services.contracts.outcome import Failed, RequestRecord, Succeeded
+from services.contracts.outcome import Failed, InDoubt, RequestRecord, Succeeded
 from services.contracts.plan import ForEach, Match, Reference, When
 from services.contracts.planning import CompiledPlan
+from services.ownership.ticket import Ticket
 from tests.support.executing import compiled, item, literal, ref, step
 from tests.support.running import GET, LIMITS, POST
 
@@ -146,6 +149,29 @@ async def test_an_approval_that_cannot_be_checked_in_time_sends_nothing(workers:
     assert isinstance(first, Failed)
     assert first.reason == "timeout"
     assert await hold.refusal(plan.plan.steps[1], {}, (), math.inf) == first
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_change_whose_arguments_are_not_hashed_in_time_is_not_sent(begun: bool) -> None:
+    """It was in doubt, although it had no row."""
+    pool, free = ComputePool(1, 10, "answers"), threading.Event()
+    busy = asyncio.create_task(pool.run(free.wait))
+    await asyncio.sleep(0)
+    known = {"a": RecordedCall(CallState.SENT, "x", None)} if begun else {}
+    ledger, sender, store = MagicMock(spec=Ledger), MagicMock(), ValueStore(lambda _: None, 1_000_000)
+    adapter = LedgerAdapter(sender, ledger, Ticket("run-1", "me", 1), known, store, 5.0, Workers(pool))
+    late = asyncio.get_running_loop().time() + 0.05
+    result = await adapter.call(Call(POST, {"x": [7] * 100}, "run-1/a", late, value_bytes=LARGE_BYTES + 1))
+    if begun:
+        assert isinstance(result.outcome, InDoubt)
+    else:
+        assert isinstance(result.outcome, Failed)
+        assert (result.outcome.reason, result.attempts) == ("timeout", 0)
+    assert not ledger.record_intent.called
+    assert not sender.call.called
+    free.set()
+    await busy
+    await pool.close()
 
 
 async def test_small_answers_that_are_used_often_are_large_together(noted: Any, workers: Workers) -> None:

@@ -14,6 +14,8 @@ from executor_svc.main import open_executor
 from executor_svc.models import CallResult, CallState, Outcome, RecordedCall
 from executor_svc.settings import ExecutorSettings
 from executor_svc.values import ValueStore
+from executor_svc.workers import Workers
+from services.compute import ComputePool
 from services.contracts.doubt import ResolveRequest, doubts_of
 from services.contracts.outcome import Failed, InDoubt, Skipped, StoredValue, Succeeded
 from services.errors import Conflict, NotFound, ServiceUnavailable
@@ -131,7 +133,7 @@ async def test_a_bug_before_a_change_is_sent_fails_it(
     house: House, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = two_bookings(booking(upstream))
-    monkeypatch.setattr("executor_svc.ledger.content_hash", lambda _: [][0])
+    monkeypatch.setattr("executor_svc.ledger.content_hash_in_parts", lambda *_: [][0])
     finished = await finish(await house.executor(), plan)
     assert finished.status == "failed"
     assert isinstance(finished.records[0].outcome, Failed)
@@ -241,4 +243,7 @@ async def test_a_stored_value_with_an_infinite_number_is_not_used() -> None:
 
     large = Succeeded(value="{...}", stored=StoredValue(id="0" * 64, bytes=15))
     known = {"a": RecordedCall(CallState.DONE, "", CallResult(large, None, 1))}
-    assert not (await with_full_outputs(known, Store()))["a"].intact  # type: ignore[arg-type]
+    pool = ComputePool(1, 1)
+    store = ValueStore(lambda _: None, 1_000)
+    assert not (await with_full_outputs(known, Store(), store, Workers(pool)))["a"].intact  # type: ignore[arg-type]
+    await pool.close()

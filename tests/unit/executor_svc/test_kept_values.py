@@ -1,5 +1,7 @@
 """What a run stores, and what its loops collect before, is bounded. Large values are written beside the event loop."""
 
+import asyncio
+import json
 import threading
 import tracemalloc
 from dataclasses import replace
@@ -14,16 +16,18 @@ from pydantic_core import from_json
 
 from executor_svc import values
 from executor_svc.graph import Graph
-from executor_svc.held import HeldAnswers, Room, memory_of
-from executor_svc.ledger import Ledger, LedgerAdapter
+from executor_svc.held import HeldAnswers, NoRoom, Room, memory_of
+from executor_svc.ledger import Ledger, LedgerAdapter, with_full_outputs
 from executor_svc.main import open_executor
-from executor_svc.models import Call, CallResult, CallState, LargeValue, Limits, RecordedCall
+from executor_svc.models import LARGE_BYTES, Call, CallResult, CallState, LargeValue, Limits, RecordedCall
 from executor_svc.runner import Run
 from executor_svc.settings import ExecutorSettings
 from executor_svc.values import ValueStore
+from executor_svc.workers import Workers
+from services.compute import ComputePool
 from services.contracts.api import RequestBody
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
-from services.contracts.outcome import Failed, Succeeded
+from services.contracts.outcome import Failed, StoredValue, Succeeded
 from services.contracts.plan import ForEach, Step
 from services.ownership.ticket import Ticket
 from tests.support.executing import api, compiled, item, literal, parameter, ref, step
@@ -40,10 +44,11 @@ class Answering(Scripted):
 
     def __init__(self, size: int = BYTES) -> None:
         async def give(call: Call) -> Any:
-            return {} if call.api is POST else f"{len(self.calls):08d}".ljust(size - 2, "x")
+            self.given.append({} if call.api is POST else f"{len(self.calls):08d}".ljust(size - 2, "x"))
+            return self.given[-1]
 
         super().__init__(give)
-        self.size = size
+        self.size, self.given = size, list[Any]()
 
     async def call(self, call: Call) -> CallResult:
         return replace(await super().call(call), bytes=2 if call.api is POST else self.size)
@@ -183,7 +188,7 @@ async def test_an_answer_of_a_former_process_counts_as_it_did_there() -> None:
     result = CallResult(Succeeded(value="x" * (BYTES - 2)), None, 1)
     known = {"a": RecordedCall(CallState.DONE, "", result)}
     ledger = MagicMock(spec=Ledger)
-    adapter = LedgerAdapter(MagicMock(), ledger, Ticket("run-1", "me", 2), known, value_store, 5.0)
+    adapter = LedgerAdapter(MagicMock(), ledger, Ticket("run-1", "me", 2), known, value_store, 5.0, MagicMock())
     again = await adapter.call(Call(GET, {}, "run-1/a", float("inf")))
     assert isinstance(again.outcome, Succeeded)
     assert (again.recovered, value_store.has(again.outcome.value)) == (True, True)
@@ -254,6 +259,83 @@ async def test_the_answers_of_all_runs_are_held_within_bounds() -> None:
     second.close()
     other.close()
     held.take("red", 500)
+
+
+async def test_the_ledger_keeps_no_answer_that_the_memory_has_no_room_for() -> None:
+    """Refused answers stayed in memory until their run ended: 5 GB where a tenant may hold 512 MB."""
+    kept: list[LargeValue] = []
+    held, made = HeldAnswers(1_000), Answering()
+    value_store = ValueStore(kept.append, 1_000, room=Room(held, "red"))
+    ledger, asked = MagicMock(spec=Ledger), Call(GET, {}, "run-1/a", float("inf"))
+    caller = MagicMock(call=lambda call: sized(made, call, 300))
+    adapter = LedgerAdapter(caller, ledger, Ticket("run-1", "me", 1), {}, value_store, 5.0, MagicMock())
+    first, refused = await adapter.call(asked), await adapter.call(asked)
+    assert isinstance(first.outcome, Succeeded)
+    assert isinstance(refused.outcome, Failed)
+    assert (refused.outcome.reason, len(kept)) == ("overloaded", 1)
+    assert [value_store.has(value) for value in made.given] == [True, False]
+    assert [call.args[3].memory for call in ledger.outcome.call_args_list] == [300, 300]
+    assert value_store.held(first, changed=False) == first  # it is counted once
+    held.take("red", 200)
+
+
+async def sized(made: Answering, call: Call, memory: int) -> CallResult:
+    return replace(await made.call(call), memory=memory)
+
+
+async def test_outputs_of_an_earlier_owner_are_loaded_beside_the_loop_once_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All at once and uncounted they took 3 GB, and others waited."""
+    threads, asked, kept = list[str](), list[str](), list[LargeValue]()
+    content = json.dumps(["x" * LARGE_BYTES])
+
+    class Store:
+        async def value(self, value_id: str) -> str:
+            asked.append(value_id)
+            return content
+
+    def parsed(*args: Any, **more: Any) -> Any:
+        threads.append(threading.current_thread().name.partition("_")[0])
+        return from_json(*args, **more)
+
+    monkeypatch.setattr("executor_svc.ledger.from_json", parsed)
+    large = Succeeded(value=[], stored=StoredValue(id="0" * 64, bytes=100))
+    made = (large, 200), (large, 150), (Succeeded(value="y"), 50), (Succeeded(value=[], kept=False), 400)
+    known = {
+        str(number): RecordedCall(CallState.DONE, "", CallResult(outcome, None, 1, memory=memory))
+        for number, (outcome, memory) in enumerate(made)
+    } | {"4": RecordedCall(CallState.SENT, "x", None)}
+    held, pool = HeldAnswers(1_000), ComputePool(1, 1, "answers")
+    other, value_store = holding(held, "red"), ValueStore(kept.append, 50, room=Room(held, "red"))
+    assert other.held(CallResult(Succeeded(value=1), None, 1, memory=101), changed=False).outcome == Succeeded(value=1)
+    loading = asyncio.create_task(with_full_outputs(known, Store(), value_store, Workers(pool)))  # type: ignore[arg-type]
+    await asyncio.sleep(0.3)
+    assert asked == []
+    other.close()
+    loaded = await loading
+    assert (len(asked), threads, len(kept)) == (2, ["answers"] * 2, 1)
+    again = LedgerAdapter(
+        MagicMock(), MagicMock(spec=Ledger), Ticket("run-1", "me", 2), loaded, value_store, 5.0, Workers(pool)
+    )
+    result = value_store.held(await again.call(Call(GET, {}, "run-1/0", float("inf"))), changed=False)
+    assert isinstance(result.outcome, Succeeded)
+    assert (result.outcome.value, value_store.kept, len(kept)) == (from_json(content), 1, 1)
+    held.take("red", 100)  # they count once
+    with pytest.raises(NoRoom):
+        held.take("red", 1)
+    await pool.close()
+
+
+async def test_outputs_that_are_more_than_a_tenant_may_hold_now_are_loaded_alone() -> None:
+    """The limit may have been lowered. What such a run has begun must be told all the same."""
+    held = HeldAnswers(1_000)
+    room = Room(held, "red")
+    async with asyncio.timeout(5):
+        await room.take_in_turn(5_000)
+    with pytest.raises(NoRoom):
+        held.take("red", 1)
+    held.take("blue", 500)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from aiohttp import web
 
 from executor_svc.admission import Sealer
 from executor_svc.settling import settled
-from executor_svc.storage import LedgerStore
+from executor_svc.storage import CALLS, LedgerStore
 from services.contracts.doubt import ResolveRequest
 from services.contracts.plan import ForEach
 from services.errors import Conflict, NotFound, ValidationFailed
@@ -62,6 +63,34 @@ async def test_the_same_settlement_may_be_repeated_after_the_run_went_on(
             await executor.resolve("run-1", "a", other)
 
 
+async def test_a_large_settled_value_is_read_only_when_the_run_goes_on(house: House, upstream: Upstream) -> None:
+    """All were read at each settlement: after 28 of 1 MB nobody else was answered for three seconds."""
+    post = booking(upstream)
+    loop = step("a", post, {"room": item()}, foreach=ForEach(items=literal(["red", "blue"])))
+    plan = compiled([post], loop, step("b", post, {"room": ref("a", 0, "id")}), mutating=("a", "b"))
+    await house.left_behind(plan, sending("a/0", room="red"), sending("a/1", room="blue"))
+    executor = await house.executor(max_held_bytes=500_000)
+    assert (await finish(executor, plan)).status == "in_doubt"
+
+    def said(size: int, number: int) -> tuple[str, str, ResolveRequest]:
+        value = {"id": "b1", "text": "x" * size}
+        return "run-1", "a", ResolveRequest(outcome="succeeded", value=value, item=number)
+
+    for _ in range(2):
+        state = await executor.resolve(*said(200_000, 0))
+        assert (state.status, state.settled, len(state.doubts)) == ("in_doubt", True, 1)
+    assert not (await executor.resolve(*said(200_001, 0))).settled
+    async with house.engine.connect() as connection:
+        assert await connection.scalar(sa.select(sa.func.max(sa.func.length(CALLS.c.result)))) < 2_000
+    with pytest.raises(ValidationFailed, match="250000 bytes of memory"):
+        await executor.resolve(*said(60_000, 1))
+    upstream.replies("/book", {"id": "b2"})
+    assert (await executor.resolve(*said(1_000, 1))).status == "running"
+    finished = await finish(executor, plan)
+    assert finished.status == "succeeded"
+    assert [seen.body for seen in upstream.seen] == [b'{"room":"b1"}']
+
+
 async def test_true_and_one_are_different_settlements(house: House, upstream: Upstream) -> None:
     plan = two_bookings(booking(upstream))
     await house.left_behind(plan, sending("a", room="blue"))
@@ -87,7 +116,7 @@ async def test_a_settlement_that_a_crash_cut_short_is_repeated(
     store = LedgerStore(house.engine, Sealer(None))
     execution = await store.execution("run-1")
     assert execution is not None
-    assert await store.settle(execution, "a", settled(said))
+    assert await store.settle(execution, "a", settled(said)[0])
     store.close()
     repeated = await executor.resolve("run-1", "a", said if same else ResolveRequest(outcome="failed"))
     assert (repeated.status, repeated.settled) == ("running", same)
