@@ -23,10 +23,10 @@ class DemoSettings(InternalSettings):
     encoder_threads: int = Field(default=1, ge=1, le=64, description="Threads that share the encoding of one text.")
     compute_workers: int = Field(default=2, ge=1, le=64, description="Texts encoded at the same time.")
     compute_waiting: int = Field(
-        default=64,
+        default=128,
         ge=0,
         le=10_000,
-        description="Encodings that may wait for a worker. Further ones are refused with 503.",
+        description="Encodings that may wait for a worker, half of them of one tenant. Further ones are a 503.",
     )
     similarity_threshold: float = Field(
         default=0.8,

@@ -13,6 +13,7 @@ that port, with or without TLS. For the same reason an entry can hold more: ``in
 request; ``scheme``, its kind; and ``tenants``, for whom it is presented (all if absent).
 """
 
+import asyncio
 import base64
 import re
 import ssl
@@ -240,6 +241,7 @@ class SecretStore:
         self.file = file
         self.on_reload: Callable[[], None] = lambda: None
         self._given = secrets
+        self._renewing: dict[str, asyncio.Lock] = {}
         self._secrets, self._stamp, self.version = secrets, _stamp(file), 0
         if file is not None:
             self._secrets = parse(load_file(file), "the secrets file") | secrets
@@ -299,21 +301,25 @@ class SecretStore:
 
     @asynccontextmanager
     async def renewing(self, name: str) -> AsyncIterator[None]:
-        """Hold the renewal lock of this secret, so that no other process renews it. Reads the file again first."""
-        if self.file is None or name in self._given:
-            yield
-            return
-        try:
-            lock = renewal_lock(self.file, name)
-            await lock.acquire()
-        except OSError:  # a read-only folder: no process can write a renewed token back either
-            yield
-            return
-        try:
-            self.reload()
-            yield
-        finally:
-            await lock.release()
+        """Hold the renewal lock of this secret, so that nobody else renews it. Reads the file again first.
+
+        Other processes are kept out only where a lock can be made beside the file.
+        """
+        async with self._renewing.setdefault(name, asyncio.Lock()):
+            if self.file is None or name in self._given:
+                yield
+                return
+            try:
+                lock = renewal_lock(self.file, name)
+                await lock.acquire()
+            except OSError:  # a read-only folder: no process can write a renewed token back either
+                yield
+                return
+            try:
+                self.reload()
+                yield
+            finally:
+                await lock.release()
 
     def keep(self, name: str, before: Client, renewed: Client) -> None:
         """Put the tokens of a renewed client in the place of those it was renewed with; in the file, too.

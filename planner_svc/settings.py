@@ -185,10 +185,10 @@ class PlannerSettings(InternalSettings):
     )
     compute_workers: int = Field(default=2, ge=1, le=64, description="Drafts and proofs computed at the same time.")
     compute_waiting: int = Field(
-        default=64,
+        default=128,
         ge=0,
         le=10_000,
-        description="Computations that may wait for a worker. Further ones are refused with 503.",
+        description="Computations that may wait for a worker, half of them of one tenant. Further ones are a 503.",
     )
     draft_cpu_s: float = Field(
         default=3.0,

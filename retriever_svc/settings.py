@@ -42,10 +42,10 @@ class RetrieverSettings(InternalSettings):
     )
     compute_workers: int = Field(default=2, ge=1, le=64, description="Requests encoded and searched at the same time.")
     compute_waiting: int = Field(
-        default=64,
+        default=128,
         ge=0,
         le=10_000,
-        description="Requests that may wait for a worker. Further requests are refused with 503.",
+        description="Requests that may wait for a worker, half of them of one tenant. Further ones are a 503.",
     )
     import_workers: int = Field(
         default=2,

@@ -1,7 +1,8 @@
 """Bounded thread offload for encoder and index work, shared fairly between tenants.
 
 onnxruntime and faiss release the GIL while they compute, so threads are enough. The queue is bounded: with an
-unbounded queue, every request would wait longer than its caller does. Work beyond the bound is refused at once.
+unbounded queue, every request would wait longer than its caller does. Work beyond the bound is refused at once. One
+tenant has half of the queue, so that its flood does not refuse the work of others.
 
 Requests run in parallel, so the threads of a library only compete with them. numpy's threads would spin after every
 small product and use half of the processor time of a search.
@@ -25,7 +26,7 @@ import contextvars
 import math
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -138,7 +139,7 @@ class ComputePool:
 
     Args:
         max_workers: calls that run at the same time, at least 1.
-        max_waiting: calls that may wait, at least 0; further ones are refused.
+        max_waiting: calls that may wait, at least 0, half of them of one tenant; further ones are refused.
         name: prefix of the thread names, also used in error messages.
         budget_s: processor seconds that one call may use, enforced at its checkpoints; None: no limit.
 
@@ -158,7 +159,9 @@ class ComputePool:
         self._workers = max_workers
         self._capacity = max_workers + max_waiting
         self._budget_s = budget_s
+        self._each = max_workers + (max_waiting + 1) // 2
         self._in_flight = 0
+        self._by_tenant: Counter[str] = Counter()
         self._closed = False
         self._lock = threading.Lock()
         self._queues: dict[str, deque[_Job]] = {}
@@ -193,7 +196,7 @@ class ComputePool:
         checkpoint. A running call without checkpoints keeps its slot until it ends, and its result is discarded.
 
         Raises:
-            Overloaded: too many calls are waiting, or the pool is closed.
+            Overloaded: too many calls are waiting, in all or of the tenant, or the pool is closed.
             DeadlineExceeded: the call used up its processor time.
             Exception: whatever ``fn`` raises.
         """
@@ -253,11 +256,14 @@ class ComputePool:
         with self._lock:
             if self._closed:
                 raise self._closing()
-            if self._in_flight >= self._capacity:
+            if self._in_flight >= self._capacity or self._by_tenant[job.tenant] >= self._each:
                 raise Overloaded(
-                    f"the {self._name} pool is full: {self._in_flight} calls are running or waiting", retry_after_s=1
+                    f"the {self._name} pool is full: {self._in_flight} calls are running or waiting, "
+                    f"{self._by_tenant[job.tenant]} of them of this tenant",
+                    retry_after_s=1,
                 )
             self._in_flight += 1
+            self._by_tenant[job.tenant] += 1
             self._accounts.add(job.tenant, 0.0, self._busy())
             self._queues.setdefault(job.tenant, deque()).append(job)
             self._dispatch()
@@ -366,6 +372,9 @@ class ComputePool:
         with self._lock:
             self._progress_at = time.monotonic()
             self._in_flight -= 1
+            self._by_tenant[job.tenant] -= 1
+            if not self._by_tenant[job.tenant]:
+                del self._by_tenant[job.tenant]
             before, job.state = job.state, "over"
             if before == "running":
                 self._running.remove(job)

@@ -7,11 +7,15 @@ plan, are taken from it, too, before the request is built.
 One upstream gets at most half of the budget, so an upstream that stalls in the middle of its answers blocks only its
 own calls; so does one tenant, which may call any number of upstreams that stall. The oldest share in the queue always
 gets what it asks for. This prevents a deadlock in which every call waits for the others.
+
+Thousands of calls may wait. So sums are kept, and bytes that come back are offered in turns: to each tenant, and of its
+calls to the first of each upstream. Whatever waits behind a call that finds no room is not looked at.
 """
 
 import asyncio
+from collections import Counter, OrderedDict
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 FREE_BYTES: Final = 64 * 1024
 """Bytes that every answer may hold outside the budget."""
@@ -26,38 +30,110 @@ class AnswerBudget:
 
     def __init__(self, limit: int, patience_s: float) -> None:
         self.limit, self.patience_s = limit, patience_s
-        self._shares: dict[Share, None] = {}  # in the order in which they first asked
-        self._changed = asyncio.Event()
+        self._held = 0
+        self._by_host: Counter[str] = Counter()
+        self._by_tenant: Counter[str] = Counter()
+        self._shares: OrderedDict[Share, None] = OrderedDict()  # in the order in which they first asked
+        self._own: dict[str, OrderedDict[Share, None]] = {}
+        # Those that wait: by tenant and host, in the order of their next turns.
+        self._waiting: OrderedDict[str, OrderedDict[str, OrderedDict[Share, None]]] = OrderedDict()
 
     def share(self, host: str, tenant: str) -> "Share":
         """The share of a tenant's call to this host. Use it in a ``with`` statement."""
         return Share(self, host, tenant)
 
-    def fits(self, share: "Share", size: int) -> bool:
-        """Whether a share may take ``size`` more bytes."""
-        if next(iter(self._shares)) is share:
-            return True
-        held = sum(one.held for one in self._shares)
-        same = sum(one.held for one in self._shares if one.host == share.host)
-        if held + size > self.limit or same + size > self.limit // 2:
-            return False
-        own = [one for one in self._shares if one.tenant == share.tenant]
-        return own[0] is share or sum(one.held for one in own) + size <= self.limit // 2
-
-    def queue(self, share: "Share") -> None:
-        """Add a share to the queue. Idempotent."""
+    async def take(self, share: "Share", size: int) -> None:
+        """Give ``size`` more bytes to a share, once they are free."""
         self._shares.setdefault(share)
+        self._own.setdefault(share.tenant, OrderedDict()).setdefault(share)
+        first = next(iter(self._shares)) is share or share.host not in self._waiting.get(share.tenant, ())
+        if first and self._obstacle(share, size) is None:
+            self._add(share, size)
+            return
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        share.asked, share.granted = size, granted
+        hosts = self._waiting.setdefault(share.tenant, OrderedDict())
+        hosts.setdefault(share.host, OrderedDict())[share] = None
+        try:
+            await granted
+        except asyncio.CancelledError:
+            if waits := share.granted is granted:
+                self._leave_queue(share)
+            self.returned(share, 0 if waits else size)  # it may have got them in the meantime
+            raise
 
-    async def wait(self) -> None:
-        """Wait until a share gives bytes back."""
-        await self._changed.wait()
+    def returned(self, share: "Share", size: int) -> None:
+        """Note that a share has given bytes back or stopped waiting. Offer the free bytes to those that wait."""
+        self._add(share, -size)
+        if not share.held and share in self._shares:
+            del self._shares[share]
+            own = self._own[share.tenant]
+            del own[share]
+            if not own:
+                del self._own[share.tenant]
+        while self._waiting:
+            first = next(iter(self._shares))
+            if first.granted is not None:
+                self._grant(first)
+            elif not [tenant for tenant in list(self._waiting) if self._offer(tenant)]:
+                return
 
-    def returned(self, share: "Share") -> None:
-        """Wake the waiting shares, after this one has given bytes back or stopped waiting."""
-        if not share.held:
-            self._shares.pop(share, None)
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def _offer(self, tenant: str) -> bool:
+        """Give one of a tenant's calls what it waits for, if there is room. Whether one got it."""
+        oldest = next(iter(self._own[tenant]))
+        if oldest.granted is not None and self._obstacle(oldest, oldest.asked) is None:
+            self._grant(oldest)
+            return True
+        for queue in self._waiting[tenant].values():
+            share = next(iter(queue))
+            obstacle = self._obstacle(share, share.asked)
+            if obstacle is None:
+                self._grant(share)
+                return True
+            if obstacle == "others":
+                return False  # nobody passes it, so it gets what becomes free
+        return False
+
+    def _obstacle(self, share: "Share", size: int) -> Literal["host", "others"] | None:
+        """What keeps a share from taking ``size`` more bytes: the calls to its host, or others. None: it may."""
+        if next(iter(self._shares)) is share:
+            return None
+        if self._by_host[share.host] + size > self.limit // 2:
+            return "host"
+        if self._held + size > self.limit:
+            return "others"
+        oldest = next(iter(self._own[share.tenant])) is share
+        return None if oldest or self._by_tenant[share.tenant] + size <= self.limit // 2 else "others"
+
+    def _grant(self, share: "Share") -> None:
+        """Give a share what it waits for. The next turns are those of other tenants, and of other hosts."""
+        granted = share.granted
+        assert granted is not None
+        self._leave_queue(share)
+        if (hosts := self._waiting.get(share.tenant)) is not None:
+            self._waiting.move_to_end(share.tenant)
+            if share.host in hosts:
+                hosts.move_to_end(share.host)
+        self._add(share, share.asked)
+        if not granted.done():
+            granted.set_result(None)
+
+    def _leave_queue(self, share: "Share") -> None:
+        share.granted = None
+        hosts = self._waiting[share.tenant]
+        del hosts[share.host][share]
+        if not hosts[share.host]:
+            del hosts[share.host]
+        if not hosts:
+            del self._waiting[share.tenant]
+
+    def _add(self, share: "Share", size: int) -> None:
+        share.held += size
+        self._held += size
+        for sums, name in ((self._by_host, share.host), (self._by_tenant, share.tenant)):
+            sums[name] += size
+            if not sums[name]:
+                del sums[name]
 
 
 class Share:
@@ -67,10 +143,14 @@ class Share:
         host: the upstream's host.
         tenant: the tenant that calls it.
         held: bytes held.
+        asked: further bytes that it waits for, or waited for last.
+        granted: done once it gets them; None unless it waits.
     """
 
     def __init__(self, budget: AnswerBudget, host: str, tenant: str) -> None:
         self._budget, self.host, self.tenant, self.held = budget, host, tenant, 0
+        self.asked = 0
+        self.granted: asyncio.Future[None] | None = None
 
     async def take(self, size: int, until: float) -> None:
         """Take ``size`` more bytes; wait for them until ``until``, a reading of the loop's clock.
@@ -78,24 +158,16 @@ class Share:
         Raises:
             BudgetTimeout: there were too few free bytes until then.
         """
-        self._budget.queue(self)
         try:
             async with asyncio.timeout_at(until):
-                while not self._budget.fits(self, size):
-                    await self._budget.wait()
+                await self._budget.take(self, size)
         except TimeoutError:
-            self._budget.returned(self)
             raise BudgetTimeout from None
-        except asyncio.CancelledError:
-            self._budget.returned(self)
-            raise
-        self.held += size
 
     def give_back(self, size: int) -> None:
         """Give ``size`` bytes back."""
         if size:
-            self.held -= size
-            self._budget.returned(self)
+            self._budget.returned(self, size)
 
     def __enter__(self) -> Self:
         """Start with no bytes held."""

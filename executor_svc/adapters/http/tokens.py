@@ -24,8 +24,10 @@ from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
 from executor_svc.masking import MIN_SECRET_CHARS, Masker, masker_of
 from executor_svc.secret_store import Client, SecretStore
 from services.contracts.api import SecurityRequirement
+from services.telemetry import get_logger
 from services.urls import url_of
 
+_log = get_logger(__name__)
 WELL_KNOWN: Final = "/.well-known/openid-configuration"
 _TOKEN: Final = re.compile(rf"[!-~]{{{MIN_SECRET_CHARS},32768}}")
 _BOUND_TYPES: Final = frozenset({"dpop", "mac", "pop"})
@@ -53,7 +55,10 @@ class Issued:
 
 @dataclass(slots=True)
 class _Grant:
-    """The state of one token: the token, or the problem with it. Times are readings of the loop's clock."""
+    """The state of one token: the token, or the problem with it. Times are readings of the loop's clock.
+
+    ``renewal`` may outlive the callers that wait for it, of whom there are ``joined``.
+    """
 
     lock: asyncio.Lock
     client: Client | None = field(default=None, repr=False)
@@ -62,6 +67,8 @@ class _Grant:
     expires: float = 0.0
     problem: str = ""
     at: float = 0.0
+    renewal: asyncio.Task[None] | None = None
+    joined: int = 0
 
 
 class Tokens:
@@ -169,12 +176,29 @@ class Tokens:
         await self._ask(grant, client, requirement, form, origin, deadline)
 
     async def _renewed(self, grant: _Grant, requirement: SecurityRequirement, origin: URL) -> None:
-        """Renew in a separate task, so that a caller with a short deadline does not cancel it."""
-        task = asyncio.create_task(self._renew(grant, requirement, origin))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.shield(task)
+        """Renew in a separate task, so that a caller with a short deadline does not cancel it; join one in progress."""
+        while True:
+            if mine := grant.renewal is None:
+                grant.renewal = asyncio.create_task(self._renew(grant, requirement, origin))
+                self._tasks.add(grant.renewal)
+                grant.renewal.add_done_callback(lambda done: self._ended(done, grant, requirement.secret))
+            assert grant.renewal is not None
+            grant.joined += 1
+            try:
+                await asyncio.shield(grant.renewal)
+            finally:
+                grant.joined -= 1
+            assert grant.client is not None
+            if not mine:  # the entry may be another login by now
+                self._take_over(grant, requirement.secret, grant.client)
+            if mine or grant.token:
+                return
+
+    def _ended(self, task: asyncio.Task[None], grant: _Grant, name: str) -> None:
+        self._tasks.discard(task)
+        grant.renewal = None
+        if not task.cancelled() and (error := task.exception()) is not None and not grant.joined:
+            _log.warning("a renewal failed that nobody waited for", secret=name, why=type(error).__name__)
 
     async def _renew(self, grant: _Grant, requirement: SecurityRequirement, origin: URL) -> None:
         """RFC 6749, section 6. If another process was faster, its token is used."""

@@ -11,6 +11,7 @@ import pytest
 from executor_svc.adapters.http.conformance import Checker
 from services.compute import ComputePool, for_tenant
 from services.contracts.outcome import Succeeded
+from tests.support.executing import api
 from tests.support.upstream import Upstream
 from tests.unit.executor_svc.conftest import Opener
 from tests.unit.executor_svc.test_conformance import checker, promising
@@ -87,3 +88,25 @@ async def test_the_values_of_a_large_answer_are_not_counted_on_the_event_loop(
     assert isinstance((await (await opened())(operation)).outcome, Succeeded)
     assert threads
     assert threading.main_thread() not in threads
+
+
+async def test_a_tenant_whose_checks_take_long_leaves_places_to_others(
+    upstream: Upstream, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(Checker, "violations", lambda *_: go_on.wait(20) and ())
+    monkeypatch.setattr("executor_svc.adapters.http.adapter._MAX_READ_AT_ONCE", 8)
+    upstream.replies("/p", [1e300] * 2_000)
+    upstream.replies("/large", ["x" * 70_000])
+    slow = promising({"items": {"multipleOf": 1e-300}}, server=upstream.origin)
+    call = await opened(max_attempts=1)
+    floods = [asyncio.create_task(call(slow, tenant="flood")) for _ in range(12)]
+    async with asyncio.timeout(10):
+        refused, _ = await asyncio.wait(floods, return_when=asyncio.FIRST_COMPLETED)
+    other = asyncio.create_task(call(api(upstream.origin, "/large"), tenant="desk"))
+    await asyncio.wait([other], timeout=0.3)
+    go_on.set()
+    assert isinstance((await other).outcome, Succeeded)
+    assert [getattr(one.result().outcome, "reason", "") for one in refused] == ["overloaded"] * len(refused)
+    ended = [(await one).outcome for one in floods]
+    assert sum(isinstance(one, Succeeded) for one in ended) == 6

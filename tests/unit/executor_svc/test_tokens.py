@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from pydantic import SecretStr
 from yarl import URL
 
 from executor_svc.adapters.http import open_http_adapter
@@ -25,6 +26,8 @@ from tests.support.upstream import Seen, serve_upstream
 from tests.unit.executor_svc.conftest import Caller, Opener
 
 NAME = "bank.login"
+SECOND = SecurityRequirement(scheme="again", kind=SecretKind.OAUTH2, secret=NAME, token_url="/token")
+"""Another document's, for the same entry and token endpoint, which it writes differently."""
 
 
 @pytest.fixture
@@ -225,3 +228,59 @@ async def test_a_changed_file_is_read_again(server: AuthorizationServer, tmp_pat
         assert echoed.outcome.value == {"said": "Bearer ***", "before": "first-token-canary"}
         file.write_text("{")  # half written by somebody else: what was known stays
         assert isinstance((await call(operation(server))).outcome, Succeeded)
+
+
+@pytest.mark.parametrize("where", ["setting", "file", "file beside which no lock can be made"])
+async def test_a_renewal_that_outlives_its_caller_is_joined(
+    server: AuthorizationServer, tmp_path: Path, where: str
+) -> None:
+    """A refresh token that is used twice counts as stolen, and ends the login."""
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    @server.upstream.on("/token")
+    async def slow(seen: Seen) -> web.StreamResponse:
+        asked.set()
+        await go_on.wait()
+        return await server.token(seen)
+
+    entry = {name: part for name, part in logged_in(server).items() if name != "token_url"}
+    if where == "setting":
+        store = SecretStore.load(None, SecretStr(json.dumps({NAME: entry})))
+    else:
+        store = SecretStore.load(write(tmp_path / (("x" if where == "file" else "x" * 245) + ".json"), entry), None)
+    async with open_http_adapter(ExecutorSettings(allowed_private_hosts=("127.0.0.1",)), store) as adapter:
+        wanted, clock = operation(server, token_url=f"{server.origin}/token"), asyncio.get_running_loop().time
+        first = asyncio.create_task(adapter.call(Call(wanted, {}, "run/a", clock() + 0.5)))
+        await asked.wait()
+        assert "before the deadline" in told(await first)
+        second = asyncio.create_task(adapter.call(Call(wanted, {}, "run/b", clock() + 20)))
+        other = api(server.origin, "/api", security=((SECOND,),))
+        third = asyncio.create_task(adapter.call(Call(other, {}, "run/c", clock() + 20)))
+        await asyncio.sleep(0.1)
+        go_on.set()
+        assert [type((await call).outcome) for call in (second, third)] == [Succeeded] * 2
+    assert server.upstream.count("/token") == 1
+
+
+async def test_a_renewal_that_fails_when_nobody_waits_is_logged(
+    server: AuthorizationServer, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, logged = asyncio.Event(), list[dict[str, Any]]()
+
+    class Log:
+        def warning(self, _: str, **fields: Any) -> None:
+            logged.append(fields)
+            ended.set()
+
+    monkeypatch.setattr("executor_svc.adapters.http.tokens._log", Log())
+
+    @server.upstream.on("/token")
+    async def refuses(_: Seen) -> web.StreamResponse:
+        await asyncio.sleep(0.8)
+        return web.json_response({"error": "invalid_grant"}, status=400)
+
+    call = await opened({NAME: logged_in(server)})
+    assert "before the deadline" in told(await call(operation(server), within_s=0.5))
+    async with asyncio.timeout(10):
+        await ended.wait()
+    assert logged == [{"secret": NAME, "why": "CredentialUnavailable"}]

@@ -17,7 +17,7 @@ from planner_svc.settings import PlannerSettings
 from services.clients.base import open_http
 from services.clients.planner import PlannerClient
 from services.clients.transport import InProcessTransport
-from services.compute import ComputePool
+from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api, SecretKind, SecurityRequirement
 from services.contracts.context import Context
 from services.contracts.demo import Demo, SelectedDemo
@@ -395,7 +395,9 @@ async def test_a_busy_planner_is_ready_and_one_that_stands_still_is_not() -> Non
     async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as http:
         planner, pool = PlannerClient(http), app.state.service._pool
         await planner.ready()
-        tasks = [asyncio.create_task(pool.run(long)) for _ in range(4)]
+        tasks = [asyncio.create_task(pool.run(long)) for _ in range(3)]
+        for_tenant.set("acme")
+        tasks.append(asyncio.create_task(pool.run(long)))
         for _ in range(2):
             assert await asyncio.to_thread(begun.acquire, True, 60)
         await planner.ready()  # though it is full

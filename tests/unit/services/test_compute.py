@@ -85,14 +85,50 @@ async def test_context_is_carried_over() -> None:
 async def test_refuses_beyond_the_bound() -> None:
     gate = threading.Event()
     pool = ComputePool(max_workers=1, max_waiting=2)
-    tasks = [asyncio.create_task(pool.run(gate.wait, TIMEOUT_S)) for _ in range(3)]
+    tasks = [asyncio.create_task(_for(tenant, pool, lambda: gate.wait(TIMEOUT_S))) for tenant in "aab"]
     await _until(pool, 3)
     with pytest.raises(Overloaded):
-        await pool.run(gate.wait, TIMEOUT_S)
+        await _for("c", pool, gate.wait)
     gate.set()
     assert await asyncio.gather(*tasks) == [True] * 3
     await _until(pool, 0)
     assert await pool.run(abs, -1) == 1
+    await pool.close()
+
+
+async def test_a_flood_of_one_tenant_is_refused_and_nobody_else_is() -> None:
+    gate, pool = threading.Event(), ComputePool(max_workers=2, max_waiting=10)
+    flood = [asyncio.create_task(_for("flood", pool, lambda: gate.wait(TIMEOUT_S))) for _ in range(30)]
+    await _until(pool, 7)
+    desks = [asyncio.create_task(_for("desk", pool, lambda: 1)) for _ in range(5)]
+    await asyncio.sleep(0)
+    gate.set()
+    assert await asyncio.gather(*desks) == [1] * 5
+    ended = await asyncio.gather(*flood, return_exceptions=True)
+    assert [type(one) for one in ended] == [bool] * 7 + [Overloaded] * 23
+    await _until(pool, 0)
+    assert not pool._by_tenant
+    await pool.close()
+
+
+async def test_places_of_cancelled_and_failed_calls_are_free_again() -> None:
+    gate, pool = threading.Event(), ComputePool(max_workers=1, max_waiting=2)
+
+    def fails() -> None:
+        gate.wait(TIMEOUT_S)
+        raise ZeroDivisionError
+
+    for _ in range(3):
+        gate.clear()
+        first, second = (asyncio.create_task(_for("flood", pool, fails)) for _ in range(2))
+        await _until(pool, 2)
+        second.cancel()
+        await asyncio.wait([second])
+        gate.set()
+        with pytest.raises(ZeroDivisionError):
+            await first
+        await _until(pool, 0)
+    assert not pool._by_tenant
     await pool.close()
 
 
