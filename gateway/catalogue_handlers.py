@@ -13,6 +13,7 @@ from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDem
 from services.contracts.retrieval import ApiSearchPage
 from services.contracts.secret import SecretTest, TrySecret
 from services.http import BODY_LIMIT, refuse_offset
+from services.late_problems import ending_with_problem
 from services.streams import NdjsonResponse
 
 ANY_ROLE = needs(*Role)
@@ -68,7 +69,7 @@ async def search_apis(
     openapi_extra=LARGE_DOCUMENT | ADMINISTERING,
 )
 async def import_apis(body: ImportRequest, service: Service, caller: Caller) -> NdjsonResponse:
-    """Import the text of an API description. Answers one JSON event per line: progress, then one report.
+    """Import the text of an API description. Answers one JSON event per line: progress, then a report or a problem.
 
     As in all streams of lines, an empty line is sent if nothing happens for 15 seconds.
 
@@ -79,7 +80,7 @@ async def import_apis(body: ImportRequest, service: Service, caller: Caller) -> 
     A provider belongs to the tenant that imported it first: 409 for others. Only the operator's administrators may
     import for everyone or for other tenants: 403 for others.
     """
-    return NdjsonResponse(service.administration.import_apis(body, caller))
+    return NdjsonResponse(ending_with_problem(service.administration.import_apis(body, caller)))
 
 
 @apis.get(

@@ -14,6 +14,7 @@ from gateway.peers import Peers
 from gateway.settings import GatewaySettings, PrincipalSettings
 from retriever_svc.main import create_app as create_retriever
 from retriever_svc.settings import RetrieverSettings
+from retriever_svc.storage import CatalogueStorage
 from services.clients import GatewayClient, InProcessTransport, Retriever, RetrieverClient, open_http
 from services.contracts.access import Action
 from services.contracts.api import ImportChange, ImportReport, ImportRequest
@@ -93,6 +94,16 @@ async def imported(
     events = [event async for event in client.import_apis(request)]
     assert isinstance(events[-1], ImportReport)
     return events[-1], [event for event in events if isinstance(event, ImportChange)]
+
+
+async def test_an_import_that_is_refused_late_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def beaten(*_: object) -> None:
+        raise Conflict("Another import came first.")
+
+    async with built("real", tmp_path) as town:
+        monkeypatch.setattr(CatalogueStorage, "replace_provider", beaten)
+        with pytest.raises(Conflict, match="Another import came first"):
+            await imported(town.of("red"), "yard", "openYard", "Open the yard", tenants=("red",))
 
 
 async def solved(client: GatewayClient, query: str = ASK_ROOM, **options: object) -> Run:
