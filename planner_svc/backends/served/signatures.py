@@ -19,6 +19,7 @@ from pydantic import JsonValue
 from planner_svc.compiler.nodes import Node
 from planner_svc.compiler.schemas import Schemas
 from services.codecs.text import format_path
+from services.compute import checkpoint
 from services.contracts.api import Api, Parameter
 from services.contracts.base import JsonPath
 
@@ -96,6 +97,7 @@ class Signature:
             request_words: The request's words in lower case.
             wanted: Names of the candidates' parameters, from :func:`wanted_names`.
         """
+        checkpoint()
         api = self._api
         parameters = shown_parameters(api, detail, request_words)
         fields = _first(self._fields, detail.fields, wanted, request_words if detail.request else None)
