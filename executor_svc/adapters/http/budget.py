@@ -9,7 +9,8 @@ own calls; so does one tenant, which may call any number of upstreams that stall
 gets what it asks for. This prevents a deadlock in which every call waits for the others.
 
 Thousands of calls may wait. So sums are kept, and bytes that come back are offered in turns: to each tenant, and of its
-calls to the first of each upstream. Whatever waits behind a call that finds no room is not looked at.
+calls to the first of each upstream. Whatever waits behind a call that finds no room is not looked at. A call that holds
+bytes already, of an answer that is half read, waits behind none that holds nothing: it would give its own back.
 """
 
 import asyncio
@@ -19,6 +20,8 @@ from typing import Final, Literal, Self
 
 FREE_BYTES: Final = 64 * 1024
 """Bytes that every answer may hold outside the budget."""
+_Place = tuple[str, bool]
+"""The queue that a share waits in: its host, and whether it holds bytes already."""
 
 
 class BudgetTimeout(Exception):
@@ -35,8 +38,8 @@ class AnswerBudget:
         self._by_tenant: Counter[str] = Counter()
         self._shares: OrderedDict[Share, None] = OrderedDict()  # in the order in which they first asked
         self._own: dict[str, OrderedDict[Share, None]] = {}
-        # Those that wait: by tenant and host, in the order of their next turns.
-        self._waiting: OrderedDict[str, OrderedDict[str, OrderedDict[Share, None]]] = OrderedDict()
+        # Those that wait: by tenant and place, in the order of their next turns.
+        self._waiting: OrderedDict[str, OrderedDict[_Place, OrderedDict[Share, None]]] = OrderedDict()
 
     def share(self, host: str, tenant: str) -> "Share":
         """The share of a tenant's call to this host. Use it in a ``with`` statement."""
@@ -46,14 +49,17 @@ class AnswerBudget:
         """Give ``size`` more bytes to a share, once they are free."""
         self._shares.setdefault(share)
         self._own.setdefault(share.tenant, OrderedDict()).setdefault(share)
-        first = next(iter(self._shares)) is share or share.host not in self._waiting.get(share.tenant, ())
-        if first and self._obstacle(share, size) is None:
+        share.place = (share.host, share.held > 0)
+        oldest = next(iter(self._shares)) is share
+        if (oldest or share.place not in self._waiting.get(share.tenant, ())) and self._obstacle(share, size) is None:
             self._add(share, size)
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         share.asked, share.granted = size, granted
         hosts = self._waiting.setdefault(share.tenant, OrderedDict())
-        hosts.setdefault(share.host, OrderedDict())[share] = None
+        hosts.setdefault(share.place, OrderedDict())[share] = None
+        if share.held:
+            hosts.move_to_end(share.place, last=False)
         try:
             await granted
         except asyncio.CancelledError:
@@ -90,7 +96,7 @@ class AnswerBudget:
             if obstacle is None:
                 self._grant(share)
                 return True
-            if obstacle == "others":
+            if obstacle == "others" and not share.held:
                 return False  # nobody passes it, so it gets what becomes free
         return False
 
@@ -112,8 +118,8 @@ class AnswerBudget:
         self._leave_queue(share)
         if (hosts := self._waiting.get(share.tenant)) is not None:
             self._waiting.move_to_end(share.tenant)
-            if share.host in hosts:
-                hosts.move_to_end(share.host)
+            if not share.held and share.place in hosts:
+                hosts.move_to_end(share.place)
         self._add(share, share.asked)
         if not granted.done():
             granted.set_result(None)
@@ -121,9 +127,9 @@ class AnswerBudget:
     def _leave_queue(self, share: "Share") -> None:
         share.granted = None
         hosts = self._waiting[share.tenant]
-        del hosts[share.host][share]
-        if not hosts[share.host]:
-            del hosts[share.host]
+        del hosts[share.place][share]
+        if not hosts[share.place]:
+            del hosts[share.place]
         if not hosts:
             del self._waiting[share.tenant]
 
@@ -143,12 +149,14 @@ class Share:
         host: the upstream's host.
         tenant: the tenant that calls it.
         held: bytes held.
+        place: the queue that it waits in, or waited in last.
         asked: further bytes that it waits for, or waited for last.
         granted: done once it gets them; None unless it waits.
     """
 
     def __init__(self, budget: AnswerBudget, host: str, tenant: str) -> None:
         self._budget, self.host, self.tenant, self.held = budget, host, tenant, 0
+        self.place: _Place = (host, False)
         self.asked = 0
         self.granted: asyncio.Future[None] | None = None
 

@@ -178,7 +178,7 @@ class Tokens:
     async def _renewed(self, grant: _Grant, requirement: SecurityRequirement, origin: URL) -> None:
         """Renew in a separate task, so that a caller with a short deadline does not cancel it; join one in progress."""
         while True:
-            if mine := grant.renewal is None:
+            if mine := grant.renewal is None or grant.renewal.done():
                 grant.renewal = asyncio.create_task(self._renew(grant, requirement, origin))
                 self._tasks.add(grant.renewal)
                 grant.renewal.add_done_callback(lambda done: self._ended(done, grant, requirement.secret))
@@ -196,7 +196,8 @@ class Tokens:
 
     def _ended(self, task: asyncio.Task[None], grant: _Grant, name: str) -> None:
         self._tasks.discard(task)
-        grant.renewal = None
+        if grant.renewal is task:
+            grant.renewal = None
         if not task.cancelled() and (error := task.exception()) is not None and not grant.joined:
             _log.warning("a renewal failed that nobody waited for", secret=name, why=type(error).__name__)
 
