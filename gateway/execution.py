@@ -31,6 +31,8 @@ T = TypeVar("T")
 _log = get_logger(__name__)
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
+_MAX_AGAIN: Final = {ServiceUnavailable: 30, Overloaded: 3}
+"""How often a service that is away is asked again, for some 40 s, and how often one that is busy."""
 _FOLLOW_MS: Final = 30_000
 _TRANSIENT = (ServiceUnavailable, Overloaded, DeadlineExceeded)
 
@@ -50,19 +52,25 @@ def pauses() -> Iterator[float]:
 async def once_available(live: Live, ask: Callable[[], Awaitable[T]]) -> T:
     """What services answer. If nobody waits for the run, ask again until its deadline while one of them is unavailable.
 
+    This is bounded: what makes a service fail must not do so for an hour, and a planner that is busy may have asked a
+    language model already.
+
     Raises:
         ServiceError: the services refused, or were unavailable for too long.
     """
-    waits = pauses()
-    while True:
+    left = dict(_MAX_AGAIN)
+    for pause in pauses():
         try:
             return await ask()
         except (ServiceUnavailable, Overloaded) as error:
-            pause, own = next(waits), error.extensions.get("service") != LANGUAGE_MODEL
-            if not (own and live.unattended) or live.clock.remaining_s() <= pause:
+            kind = Overloaded if isinstance(error, Overloaded) else ServiceUnavailable
+            left[kind] -= 1
+            own = error.extensions.get("service") != LANGUAGE_MODEL
+            if not (own and live.unattended) or left[kind] < 0 or live.clock.remaining_s() <= pause:
                 raise
             _log.warning("service lost", run_id=live.run.id, why=error.detail, again_in_s=round(pause, 3))
         await asyncio.sleep(pause)
+    raise AssertionError("pauses never end")
 
 
 def is_durable(compiled: CompiledPlan) -> bool:

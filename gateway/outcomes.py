@@ -72,15 +72,15 @@ class Outcomes:
         run = await self._confirmed(run_id, principal)
         demo = await self._administration.add_demo(demo_of(run), principal, shared=shared)
         try:
-            await self._confirmed(run_id, principal)
+            await self._confirmed(run_id, principal, again=True)
         except (Conflict, NotFound):  # rejected or deleted meanwhile, perhaps before there was anything to remove
             await self._administration.forget_demo(run, principal)
             raise
         return demo
 
-    async def _confirmed(self, run_id: str, principal: Principal) -> Run:
-        """The run. Raises NotFound, and Conflict unless it is confirmed."""
-        run = await self._store.get(run_id, principal.tenant)
+    async def _confirmed(self, run_id: str, principal: Principal, *, again: bool = False) -> Run:
+        """The run, which counts as read once. Raises NotFound, and Conflict unless it is confirmed."""
+        run = await self._store.get(run_id, principal.tenant, further=again)
         if run.feedback is None or run.feedback.verdict is not Verdict.CONFIRMED:
             raise Conflict(f"Run {run_id} is not confirmed; only confirmed runs become demonstrations.")
         return run

@@ -17,9 +17,9 @@ _MAX_BYTES: Final = 1_000_000
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.\-]{0,99}$")]
 PromptForm = Literal["brief", "full"]
+"""The form of the prompt: brief, or with all of each API's fields and the whole instruction."""
 PromptVersions = Mapping[PromptForm, str]
 """The version of each form of the prompt."""
-"""The form of the prompt: brief, or with all of each API's fields and the whole instruction."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 

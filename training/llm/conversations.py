@@ -150,7 +150,7 @@ class _Builder:
         if masked:
             names = {api: f"{self._rng.choice(_MASKS)}_{n}" for n, api in enumerate(names, 1)}
         now = next((turn.now for turn in taken if turn.now), _START + timedelta(hours=self._rng.randrange(_HOURS)))
-        wanted = wanted_names(apis) | _fields_used(asked)
+        wanted = wanted_names(apis, _fields_used(asked))
         words = words_of(" ".join(f"{turn.query} {_arguments_used(turn)}" for turn in asked))
         detail = DETAILS[properties.detail]
         lines = [signature(api, names[api.id], detail, words, wanted) for api in apis]

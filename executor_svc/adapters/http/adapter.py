@@ -45,7 +45,7 @@ _MAX_VIOLATION: Final = 200
 _MAX_MESSAGE: Final = 1_000
 _READERS: Final = 2
 _PART: Final = 206
-_MAX_READ_AT_ONCE: Final = 1_000
+_MAX_READ_AT_ONCE: Final = 2_000
 _USUAL_GROWTH: Final = 8
 """Bytes of memory that each byte of an answer usually takes at most once it is parsed. The budget counts text."""
 _NOT_TRIED: Final = (

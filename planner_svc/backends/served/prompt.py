@@ -158,42 +158,51 @@ def render(
     names = call_names(listed)
     asked = words_of(query)
     wanted = wanted_names(listed)
-    signatures = [Signature(api, names[api.id]) for api in listed]
+    signatures = [Signature(api, names[api.id], asked, wanted) for api in listed]
     request = _tried(evidence, names) + _request(query, context)
     room = budget.tokens - estimate_tokens(system_message((), context, detail)) - estimate_tokens(request)
     shortest, *longer = (*SHORTER, FULL) if detail is FULL else (detail,)
-    lines = _within(room, (one.line(shortest, asked, wanted) for one in signatures))
-    room -= sum(map(estimate_tokens, lines))
-    shown = tuple(listed[: len(lines)])
+    kept = _within(room, [one.line(shortest) for one in signatures], stops=not detail.request)
+    room -= sum(map(estimate_tokens, kept.values()))
+    shown = tuple(listed[place] for place in kept)
     names = {api.id: names[api.id] for api in shown}
     turns: list[dict[str, str]] = []
-    for demo in demos[: budget.demos] if len(lines) >= min(_LEAST_APIS, len(listed)) else ():
+    whole = len(kept) == len(listed) or (detail.request and len(kept) >= _LEAST_APIS)
+    for demo in demos[: budget.demos] if whole else ():
         turn = demonstration(demo.demo.query, demo.demo.plan, names)
         cost = sum(estimate_tokens(message["content"]) for message in turn)
         if turn and cost <= room:
             room -= cost
             turns += turn
     for form in longer:
-        room = _lengthen(lines, room, (one.line(form, asked, wanted) for one in signatures))
-    system = {"role": "system", "content": system_message(lines, context, detail)}
+        room = _lengthen(kept, room, (signatures[place].line(form) for place in kept))
+    system = {"role": "system", "content": system_message([*kept.values()], context, detail)}
     version = PROMPT_VERSIONS["full" if detail.request else "brief"]
     return Prompt((system, *turns, {"role": "user", "content": request}), names, shown, version)
 
 
-def _within(room: int, lines: Iterable[str]) -> list[str]:
-    """The first lines, as many as there is room for, in estimated tokens, and at least one."""
-    kept: list[str] = []
-    for line in lines:
-        room -= estimate_tokens(line)
-        if room < 0 and kept:
+def _within(room: int, lines: Sequence[str], *, stops: bool) -> dict[int, str]:
+    """The lines that there is room for, in estimated tokens, by their places. The first one is always among them.
+
+    Args:
+        room: for all lines.
+        lines: the most relevant first.
+        stops: whether the first line without room ends the selection, as in the prompts that small models learnt from.
+    """
+    kept: dict[int, str] = {}
+    for place, line in enumerate(lines):
+        cost = estimate_tokens(line)
+        if cost <= room or not kept:
+            room -= cost
+            kept[place] = line
+        elif stops:
             break
-        kept.append(line)
     return kept
 
 
-def _lengthen(lines: list[str], room: int, longer: Iterable[str]) -> int:
+def _lengthen(lines: dict[int, str], room: int, longer: Iterable[str]) -> int:
     """Replace lines by longer ones, the first ones first, where there is room. Returns the room that is left."""
-    for place, line in zip(range(len(lines)), longer, strict=False):
+    for place, line in zip(list(lines), longer, strict=True):
         more = estimate_tokens(line) - estimate_tokens(lines[place])
         if more <= room:
             room -= more

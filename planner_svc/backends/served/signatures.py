@@ -12,6 +12,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from pydantic import JsonValue
@@ -25,6 +26,10 @@ from services.contracts.base import JsonPath
 
 _MAX_DEPTH: Final = 6
 _MAX_WALKED: Final = 400
+_MAX_NESTED: Final = 4
+_MAX_CHOICES_CHARS: Final = 800
+_MAX_NAME: Final = 60
+_MAX_WANTED: Final = 100
 _SHALLOW: Final = 3
 _IDENTIFYING: Final = frozenset({"id", "code", "key", "name", "title", "number"})
 
@@ -72,9 +77,27 @@ def call_names(apis: Iterable[Api]) -> dict[str, str]:
     return {api.id: api.name if len(owners[api.name]) == 1 and _sayable(api.name) else api.id for api in listed}
 
 
-def wanted_names(apis: Iterable[Api]) -> frozenset[str]:
-    """The names of all parameters of these APIs, as :func:`signature` compares fields with them."""
-    return frozenset(_plain(parameter.name) for api in apis for parameter in api.parameters)
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The names of the candidates' parameters, and everything that these end with."""
+
+    names: frozenset[str] = frozenset()
+    ends: frozenset[str] = frozenset()
+
+    def has(self, path: JsonPath) -> bool:
+        """Whether a parameter has the field's name: ``longitude`` feeds ``pick_up_longitude``."""
+        names = [part for part in path if isinstance(part, str)]
+        if not names:
+            return False
+        leaf, owned = _plain(names[-1]), _plain("".join(names[-2:]))[-_MAX_NAME:]
+        return leaf in self.ends or any(owned[at:] in self.names for at in range(len(owned)))
+
+
+def wanted_names(apis: Iterable[Api], further: Iterable[str] = ()) -> Wanted:
+    """The names of the parameters of these APIs, of each the first hundred, and further names."""
+    of_apis = (parameter.name for api in apis for parameter in api.parameters[:_MAX_WANTED])
+    names = {_plain(name)[-_MAX_NAME:] for name in (*of_apis, *further)}
+    return Wanted(frozenset(names), frozenset(name[at:] for name in names for at in range(len(name))))
 
 
 class Signature:
@@ -83,27 +106,40 @@ class Signature:
     Args:
         api: The API.
         name: Its name in the prompt, from :func:`call_names`.
+        request_words: The request's words in lower case.
+        wanted: Names of the candidates' parameters, from :func:`wanted_names`.
     """
 
-    def __init__(self, api: Api, name: str) -> None:
-        self._api, self._name, self._schemas = api, name, Schemas()
+    def __init__(self, api: Api, name: str, request_words: frozenset[str], wanted: Wanted) -> None:
+        self._api, self._name, self._words, self._wanted = api, name, request_words, wanted
+        checkpoint()
+        self._schemas = Schemas()
         self._fields = _fields(api, self._schemas)
 
-    def line(self, detail: Detail, request_words: frozenset[str], wanted: frozenset[str]) -> str:
-        """The line. In the forms that show the request, ``…`` stands for what was left out.
+    @cached_property
+    def _ranked(self) -> list[JsonPath]:
+        """The fields, the most useful ones first: those that feed, identify, or share words with the request."""
 
-        Args:
-            detail: How much to show.
-            request_words: The request's words in lower case.
-            wanted: Names of the candidates' parameters, from :func:`wanted_names`.
-        """
+        def rank(path: JsonPath) -> int:
+            words = words_of(str(next((part for part in reversed(path) if isinstance(part, str)), "")))
+            useful = self._wanted.has(path) + 2 * bool(words & _IDENTIFYING) + 2 * bool(words & self._words)
+            return (len(path) > _SHALLOW) - useful
+
+        return sorted(self._fields, key=rank)
+
+    def line(self, detail: Detail) -> str:
+        """The line. In the forms that show the request, ``…`` stands for what was left out."""
         checkpoint()
         api = self._api
-        parameters = shown_parameters(api, detail, request_words)
-        fields = _first(self._fields, detail.fields, wanted, request_words if detail.request else None)
+        parameters = shown_parameters(api, detail, self._words)
         taken = [_parameter(self._schemas, api, one, detail) for one in parameters]
-        given = [_field_name(path) for path in fields]
         about = [one_line(api.summary or api.description, detail.text)]
+        if detail.request:
+            first = set(self._ranked[: detail.fields])
+            fields = [path for path in self._fields if path in first]
+        else:
+            fields = _feeding_first(self._fields, detail.fields, self._wanted)
+        given = [_field_name(path) for path in fields]
         if detail.request:
             taken += ["…"] * (len(taken) < len(api.parameters))
             given += ["…"] * (len(given) < len(self._fields))
@@ -112,12 +148,13 @@ class Signature:
                 about.append(one_line(api.description, detail.text))
         told = " | ".join(part for part in about if part)
         answer = f" -> {', '.join(given)}" if given else ""
-        return f"{self._name}({', '.join(taken)}){answer}" + (f" | {told}" if told else "")
+        line = f"{self._name}({', '.join(taken)}){answer}" + (f" | {told}" if told else "")
+        return " ".join(line.split())  # a line that a document hides in a name would read like one of the prompt's
 
 
-def signature(api: Api, name: str, detail: Detail, request_words: frozenset[str], wanted: frozenset[str]) -> str:
+def signature(api: Api, name: str, detail: Detail, request_words: frozenset[str], wanted: Wanted) -> str:
     """The line of one API; see :class:`Signature`."""
-    return Signature(api, name).line(detail, request_words, wanted)
+    return Signature(api, name, request_words, wanted).line(detail)
 
 
 def shown_parameters(api: Api, detail: Detail, request_words: frozenset[str]) -> list[Parameter]:
@@ -128,27 +165,14 @@ def shown_parameters(api: Api, detail: Detail, request_words: frozenset[str]) ->
     return [one for one in api.parameters if one.needed or one.name in kept]
 
 
-def answer_fields(api: Api, limit: int, wanted: frozenset[str], schemas: Schemas | None = None) -> list[JsonPath]:
+def answer_fields(api: Api, limit: int, wanted: Wanted, schemas: Schemas | None = None) -> list[JsonPath]:
     """Paths of the answer's values, in lists that of the first item; outermost first, a bounded number."""
-    return _first(_fields(api, schemas or Schemas()), limit, wanted)
+    return _feeding_first(_fields(api, schemas or Schemas()), limit, wanted)
 
 
-def _first(
-    found: Sequence[JsonPath], limit: int, wanted: frozenset[str], asked: frozenset[str] | None = None
-) -> list[JsonPath]:
-    """The most useful paths, in their order: those that feed a parameter come first.
-
-    With the request's words (``asked``), those that identify something or share words with the request do too.
-    """
-
-    def rank(path: JsonPath) -> int:
-        feeds = _feeds(path, wanted)
-        if asked is None:
-            return -feeds
-        words = words_of(str(next((part for part in reversed(path) if isinstance(part, str)), "")))
-        return -(feeds + 2 * bool(words & _IDENTIFYING) + 2 * bool(words & asked)) + (len(path) > _SHALLOW)
-
-    first = set(sorted(found, key=rank)[:limit])
+def _feeding_first(found: Sequence[JsonPath], limit: int, wanted: Wanted) -> list[JsonPath]:
+    """The first paths, in their order; those that feed a parameter come before all others."""
+    first = set(sorted(found, key=lambda path: not wanted.has(path))[:limit])
     return [path for path in found if path in first]
 
 
@@ -193,48 +217,56 @@ def _parameter(schemas: Schemas, api: Api, parameter: Parameter, detail: Detail)
     return said
 
 
-def _kind(schemas: Schemas, node: Node, detail: Detail, *, inside: bool = False) -> str:
-    """The type in words; empty for plain text. The members of an object ``inside`` another one have no types."""
+def _kind(schemas: Schemas, node: Node, detail: Detail, depth: int = 0) -> str:
+    """The type in words; empty for plain text, and for what is nested too deeply.
+
+    Objects in objects or in lists of lists are shown without the types of their members.
+    """
+    if depth > _MAX_NESTED:
+        return ""
     listed = schemas.enumeration(node)
     if listed:
-        shown: Sequence[JsonValue] = listed[: detail.values]
-        return "|".join(_value(value) for value in shown) + ("|…" if len(listed) > len(shown) else "")
+        return _choices(listed, detail, _MAX_CHOICES_CHARS >> depth)
     if schemas.is_anything(node):
         return ""
     kinds = schemas.kinds(node) - {"null"}
     if "array" in kinds:
         item = schemas.child(node, 0, strict=False)
-        inner = _kind(schemas, item, detail, inside=inside) if isinstance(item, Node) else ""
+        inner = _kind(schemas, item, detail, depth + 1) if isinstance(item, Node) else ""
         return f"[{inner or 'string'}]"
     if "object" in kinds:
-        members = _members(schemas, node, detail, inside=inside) if detail.parameter_text else []
-        return f"object{{{', '.join(members)}}}" if members else "object"
+        members = _members(schemas, node, detail, depth) if detail.parameter_text else ""
+        return f"object{{{members}}}" if members else "object"
     if "string" in kinds:
         formats = sorted(schemas.formats(node) or ())
         return formats[0] if formats and "date" in formats[0] else ""
     return "number" if "number" in kinds else next(iter(sorted(kinds)), "")
 
 
-def _members(schemas: Schemas, node: Node, detail: Detail, *, inside: bool) -> list[str]:
-    """The members of an object, with their types unless it is inside another one."""
+def _members(schemas: Schemas, node: Node, detail: Detail, depth: int) -> str:
+    """The members of an object, the outer ones with their types."""
     members = schemas.properties(node)
-    if inside:
-        return list(members)
-    kinds = {name: _kind(schemas, child, detail, inside=True) for name, child in members.items()}
-    return [f"{name}: {kind}" if kind else name for name, kind in kinds.items()]
+    said = []
+    for name, child in list(members.items())[: detail.fields]:
+        kind = _kind(schemas, child, detail, depth + 2) if depth < 2 else ""
+        said.append(f"{name}: {kind}" if kind else name)
+    return ", ".join([*said, *["…"] * (len(said) < len(members))])
+
+
+def _choices(listed: Sequence[JsonValue], detail: Detail, most: int) -> str:
+    """The values of an enumeration. In the forms that show the request they have a bounded length together."""
+    shown: list[str] = []
+    for value in listed[: detail.values]:
+        text = _value(value)
+        most -= len(text)
+        if most < 0 and detail.request and shown:
+            break
+        shown.append(text)
+    return "|".join(shown) + ("|…" if len(listed) > len(shown) else "")
 
 
 def _value(value: JsonValue) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def _feeds(path: JsonPath, wanted: frozenset[str]) -> bool:
-    """Whether a parameter has the field's name: ``longitude`` feeds ``pick_up_longitude``."""
-    names = [part for part in path if isinstance(part, str)]
-    if not names:
-        return False
-    leaf, owned = _plain(names[-1]), _plain("".join(names[-2:]))
-    return any(name.endswith(leaf) or owned.endswith(name) for name in wanted)
 
 
 def _field_name(path: JsonPath) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from planner_svc.backends.served.signatures import BRIEF, signature
+from planner_svc.backends.served.signatures import BRIEF, Wanted, signature
 from planner_svc.proving.unused_values import questions_about, with_answers
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.stated import stated, with_stated, without_constants
@@ -78,6 +78,6 @@ def test_a_request_that_says_the_constant_leaves_nothing_out() -> None:
 
 
 def test_a_language_model_is_told_that_they_may_be_left_out() -> None:
-    shown = signature(CREATE, "createPage", BRIEF, frozenset(), frozenset())
+    shown = signature(CREATE, "createPage", BRIEF, frozenset(), Wanted())
     assert "title" in shown
     assert "account_id?" in shown
