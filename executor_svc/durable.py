@@ -277,7 +277,7 @@ class DurableLane:
         for_tenant.set(tenant)
         with closing(self.value_store(tenant)) as value_store, continued("executor_svc", traceparent):
             calls = await self._store.calls(execution.run_id)
-            known = await with_full_outputs(calls, self._store, value_store, self._workers)
+            known = await with_full_outputs(calls, self._store, value_store, self._workers, live.may_wait())
             given_up = self._given_up(execution, known)
             if given_up:
                 _log.warning("a stored run is given up", run=execution.run_id, why=given_up)

@@ -7,8 +7,12 @@ memory.
 import asyncio
 import codecs
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
+from services.telemetry import get_logger
+
+_log = get_logger(__name__)
 _VALUE_BYTES: Final = 64
 """Memory for each value, and for each name, besides its text: measured, rounded up."""
 _WIDEST: Final = 4
@@ -45,6 +49,10 @@ class HeldAnswers:
             raise NoRoom(f"the answers that a tenant's runs hold take {self.share} bytes of memory at most; try again")
         if self._held.total() + size > self._limit:
             raise NoRoom(f"the answers that all runs hold take {self._limit} bytes of memory at most; try again")
+        self.add(tenant, size)
+
+    def add(self, tenant: str, size: int) -> None:
+        """Count an answer of so many bytes, even beyond the limit."""
         self._held[tenant] += size
 
     def give_back(self, tenant: str, size: int) -> None:
@@ -65,16 +73,22 @@ class Room:
         self._held.take(self._tenant, size)
         self._taken += size
 
-    async def take_in_turn(self, size: int) -> None:
+    async def take_in_turn(self, size: int, waits: Callable[[], bool]) -> None:
         """Count answers that the run already had, in another process or before it ended in doubt; wait for the room.
 
-        They were within a tenant's share there. If that was larger, they count as this one, and not more.
+        They were within a tenant's share there. If that was larger, they count as this one, and not more. Once
+        ``waits`` says no, they count even without room: what the run has done must be told all the same, and smaller
+        answers of others could take the room again and again.
         """
-        while True:
+        size = min(size, self._held.share)
+        while waits():
             try:
-                return self.take(min(size, self._held.share))
+                return self.take(size)
             except NoRoom:
                 await asyncio.sleep(_POLL_S)
+        _log.warning("a run goes on without room for the answers that it had", tenant=self._tenant, bytes=size)
+        self._held.add(self._tenant, size)
+        self._taken += size
 
     def close(self) -> None:
         """Give everything back."""

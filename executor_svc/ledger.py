@@ -339,13 +339,18 @@ def _doubt(call: Call, known: RecordedCall, digest: str) -> str:
 
 
 async def with_full_outputs(
-    known: Mapping[str, RecordedCall], store: LedgerStore, value_store: ValueStore, workers: Workers
+    known: Mapping[str, RecordedCall],
+    store: LedgerStore,
+    value_store: ValueStore,
+    workers: Workers,
+    waits: Callable[[], bool],
 ) -> dict[str, RecordedCall]:
     """The calls with large outputs loaded in full, one after the other, once there is memory for all outputs.
 
-    A call whose output is not there any more is not intact. ``value_store`` counts the outputs.
+    A call whose output is not there any more is not intact. ``value_store`` counts the outputs. Once ``waits`` says no,
+    the memory is not waited for any longer.
     """
-    await value_store.make_room(memory_of_outputs(known))
+    await value_store.make_room(memory_of_outputs(known), waits)
     return {key: await _with_full_output(call, store, value_store, workers) for key, call in known.items()}
 
 

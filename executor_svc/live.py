@@ -1,7 +1,7 @@
 """A durable run of this process as its followers see it, and the gate that its calls pass through."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
 from executor_svc.models import Adapter, Call, CallResult
@@ -44,6 +44,12 @@ class LiveRun:
         self.cancelled = True
         if self.run is not None:
             self.run.cancel()
+
+    def may_wait(self) -> Callable[[], bool]:
+        """Tells whether the run may still wait: until it is cancelled, or as long from now as it may take in all."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + self.request.deadline_ms / 1000
+        return lambda: not self.cancelled and clock() < until
 
     async def follow(self) -> AsyncGenerator[ExecutionEvent, None]:
         """Yield all events from the beginning, then new ones. Raises ``problem`` if the run could not start."""

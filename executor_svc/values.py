@@ -84,10 +84,10 @@ class ValueStore:
             return replace(result, memory=0)
         return result
 
-    async def make_room(self, memory: int) -> None:
-        """Wait until there is room for answers that an earlier owner of the run had, and count them."""
+    async def make_room(self, memory: int, waits: Callable[[], bool]) -> None:
+        """Count answers that an earlier owner of the run had; wait for the room as long as ``waits`` says so."""
         if self._room is not None:
-            await self._room.take_in_turn(memory)
+            await self._room.take_in_turn(memory, waits)
 
     def restore(self, value: JsonValue, stored: StoredValue, content: str) -> None:
         """Count a large value that an earlier owner of the run stored. It is stored again: it is kept for longer."""

@@ -18,6 +18,7 @@ from executor_svc import values
 from executor_svc.graph import Graph
 from executor_svc.held import HeldAnswers, NoRoom, Room, memory_of
 from executor_svc.ledger import Ledger, LedgerAdapter, with_full_outputs
+from executor_svc.live import LiveRun
 from executor_svc.main import open_executor
 from executor_svc.models import LARGE_BYTES, Call, CallResult, CallState, LargeValue, Limits, RecordedCall
 from executor_svc.runner import Run
@@ -309,7 +310,8 @@ async def test_outputs_of_an_earlier_owner_are_loaded_beside_the_loop_once_there
     held, pool = HeldAnswers(1_000), ComputePool(1, 1, "answers")
     other, value_store = holding(held, "red"), ValueStore(kept.append, 50, room=Room(held, "red"))
     assert other.held(CallResult(Succeeded(value=1), None, 1, memory=101), changed=False).outcome == Succeeded(value=1)
-    loading = asyncio.create_task(with_full_outputs(known, Store(), value_store, Workers(pool)))  # type: ignore[arg-type]
+    outputs = with_full_outputs(known, Store(), value_store, Workers(pool), lambda: True)  # type: ignore[arg-type]
+    loading = asyncio.create_task(outputs)
     await asyncio.sleep(0.3)
     assert asked == []
     other.close()
@@ -332,10 +334,27 @@ async def test_outputs_that_are_more_than_a_tenant_may_hold_now_are_loaded_alone
     held = HeldAnswers(1_000)
     room = Room(held, "red")
     async with asyncio.timeout(5):
-        await room.take_in_turn(5_000)
+        await room.take_in_turn(5_000, lambda: True)
     with pytest.raises(NoRoom):
         held.take("red", 1)
     held.take("blue", 500)
+
+
+async def test_a_run_that_goes_on_waits_for_room_no_longer_than_its_deadline() -> None:
+    """Others took what was free again and again, and the run never went on."""
+    held = HeldAnswers(1_000)
+    held.take("red", 100)
+    request = ExecuteRequest(run_id="run-1", compiled=compiled([GET], step("a", GET)), deadline_ms=300)
+    room, clock = Room(held, "red"), asyncio.get_running_loop().time
+    began = clock()
+    async with asyncio.timeout(5):
+        await room.take_in_turn(450, LiveRun(request).may_wait())
+    assert clock() - began >= 0.3
+    held.give_back("red", 100)
+    with pytest.raises(NoRoom):  # it counts all the same
+        held.take("red", 51)
+    room.close()
+    held.take("red", 500)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from executor_svc.admission import Sealer
+from executor_svc.held import HeldAnswers
 from executor_svc.models import CallResult, CallState, Conclusion, Outcome
 from executor_svc.runner import Run
 from executor_svc.storage import EXECUTIONS, MEMBERS, LedgerStore
@@ -18,7 +20,7 @@ from services.contracts.outcome import InDoubt, Skipped, StepOutcome, StepRecord
 from services.contracts.planning import CompiledPlan
 from services.ownership.ticket import Ticket
 from services.storage.engine import write
-from tests.support.durable import DEAD, House, booking, finish, held_bookings, sending, two_bookings
+from tests.support.durable import DEAD, House, asked, booking, done, finish, held_bookings, sending, two_bookings
 from tests.support.executing import api, compiled, literal, ref, step
 from tests.support.upstream import Seen, Upstream
 
@@ -262,3 +264,22 @@ async def test_who_gets_back_a_run_that_he_had_lost_runs_it_once(house: House, u
     held.set()
     assert (await following).status in ("failed", "cancelled")
     assert upstream.count("/free") == 0
+
+
+async def test_a_run_that_waits_for_room_can_be_cancelled(
+    house: House, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for as long as another run of its tenant held what it needed."""
+    plan, held = two_bookings(booking(upstream)), HeldAnswers(2_000)
+    held.take(asked(plan).tenant, 900)
+    monkeypatch.setattr("executor_svc.durable.HeldAnswers", lambda _: held)
+    first = done("a", {"id": "b1"})
+    first = replace(first, result=replace(first.result, memory=500))
+    await house.left_behind(plan, sending("a", room="blue"), first)
+    executor = await house.executor()
+    await asyncio.sleep(1)
+    assert upstream.seen == []  # it waits
+    assert (await executor.cancel("run-1")).status == "running"
+    async with asyncio.timeout(5):
+        assert (await finish(executor, plan)).status == "cancelled"
+    assert upstream.seen == []
