@@ -4,6 +4,7 @@ Every write for an execution names its :class:`~services.ownership.ticket.Ticket
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -102,6 +103,8 @@ _STATES = (
     .with_for_update(read=True)
 )
 _NOT_OVER = ("running", "in_doubt")
+_STORED = '"stored":{"id":"'
+"""In the recorded result of a call, before the id of its large value."""
 _REPEATABLE_S = 2 * SIGNATURE_HOLDS_S
 """How long a request may be repeated after it began. Twice as long as its signature holds: clocks may differ."""
 
@@ -308,21 +311,26 @@ class LedgerStore:
     async def forget(self, older_than_s: float, limit: int = 500) -> int:
         """Delete executions that ended long ago with their calls, and old large values.
 
-        A request could begin an execution again whose id is gone. So it is kept for as long as its plan's signature
-        may hold, by this process's clock: the database's may have been set forward.
+        Values that calls of executions refer to which are not over count as stored now. A request could begin an
+        execution again whose id is gone. So it is kept for as long as its plan's signature may hold, by this process's
+        clock: the database's may have been set forward.
 
-        Deletes at most ``limit`` of each, so that the transaction is short. Returns the total number deleted.
+        Treats at most ``limit`` of each, so that the transaction is short. Returns their total number.
         """
         c, before = EXECUTIONS.c, self._now - older_than_s
         ended = c.status.not_in(_NOT_OVER) & (sa.func.coalesce(c.ended_at, c.created_at) < before)
         ended &= c.created_at < time.time() - _REPEATABLE_S
         unused = VALUES.c.created_at < before
+        async with read(self._engine) as connection:
+            values = set(await connection.scalars(sa.select(VALUES.c.id).where(unused).limit(limit)))
+            needed = values & await _needed_values(connection) if values else values
         async with write(self._engine) as connection:
             old = list(await connection.scalars(sa.select(c.id).where(ended).limit(limit)))
-            values = list(await connection.scalars(sa.select(VALUES.c.id).where(unused).limit(limit)))
+            for value_id in sorted(needed):
+                await connection.execute(VALUES.update().where(VALUES.c.id == value_id).values(created_at=self._now))
             await connection.execute(CALLS.delete().where(CALLS.c.run_id.in_(old)))
             # Asks for the age again: a value may have been stored once more in the meantime.
-            await connection.execute(VALUES.delete().where(VALUES.c.id.in_(values), unused))
+            await connection.execute(VALUES.delete().where(VALUES.c.id.in_(values - needed), unused))
             await connection.execute(EXECUTIONS.delete().where(c.id.in_(old)))
         return len(old) + len(values)
 
@@ -409,6 +417,16 @@ async def _still_in_doubt(connection: AsyncConnection, execution: Execution) -> 
     c = EXECUTIONS.c
     same = (c.id == execution.run_id) & (c.status == "in_doubt") & (c.epoch == execution.epoch)
     return await connection.scalar(sa.select(c.id).where(same).with_for_update()) is not None
+
+
+async def _needed_values(connection: AsyncConnection) -> set[str]:
+    """The ids of the large values that calls of executions refer to which are not over."""
+    not_over = sa.select(EXECUTIONS.c.id).where(EXECUTIONS.c.status.in_(_NOT_OVER))
+    results = sa.select(CALLS.c.result).where(CALLS.c.run_id.in_(not_over), CALLS.c.result.contains(_STORED))
+    found = set[str]()
+    async for result in await connection.stream_scalars(results):
+        found.update(re.findall(re.escape(_STORED) + "([0-9a-f]{64})", result))
+    return found
 
 
 async def _take(connection: AsyncConnection, execution: Execution, owner: str) -> Ticket:

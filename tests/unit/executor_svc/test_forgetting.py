@@ -7,11 +7,13 @@ from executor_svc.admission import Sealer
 from executor_svc.models import Admission, LargeValue, value_id_of
 from executor_svc.storage import CALLS, EXECUTIONS, VALUES, LedgerStore
 from services.contracts.doubt import ResolveRequest
+from services.contracts.plan import ForEach
 from services.errors import Conflict, NotFound
 from services.ownership.ticket import Ticket
 from services.storage.engine import write
 from services.storage.migrate import migrate
 from tests.support.durable import House, asked, booking, finish, held_bookings, sending, two_bookings
+from tests.support.executing import compiled, item, literal, ref, step
 from tests.support.upstream import Upstream
 
 
@@ -104,4 +106,26 @@ async def test_a_value_that_is_stored_again_is_as_old_as_the_last_run_that_has_i
     await store.write([again])
     assert await store.forget(60.0) == 1
     assert [await store.value(one.id) for one in (again, old)] == ['"again"', None]
+    store.close()
+
+
+@pytest.mark.parametrize("size", [2_000, 20_000])
+async def test_large_values_of_a_run_in_doubt_are_not_forgotten(house: House, upstream: Upstream, size: int) -> None:
+    """The call that one of them settles would be in doubt again, and so for good."""
+    post = booking(upstream)
+    loop = step("a", post, {"room": item()}, foreach=ForEach(items=literal(["red", "blue"])))
+    plan = compiled([post], loop, step("b", post, {"room": ref("a", 0, "id")}), mutating=("a", "b"))
+    await house.left_behind(plan, sending("a/0", room="red"), sending("a/1", room="blue"))
+    executor = await house.executor(max_inline_bytes=10_000)
+    assert (await finish(executor, plan)).status == "in_doubt"
+    large = ResolveRequest(outcome="succeeded", value={"id": "b1", "text": "x" * size}, item=0)
+    await executor.resolve("run-1", "a", large)
+    store, old = LedgerStore(house.engine, Sealer(None)), LargeValue(value_id_of('"old"'), '"old"')
+    await store.write([old])
+    async with write(house.engine) as connection:
+        await connection.execute(VALUES.update().values(created_at=1_000.0))
+    assert [await store.forget(60.0), await store.forget(60.0), await store.value(old.id)] == [2, 0, None]
+    upstream.replies("/book", {"id": "b2"})
+    await executor.resolve("run-1", "a", ResolveRequest(outcome="succeeded", value={"id": "b1"}, item=1))
+    assert (await finish(executor, plan)).status == "succeeded"
     store.close()
