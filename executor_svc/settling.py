@@ -1,6 +1,7 @@
 """Turns a person's decision about a call in doubt into the ledger's types."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from pydantic import JsonValue
@@ -49,8 +50,16 @@ def is_settled_so(execution: Execution, key: str, request: ResolveRequest, calls
     """Whether a call in doubt was settled before just as this request says; of a retry, only until the run goes on."""
     (said, _), known = settled(request), calls.get(key)
     if said is not None:
-        return known is not None and known.result == said and equal(_value_of(known.result), _value_of(said))
+        return known is not None and known.result is not None and _is_same(known.result, said, request)
     return known is None and key in map(_key, _doubts(execution))  # its record was deleted
+
+
+def _is_same(recorded: CallResult, said: CallResult, request: ResolveRequest) -> bool:
+    """Whether a record says the same. An earlier version recorded values of any size inline, and no memory."""
+    if isinstance(recorded.outcome, Succeeded) and isinstance(said.outcome, Succeeded) and not recorded.outcome.stored:
+        said = replace(said, outcome=Succeeded(value=request.value))
+    same = replace(recorded, memory=0) == replace(said, memory=0)
+    return same and equal(_value_of(recorded), _value_of(said))
 
 
 def _value_of(result: CallResult) -> JsonValue:

@@ -8,12 +8,14 @@ import sqlalchemy as sa
 from aiohttp import web
 
 from executor_svc.admission import Sealer
+from executor_svc.models import CallResult, CallState, Outcome
 from executor_svc.settling import settled
 from executor_svc.storage import CALLS, LedgerStore
 from services.contracts.doubt import ResolveRequest
+from services.contracts.outcome import Succeeded
 from services.contracts.plan import ForEach
 from services.errors import Conflict, NotFound, ValidationFailed
-from tests.support.durable import House, booking, done, finish, sending, two_bookings
+from tests.support.durable import DEAD, House, booking, done, finish, sending, two_bookings
 from tests.support.executing import compiled, item, literal, ref, step
 from tests.support.upstream import Upstream
 
@@ -89,6 +91,21 @@ async def test_a_large_settled_value_is_read_only_when_the_run_goes_on(house: Ho
     finished = await finish(executor, plan)
     assert finished.status == "succeeded"
     assert [seen.body for seen in upstream.seen] == [b'{"room":"b1"}']
+
+
+@pytest.mark.parametrize("size", [10, 20_000, 400_000])
+async def test_a_settlement_of_an_earlier_version_may_be_repeated(house: House, upstream: Upstream, size: int) -> None:
+    """It recorded values of any size inline, and no memory."""
+    plan, value = two_bookings(booking(upstream)), {"id": "b1", "text": "x" * size}
+    recorded = CallResult(Succeeded(value=value), None, 0, recovered=True)
+    await house.left_behind(plan, sending("a", room="blue"), Outcome(DEAD, "a", CallState.DONE, recorded, sent=True))
+    upstream.replies("/book", {"id": "b2"})
+    executor = await house.executor()
+    assert (await finish(executor, plan)).status == "succeeded"
+    assert (await executor.resolve("run-1", "a", ResolveRequest(outcome="succeeded", value=value))).settled
+    for other in (value | {"id": "b2"}, {"id": "b1"}):
+        with pytest.raises(Conflict, match="succeeded"):
+            await executor.resolve("run-1", "a", ResolveRequest(outcome="succeeded", value=other))
 
 
 async def test_true_and_one_are_different_settlements(house: House, upstream: Upstream) -> None:
