@@ -49,6 +49,7 @@ _log = get_logger(__name__)
 _MAX_BATCH = 500
 _LINGER_S = 0.005
 _MAYBE_SENT = "an earlier process may have sent it"
+_HASHED_AGAIN_S = 0.2
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 
 
@@ -258,9 +259,7 @@ class LedgerAdapter:
     async def _begin(self, key: str, call: Call, known: RecordedCall | None, intent: "_Intent") -> CallResult | None:
         """Record that a mutating call is about to be sent; or return its result if it must not be. Raises as `call`."""
         try:
-            arguments = dict(call.arguments)
-            hashing = self._workers.run(call.value_bytes, call.deadline, content_hash_in_parts, arguments, checkpoint)
-            digest = await hashing
+            digest = await self._digest(call, patient=known is not None)
         except NotDone as error:
             message = "nothing was sent: its arguments could not be hashed in time"
             if known is not None:  # which request it was is unknown
@@ -280,6 +279,18 @@ class LedgerAdapter:
                 return in_doubt_result(self._adapter, call, f"{_MAYBE_SENT}; now {message}")
             return CallResult(Failed(reason="ledger", message=message), None, 0)
         return None
+
+    async def _digest(self, call: Call, *, patient: bool) -> str:
+        """The hash of a call's arguments. ``patient``: waits for a thread until the deadline. Raises NotDone."""
+        clock, arguments = asyncio.get_running_loop().time, dict(call.arguments)
+        while True:
+            hashing = self._workers.run(call.value_bytes, call.deadline, content_hash_in_parts, arguments, checkpoint)
+            try:
+                return await hashing
+            except NotDone:
+                if not patient or clock() >= call.deadline:
+                    raise
+            await asyncio.sleep(_HASHED_AGAIN_S)
 
     def _written(self, key: str, result: CallResult, *, sent: bool) -> CallResult:
         state = CallState.IN_DOUBT if isinstance(result.outcome, InDoubt) else CallState.DONE

@@ -18,7 +18,7 @@ from executor_svc.conditions import holds
 from executor_svc.equality import equal
 from executor_svc.graph import Graph
 from executor_svc.ledger import Ledger, LedgerAdapter
-from executor_svc.models import LARGE_BYTES, Call, CallResult, CallState, RecordedCall
+from executor_svc.models import LARGE_BYTES, Call, CallOutcome, CallResult, CallState, RecordedCall
 from executor_svc.preview import read_and_preview
 from executor_svc.runner import Run
 from executor_svc.values import ValueStore
@@ -27,10 +27,10 @@ from services import partial
 from services.compute import ComputePool
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import Failed, InDoubt, RequestRecord, Succeeded
-from services.contracts.plan import ForEach, Match, Reference, When
+from services.contracts.plan import ForEach, Match, Reference, When, content_hash
 from services.contracts.planning import CompiledPlan
 from services.ownership.ticket import Ticket
-from tests.support.executing import compiled, item, literal, ref, step
+from tests.support.executing import api, compiled, item, literal, ref, step
 from tests.support.running import GET, LIMITS, POST
 
 LISTED: Any = {"items": [{"id": number, "name": f"room {number}"} for number in range(5)], "seven": 7}
@@ -170,6 +170,31 @@ async def test_a_change_whose_arguments_are_not_hashed_in_time_is_not_sent(begun
     assert not ledger.record_intent.called
     assert not sender.call.called
     free.set()
+    await busy
+    await pool.close()
+
+
+async def test_a_change_that_may_be_sent_again_waits_for_a_thread_until_its_deadline() -> None:
+    """Sent once more it gets its outcome. It was in doubt at once where the threads were full."""
+    pool, free = ComputePool(1, 0, "answers"), threading.Event()
+    arguments: dict[str, Any] = {"x": [7] * 100}
+    known = {"a": RecordedCall(CallState.SENT, content_hash(arguments), None)}
+    sender, store = Answering(7, 1), ValueStore(lambda _: None, 1_000_000)
+    ledger, clock = MagicMock(spec=Ledger), asyncio.get_running_loop().time
+    adapter = LedgerAdapter(sender, ledger, Ticket("run-1", "me", 2), known, store, 5.0, Workers(pool))  # type: ignore[arg-type]
+    again = api("http://x", "/put", method="PUT")
+
+    async def outcome(within_s: float) -> CallOutcome:
+        late = clock() + within_s
+        return (await adapter.call(Call(again, arguments, "run-1/a", late, value_bytes=LARGE_BYTES + 1))).outcome
+
+    busy = asyncio.create_task(pool.run(free.wait))
+    await asyncio.sleep(0)
+    began = clock()
+    assert isinstance(await outcome(0.3), InDoubt)
+    assert 0.2 <= clock() - began < 2
+    asyncio.get_running_loop().call_later(0.3, free.set)
+    assert isinstance(await outcome(5), Succeeded)
     await busy
     await pool.close()
 
