@@ -247,7 +247,7 @@ class LedgerStore:
                 try:
                     execution = self._execution(row)
                 except ValueError as error:
-                    await _end_unreadable(connection, row.id, error)
+                    await _end_unreadable(connection, row.id, error, self._now)
                     continue
                 execution = replace(execution, takeovers=execution.takeovers + 1)
                 found.append((execution, await _take(connection, execution, membership.id)))
@@ -437,19 +437,22 @@ async def _take(connection: AsyncConnection, execution: Execution, owner: str) -
         "takeovers": execution.takeovers,
         "status": "running",
         "result": None,
+        "ended_at": None,
     }
     await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id == ticket.run_id).values(taken))
     return ticket
 
 
-async def _end_unreadable(connection: AsyncConnection, run_id: str, error: ValueError) -> None:
+async def _end_unreadable(
+    connection: AsyncConnection, run_id: str, error: ValueError, now: sa.ColumnElement[float]
+) -> None:
     # Of an error of the contract only its kinds: its text quotes the stored values.
     why = ", ".join(sorted({one["type"] for one in error.errors()})) if isinstance(error, ValidationError) else error
     _log.warning("a stored run cannot be read and is not continued", run=run_id, why=str(why))
     sent = await connection.scalar(sa.select(sa.func.count()).where(CALLS.c.run_id == run_id))
     problem = "the stored run cannot be read" + (f"; {sent} of its calls had been sent" if sent else "")
     ended = ExecutionFinished(status="failed", records=(), problem=problem, duration_ms=0)
-    values = {"status": ended.status, "result": ended.model_dump_json()}
+    values = {"status": ended.status, "result": ended.model_dump_json(), "ended_at": now}
     await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id == run_id).values(values))
 
 

@@ -135,6 +135,7 @@ async def test_rows_that_cannot_be_read_keep_no_other_run_waiting(house: House, 
         states = (await connection.execute(EXECUTIONS.select().where(EXECUTIONS.c.id != "run-1"))).all()
     assert {(row.id, row.status) for row in states} == {(run_id, "failed") for run_id in rows}
     assert all("cannot be read" in row.result for row in states)
+    assert all(row.ended_at is not None for row in states)
 
 
 async def test_what_was_sent_for_a_run_that_is_not_continued_stays_known(house: House, upstream: Upstream) -> None:

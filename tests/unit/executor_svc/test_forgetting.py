@@ -96,6 +96,18 @@ async def test_a_run_that_was_settled_late_is_as_old_as_its_end(house: House, up
     store.close()
 
 
+async def test_a_run_that_goes_on_has_no_end(house: House, upstream: Upstream) -> None:
+    held_bookings(upstream)
+    plan = two_bookings(booking(upstream))
+    await house.left_behind(plan, sending("a", room="blue"))
+    executor = await house.executor()
+    assert (await finish(executor, plan)).status == "in_doubt"
+    await executor.resolve("run-1", "a", ResolveRequest(outcome="succeeded", value={"id": "b1"}))
+    async with house.engine.connect() as connection:
+        ((status, ended_at),) = (await connection.execute(sa.select(EXECUTIONS.c.status, EXECUTIONS.c.ended_at))).all()
+    assert (status, ended_at) == ("running", None)
+
+
 async def test_a_value_that_is_stored_again_is_as_old_as_the_last_run_that_has_it(house: House) -> None:
     await migrate(house.engine, "executor_svc")
     store = LedgerStore(house.engine, Sealer(None))
