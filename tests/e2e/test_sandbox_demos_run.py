@@ -31,7 +31,7 @@ async def test_every_demo_runs(subtests: pytest.Subtests, tmp_path: Path) -> Non
     )
     executor = create_executor(settings)
     with serving(create_sandbox(access.settings), bound=bound) as url:
-        imported = import_document(httpx2.get(f"{url}/openapi.json").text, provider="sandbox")
+        imported = import_document(httpx2.get(f"{url}/openapi.json", timeout=30).text, provider="sandbox")
         apis = {api.id: api for api in imported.apis}
         async with (
             executor.router.lifespan_context(executor),

@@ -45,7 +45,7 @@ def sandbox() -> Iterator[Sandbox]:
     }
     secrets = {f"sandbox.{scheme}": form | {"hosts": [host]} for scheme, form in forms.items()}
     with serving(create_app(settings), bound=bound) as url:
-        document = httpx2.get(f"{url}/openapi.json").text
+        document = httpx2.get(f"{url}/openapi.json", timeout=30).text
         imported = import_document(document, provider="sandbox")
         yield host, secrets, {known.name: known for known in imported.apis}
 

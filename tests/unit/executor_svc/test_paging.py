@@ -279,7 +279,7 @@ def sandbox() -> Iterator[tuple[str, dict[str, Api]]]:
     host = address(bound)
     access = sandbox_access(host)
     with serving(create_sandbox(access.settings), bound=bound) as url:
-        imported = import_document(httpx2.get(f"{url}/openapi.json").text, provider="sandbox")
+        imported = import_document(httpx2.get(f"{url}/openapi.json", timeout=30).text, provider="sandbox")
         yield access.secrets, {made.name: made for made in imported.apis}
 
 
