@@ -16,7 +16,8 @@ from executor_svc.secret_journal import SecretJournal
 from executor_svc.secret_store import SecretStore
 from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
-from executor_svc.storage import MEMBERS, LedgerStore
+from executor_svc.storage import LedgerStore
+from executor_svc.tables import MEMBERS
 from services.app import create_service
 from services.ownership.members import Membership
 from services.storage.engine import Probe, create_engine

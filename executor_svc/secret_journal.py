@@ -28,7 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from executor_svc.secret_changes import SecretChange, told_changes
 from executor_svc.secret_store import RENEWED_FIELDS, Secret, SecretStore, Token, revealed
-from executor_svc.storage import SECRET_CHANGES
+from executor_svc.tables import SECRET_CHANGES
 from services.contracts.secret import JournalChange, JournalEntry, JournalPage
 from services.periodic import repeating
 from services.storage.engine import lock, read, write

@@ -58,19 +58,19 @@ async def once_available(live: Live, ask: Callable[[], Awaitable[T]]) -> T:
     Raises:
         ServiceError: the services refused, or were unavailable for too long.
     """
-    left = dict(_MAX_AGAIN)
-    for pause in pauses():
+    left, waits = dict(_MAX_AGAIN), pauses()
+    while True:
         try:
             return await ask()
         except (ServiceUnavailable, Overloaded) as error:
             kind = Overloaded if isinstance(error, Overloaded) else ServiceUnavailable
             left[kind] -= 1
+            pause = next(waits)
             own = error.extensions.get("service") != LANGUAGE_MODEL
             if not (own and live.unattended) or left[kind] < 0 or live.clock.remaining_s() <= pause:
                 raise
             _log.warning("service lost", run_id=live.run.id, why=error.detail, again_in_s=round(pause, 3))
         await asyncio.sleep(pause)
-    raise AssertionError("pauses never end")
 
 
 def is_durable(compiled: CompiledPlan) -> bool:

@@ -1,4 +1,4 @@
-from executor_svc.storage import METADATA
+from executor_svc.tables import METADATA
 from services.storage.migrate import run_env
 
 run_env(METADATA)

@@ -10,7 +10,8 @@ from pydantic import SecretStr
 from executor_svc.admission import Sealer
 from executor_svc.models import CallResult, CallState, Outcome
 from executor_svc.service import ExecutorService
-from executor_svc.storage import CALLS, VALUES, LedgerStore
+from executor_svc.storage import LedgerStore
+from executor_svc.tables import CALLS, VALUES
 from services.contracts.doubt import ResolveRequest, doubts_of
 from services.contracts.outcome import Failed, Succeeded
 from services.signing import PlanSigner

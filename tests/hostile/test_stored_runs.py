@@ -13,7 +13,8 @@ from pydantic import SecretStr
 from executor_svc.admission import Sealer
 from executor_svc.models import Execution
 from executor_svc.service import ExecutorService
-from executor_svc.storage import EXECUTIONS, LedgerStore
+from executor_svc.storage import LedgerStore
+from executor_svc.tables import EXECUTIONS
 from services.contracts.api import SecurityRequirement
 from services.contracts.doubt import ResolveRequest
 from services.contracts.execution import ExecuteRequest, ExecutionFinished

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from planner_svc.backends.served.signatures import Detail, Wanted, answer_fields, call_names, signature, wanted_names
+from planner_svc.backends.served.signatures import Detail, answer_fields, call_names, signature, wanted_names
 from planner_svc.compiler.assign import mismatch
 from planner_svc.compiler.nodes import Node
 from planner_svc.compiler.schemas import Schemas
@@ -135,7 +135,7 @@ def _links(apis: Sequence[Api]) -> Iterator[Link]:
     fields: dict[tuple[str, ...], list[tuple[Api, JsonPath]]] = defaultdict(list)
     for api in apis:
         given = {_words(parameter.name) for parameter in api.parameters}
-        for path in answer_fields(api, _FIELDS, Wanted(), schemas):
+        for path in answer_fields(api, _FIELDS, schemas):
             leaf = _words(next((part for part in reversed(path) if isinstance(part, str)), ""))
             if leaf and leaf not in given:
                 fields[leaf].append((api, path))

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import JsonValue
 
 from evals.data import EACH, Call, Instance
-from planner_svc.backends.served.signatures import Wanted, answer_fields
+from planner_svc.backends.served.signatures import answer_fields
 from services.codecs.text import format_path
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
@@ -101,7 +101,7 @@ class _Fields:
     def path(self, api: str, written: str) -> str:
         """The path as the prompt shows it; unchanged if no field has that name."""
         if api not in self._paths:
-            found = answer_fields(self._apis[api], _ALL_FIELDS, Wanted())
+            found = answer_fields(self._apis[api], _ALL_FIELDS)
             self._paths[api] = {tuple(part for part in path if isinstance(part, str)): path for path in found}
         names = tuple(re.findall(r"[^.\[\]]+", re.sub(r"\[\d+\]", "", written)))
         path = self._paths[api].get(names)

@@ -117,7 +117,12 @@ class Signature:
         self._fields = _fields(api, self._schemas)
 
     @cached_property
-    def _ranked(self) -> list[JsonPath]:
+    def _feeding(self) -> list[JsonPath]:
+        """The fields, those that feed a parameter first: the order of the brief form."""
+        return sorted(self._fields, key=lambda path: not self._wanted.has(path))
+
+    @cached_property
+    def _useful(self) -> list[JsonPath]:
         """The fields, the most useful ones first: those that feed, identify, or share words with the request."""
 
         def rank(path: JsonPath) -> int:
@@ -134,12 +139,8 @@ class Signature:
         parameters = shown_parameters(api, detail, self._words)
         taken = [_parameter(self._schemas, api, one, detail) for one in parameters]
         about = [one_line(api.summary or api.description, detail.text)]
-        if detail.request:
-            first = set(self._ranked[: detail.fields])
-            fields = [path for path in self._fields if path in first]
-        else:
-            fields = _feeding_first(self._fields, detail.fields, self._wanted)
-        given = [_field_name(path) for path in fields]
+        first = set((self._useful if detail.request else self._feeding)[: detail.fields])
+        given = [_field_name(path) for path in self._fields if path in first]
         if detail.request:
             taken += ["…"] * (len(taken) < len(api.parameters))
             given += ["…"] * (len(given) < len(self._fields))
@@ -165,15 +166,9 @@ def shown_parameters(api: Api, detail: Detail, request_words: frozenset[str]) ->
     return [one for one in api.parameters if one.needed or one.name in kept]
 
 
-def answer_fields(api: Api, limit: int, wanted: Wanted, schemas: Schemas | None = None) -> list[JsonPath]:
+def answer_fields(api: Api, limit: int, schemas: Schemas | None = None) -> list[JsonPath]:
     """Paths of the answer's values, in lists that of the first item; outermost first, a bounded number."""
-    return _feeding_first(_fields(api, schemas or Schemas()), limit, wanted)
-
-
-def _feeding_first(found: Sequence[JsonPath], limit: int, wanted: Wanted) -> list[JsonPath]:
-    """The first paths, in their order; those that feed a parameter come before all others."""
-    first = set(sorted(found, key=lambda path: not wanted.has(path))[:limit])
-    return [path for path in found if path in first]
+    return _fields(api, schemas or Schemas())[:limit]
 
 
 def _fields(api: Api, schemas: Schemas) -> list[JsonPath]:

@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from executor_svc.admission import Sealer
-from executor_svc.storage import MEMBERS, LedgerStore
+from executor_svc.storage import LedgerStore
+from executor_svc.tables import MEMBERS
 from services.contracts.api import Api
 from services.contracts.plan import ForEach
 from services.contracts.planning import CompiledPlan

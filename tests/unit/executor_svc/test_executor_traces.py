@@ -16,7 +16,8 @@ from executor_svc.admission import Sealer
 from executor_svc.main import open_executor
 from executor_svc.models import Admission
 from executor_svc.settings import ExecutorSettings
-from executor_svc.storage import EXECUTIONS, METADATA, LedgerStore
+from executor_svc.storage import LedgerStore
+from executor_svc.tables import EXECUTIONS, METADATA
 from services.contracts.api import RequestBody
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Succeeded

@@ -5,7 +5,8 @@ import sqlalchemy as sa
 
 from executor_svc.admission import Sealer
 from executor_svc.models import Admission, LargeValue, value_id_of
-from executor_svc.storage import CALLS, EXECUTIONS, VALUES, LedgerStore
+from executor_svc.storage import LedgerStore
+from executor_svc.tables import CALLS, EXECUTIONS, VALUES
 from services.contracts.doubt import ResolveRequest
 from services.contracts.plan import ForEach
 from services.errors import Conflict, NotFound

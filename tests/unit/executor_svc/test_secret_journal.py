@@ -15,7 +15,7 @@ from executor_svc.secret_changes import tell_change
 from executor_svc.secret_file import change_file
 from executor_svc.secret_journal import SecretJournal
 from executor_svc.secret_store import SecretStore
-from executor_svc.storage import METADATA, SECRET_CHANGES
+from executor_svc.tables import METADATA, SECRET_CHANGES
 from services.contracts.secret import JournalEntry
 from services.errors import ServiceUnavailable
 from services.storage.engine import create_engine, read

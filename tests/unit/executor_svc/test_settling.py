@@ -10,7 +10,8 @@ from aiohttp import web
 from executor_svc.admission import Sealer
 from executor_svc.models import CallResult, CallState, Outcome
 from executor_svc.settling import settled
-from executor_svc.storage import CALLS, LedgerStore
+from executor_svc.storage import LedgerStore
+from executor_svc.tables import CALLS
 from services.contracts.doubt import ResolveRequest
 from services.contracts.outcome import Succeeded
 from services.contracts.plan import ForEach

@@ -13,7 +13,8 @@ from executor_svc.admission import Sealer
 from executor_svc.held import HeldAnswers
 from executor_svc.models import CallResult, CallState, Conclusion, Outcome
 from executor_svc.runner import Run
-from executor_svc.storage import EXECUTIONS, MEMBERS, LedgerStore
+from executor_svc.storage import LedgerStore
+from executor_svc.tables import EXECUTIONS, MEMBERS
 from services.contracts.doubt import ResolveRequest, doubts_of
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import InDoubt, Skipped, StepOutcome, StepRecord
