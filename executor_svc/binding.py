@@ -23,7 +23,7 @@ from executor_svc.references import (
     literal_bytes,
     parts,
     resolve,
-    walk,
+    taken,
 )
 from executor_svc.steps import Ambiguous, Prepared, uncompared
 from executor_svc.workers import BESIDE, NotDone, Workers
@@ -246,7 +246,7 @@ def source(
             path = tuple(chosen(output, reference, "change", budget))
         except Several:  # no request has the value, but a condition asks whether there is one
             path = tuple(chosen(output, reference, "shown", budget))
-    return path, walk(output, path, f"the output of {reference.step}")
+    return path, taken(output, path, f"the output of {reference.step}", budget)
 
 
 class Hold(Protocol):

@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 
+from services.contracts.base import before_every
 from services.contracts.plan import Plan, Step, dependencies, step_references
 
 
@@ -63,7 +64,7 @@ def _items_wanted(plan: Plan) -> dict[str, int]:
     references = [ref for step in plan.steps for ref in step_references(step)]
     for ref in [*references, *(output.value for output in plan.answer)]:
         path = ref.path[1:] if ref.step in mapped else ref.path
-        index = next((key for key in path if isinstance(key, int)), math.inf)
+        index = next((key for key in before_every(path) if isinstance(key, int)), math.inf)
         wanted[ref.step] = max(wanted.get(ref.step, 0), index + 1)
     return {step: int(items) for step, items in wanted.items() if items != math.inf}
 

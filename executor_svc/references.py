@@ -6,16 +6,17 @@ changed.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import JsonValue
 from pydantic_core import to_json
 
 from executor_svc.choosing import MAX_ITEMS, best, fields_of, is_exact, label
 from executor_svc.equality import equal
-from services.contracts.base import JsonPath
-from services.contracts.evidence import written_said
+from services.contracts.base import EVERY, JsonPath
+from services.contracts.evidence import written_path, written_said
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, Match, ObjectValue, Reference, Value
+from services.paths import MAX_EVERY, MISSING, value_at
 from services.size_budget import SizeBudget
 
 
@@ -71,7 +72,8 @@ def resolve(
             if value.step not in outputs:
                 raise Unresolved(f"step {value.step} has no output")
             output, what = outputs[value.step], f"the output of {value.step}"
-            found = walk(output, value.path if value.match is None else chosen(output, value, use, budget), what)
+            path = value.path if value.match is None else chosen(output, value, use, budget)
+            found = walk(output, path, what) if budget is None else taken(output, path, what, budget)
         case ItemReference():
             if item is None:
                 raise Unresolved("there is no current item outside a foreach")
@@ -296,31 +298,46 @@ def _is_small(value: JsonValue) -> bool:
     return isinstance(value, str | int | float) and len(str(value)) <= _MAX_CHOICE_CHARS
 
 
-def walk(value: JsonValue, path: JsonPath, what: str) -> JsonValue:
+def walk(value: JsonValue, path: JsonPath, what: str, *, gaps: bool = False) -> JsonValue:
     """Follow a path: strings are members of objects, integers (from 0) are indices of lists.
+
+    ``gaps``: of every item of a list, those that lack the value give None.
 
     Raises:
         Unresolved: the path does not exist. The message names ``what``, the whole path, and where it ended.
     """
-    current = value
+    found = value_at(value, path, gaps=gaps)
+    if found is MISSING:
+        raise Unresolved(f"{what} has no {render(path)}: {_why_missing(value, path)}")
+    return found  # type: ignore[no-any-return]
+
+
+def taken(output: JsonValue, path: JsonPath, what: str, budget: SizeBudget, *, gaps: bool = False) -> JsonValue:
+    """As :func:`walk`; a list of what every item has is made once for each path, and kept by the budget."""
+    if EVERY not in path:
+        return walk(output, path, what)
+    return budget.cached(output, (path, "every", gaps), lambda: walk(output, path, what, gaps=gaps))
+
+
+def _why_missing(value: JsonValue, path: JsonPath) -> str:
+    current: Any = value
     for depth, key in enumerate(path):
-        if isinstance(current, dict) and isinstance(key, str) and key in current:
-            current = current[key]
-            continue
-        if isinstance(current, list) and isinstance(key, int) and 0 <= key < len(current):
-            current = current[key]
-            continue
-        found = f"{type_name(current)} of {len(current)}" if isinstance(current, list) else type_name(current)
         where = render(path[:depth]) or "it"
-        why = f"{where} is empty" if current == [] else f"{where} is {found}, which has no {key!r}"
-        raise Unresolved(f"{what} has no {render(path)}: {why}")
-    return current
+        if isinstance(current, list) and key == EVERY:
+            if len(current) > MAX_EVERY:
+                return f"{where} has more than {MAX_EVERY} items"
+            return f"not every item of {where} has it"
+        following = value_at(current, (key,))
+        if following is MISSING:
+            found = f"{type_name(current)} of {len(current)}" if isinstance(current, list) else type_name(current)
+            return f"{where} is empty" if current == [] else f"{where} is {found}, which has no {key!r}"
+        current = following
+    return "it is missing"
 
 
 def render(path: JsonPath) -> str:
     """A path as readable text: ``items[0].name``."""
-    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
-    return text.removeprefix(".")
+    return written_path(path).removeprefix(".")
 
 
 def type_name(value: JsonValue) -> str:

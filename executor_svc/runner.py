@@ -19,7 +19,7 @@ from executor_svc.binding import Hold, feeding_changes
 from executor_svc.choosing import MAX_ITEMS
 from executor_svc.graph import Graph
 from executor_svc.models import LARGE_BYTES, Adapter, Limits
-from executor_svc.references import Unresolved, Use, best_so_far, chosen, unmatched, walk
+from executor_svc.references import Unresolved, Use, best_so_far, chosen, taken, unmatched
 from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare, uncompared
 from executor_svc.values import AnswerTooLarge, AnswerValues, ValueStore
 from executor_svc.workers import NotDone, Workers
@@ -369,7 +369,8 @@ class Run:
             if reference.match is not None:
                 path = chosen(found, reference, "shown", self._compared)
             try:
-                beginning, stored = shown.of(walk(found, path, f"the output of {reference.step}"))
+                value = taken(found, path, f"the output of {reference.step}", self._compared, gaps=True)
+                beginning, stored = shown.of(value)
             except (Unresolved, AnswerTooLarge) as error:
                 missing.append(f"answer {output.name!r}: {error}")
             else:

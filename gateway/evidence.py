@@ -29,6 +29,7 @@ from services.contracts.plan import (
 )
 from services.contracts.planning import CompiledPlan, Question
 from services.contracts.run import EvidenceRound
+from services.paths import MISSING, value_at
 
 MAX_ATTEMPTS_A_ROUND: Final = 8
 _NOT_FOUND: Final = frozenset({404, 410})
@@ -185,16 +186,8 @@ def _lacks(record: StepRecord, path: JsonPath, *, null: bool = True) -> bool:
     """
     if not isinstance(record.outcome, Succeeded) or record.outcome.stored is not None:
         return False
-    value = record.outcome.value
-    for key in path:
-        if isinstance(value, list):
-            there = isinstance(key, int) and 0 <= key < len(value)  # a name in a range is looked for item by item
-        else:
-            there = isinstance(value, dict) and key in value
-        if not there:
-            return True
-        value = value[key]  # type: ignore[index]
-    return null and (value is None or value in ("", [], {}))
+    value = value_at(record.outcome.value, path)
+    return value is MISSING or (null and (value is None or value in ("", [], {})))
 
 
 def _changes(compiled: CompiledPlan) -> Counter[str]:

@@ -2,14 +2,15 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import chain, groupby
 from typing import Final
 
 from pydantic import JsonValue
 from pydantic_core import to_json
 
 from services.contracts.answer import AnswerValue
+from services.contracts.base import EVERY, before_every
 from services.contracts.evidence import MAX_REASON_CHARS
 
 MAX_ITEMS = 10
@@ -33,7 +34,8 @@ def render(values: Iterable[AnswerValue], *remarks: str) -> str:
     values = tuple(values)
     remarks = (*remarks, _incomplete([value.name for value in values if value.partial]))
     lines, room = list[str](), MAX_CHARS
-    for line in (line for value in values for line in _lines(value)):
+    blocks = (_lines(list(group)) for _, group in groupby(values, _rows_of))
+    for line in chain.from_iterable(blocks):
         lines.append(line)
         room -= len(line)
         if room < 0:  # a value may have a hundred thousand members
@@ -103,10 +105,23 @@ def _scalar_text(value: JsonValue, within: re.Pattern[str]) -> str | None:
     return _OPEN + re.sub('["“”„«»]', "'", _inline(text)) + _CLOSE
 
 
-def _lines(value: AnswerValue) -> Iterator[str]:
-    yield from _block(value.name, value.value, indent="")
-    if value.stored is not None:
-        yield f"  … this is only the beginning of a value of {value.stored.bytes:,} bytes"
+def _rows_of(value: AnswerValue) -> Hashable:
+    """The list that the value is a column of, or else its own id: columns of a list are shown side by side."""
+    column = EVERY in value.path and isinstance(value.value, list) and value.stored is None
+    return (value.step, before_every(value.path), len(value.value)) if column else id(value)  # type: ignore[arg-type]
+
+
+def _lines(values: Sequence[AnswerValue]) -> Iterator[str]:
+    """The lines of a value, or of several columns of one list."""
+    names = [value.name for value in values]
+    if len(set(names)) == len(names) > 1:
+        rows = zip(*(value.value for value in values), strict=True)  # type: ignore[arg-type]
+        yield from _block(", ".join(names), [dict(zip(names, row, strict=True)) for row in rows], indent="")
+        return
+    for value in values:
+        yield from _block(value.name, value.value, indent="")
+        if value.stored is not None:
+            yield f"  … this is only the beginning of a value of {value.stored.bytes:,} bytes"
 
 
 def _incomplete(names: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from pydantic import JsonValue, ValidationError
 from gateway.storage import UNDER_WAY
 from services.contracts.answer import AnswerValue
 from services.contracts.base import JsonPath
+from services.contracts.evidence import written_path
 from services.contracts.outcome import InDoubt, Skipped, StepRecord, Succeeded
 from services.contracts.plan import (
     AnswerOutput,
@@ -33,7 +34,8 @@ from services.contracts.planning import CompiledPlan
 from services.contracts.rerun import RerunRequest, ResentStep, ReusedStep
 from services.contracts.run import Run
 from services.errors import Conflict, NotFound, ValidationFailed
-from services.partial import MISSING, PartialValues, value_at
+from services.partial import PartialValues
+from services.paths import MISSING, value_at
 from services.size_budget import SizeBudget, SizeExceeded
 
 _CONDITION: Final = "when"
@@ -260,8 +262,8 @@ def _with_literals(
         match value:
             case Reference() if value.step in taken:
                 if not lenient and (value.step, value.path) not in values:
-                    where = f"The answer of {value.step} has no {_path(value.path)}: rerun from {value.step}."
-                    raise Conflict(where)
+                    lacks = written_path(value.path).removeprefix(".")
+                    raise Conflict(f"The answer of {value.step} has no {lacks}: rerun from {value.step}.")
                 found = values.get((value.step, value.path))
                 return LiteralValue(value=found, partial=partial.holds(value.step, value.path))
             case ListValue():
@@ -285,11 +287,6 @@ def _with_literals(
         when=when,
         after=tuple(name for name in step.after if name not in taken),
     )
-
-
-def _path(path: JsonPath) -> str:
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".")
 
 
 def _resent(step: Step, record: StepRecord | None, request: RerunRequest) -> ResentStep:

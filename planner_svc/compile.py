@@ -8,6 +8,7 @@ credentials are listed, not refused: the plan can run once they are configured.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from planner_svc.compiler.access import Access, check_access
 from planner_svc.compiler.arguments import ArgumentChecker
@@ -16,7 +17,17 @@ from planner_svc.compiler.graph import Graph, check_graph
 from planner_svc.compiler.implicit import Completer, find_missing, questions_inside, report_missing
 from planner_svc.compiler.schemas import Schemas
 from services.contracts.api import OUTSIDE_CONTENT, Api
-from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Value, content_hash, step_values
+from services.contracts.base import EVERY
+from services.contracts.plan import (
+    ListValue,
+    LiteralValue,
+    ObjectValue,
+    Plan,
+    Value,
+    content_hash,
+    step_references,
+    step_values,
+)
 from services.contracts.planning import CompiledPlan, CompileResponse, DiagnosticCode, Fix, Policy, Proof
 from services.errors import ValidationFailed
 
@@ -25,6 +36,9 @@ MAX_VALUES = 200_000
 
 MAX_DEPTH = 64
 """Deepest nesting of one argument, in levels."""
+
+MAX_LISTS = 100
+"""Most references that take something of every item of a list: each makes a new list."""
 
 
 def compile_plan(
@@ -106,6 +120,9 @@ def _hash(api: Api) -> str:
 
 def _too_large(plan: Plan) -> str | None:
     """Why the plan is too large to check, or None. Iterative, as the depth may exceed the recursion limit."""
+    taken = chain((one for step in plan.steps for one in step_references(step)), (one.value for one in plan.answer))
+    if sum(EVERY in one.path for one in taken) > MAX_LISTS:
+        return f"more than {MAX_LISTS} references take something of every item of a list"
     level: list[object] = [value for step in plan.steps for value in step_values(step)]
     count = 0
     for _ in range(MAX_DEPTH):

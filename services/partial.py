@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from services.contracts.base import JsonPath
+from services.contracts.base import JsonPath, before_every
 from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Reference, Step, Value
+from services.paths import value_at
 
-MISSING: Final = object()
 _MAX_MEMBERS: Final = 100
 
 
@@ -48,6 +48,7 @@ class PartialValues:
 
         A plan may name the same value thousands of times, so what is found out about it is kept.
         """
+        path = before_every(path)
         call = step in self._mapped and bool(path) and isinstance(path[0], int)
         if step in self._made or (step in self._repeated and not call):
             return True
@@ -75,20 +76,6 @@ class PartialValues:
                 return self._any_in(value.fields.values())
             case _:
                 return False
-
-
-def value_at(value: JsonValue, path: JsonPath) -> Any:
-    """The value at a path; ``MISSING`` where there is none."""
-    current = value
-    for part in path:
-        if isinstance(current, dict):
-            there = isinstance(part, str) and part in current
-        else:
-            there = isinstance(current, list) and isinstance(part, int) and 0 <= part < len(current)
-        if not there:
-            return MISSING
-        current = current[part]  # type: ignore[index]
-    return current
 
 
 def _holds_list(value: Any, depth: int = 2) -> bool:

@@ -28,6 +28,7 @@ from services.contracts.plan import (
     references,
 )
 from services.contracts.run import Run
+from services.paths import MISSING, value_at
 
 State = Literal["succeeded", "failed", "skipped", "in_doubt", "running", "waiting"]
 ANSWER: Final = "answer"
@@ -183,7 +184,8 @@ class Flow:
             return InputValue(known=False, note=f"{reference.step} has not answered")
         if not isinstance(record.outcome, Succeeded):
             return InputValue(known=False, note=f"{reference.step} {record.outcome.kind.replace('_', ' ')}")
-        there, value = walk(record.outcome.value, reference.path)
+        value = value_at(record.outcome.value, reference.path)
+        there = value is not MISSING
         if reference.match is not None and len(_list_before(record.outcome.value, reference.path)) > 1:
             return InputValue(known=False, note=f"the item that matches “{reference.match.said[0]}”: see the request")
         if not there and (record.outcome.stored is not None or not record.outcome.kept):
@@ -227,27 +229,11 @@ def _joined(value: ListValue, parts: list[InputValue]) -> InputValue:
     )
 
 
-def walk(value: JsonValue, path: JsonPath) -> tuple[bool, JsonValue]:
-    """Whether there is a value at the path, and that value."""
-    for key in path:
-        if isinstance(value, dict) and key in value:
-            value = value[str(key)]
-        elif isinstance(value, list) and isinstance(key, int) and key < len(value):
-            value = value[key]
-        else:
-            return False, None
-    return True, value
-
-
 def _list_before(value: JsonValue, path: JsonPath) -> list[JsonValue]:
     """The list that the first index of a path refers to."""
-    for key in path:
-        if isinstance(key, int):
-            return value if isinstance(value, list) else []
-        there, value = walk(value, (key,))
-        if not there:
-            return []
-    return []
+    at = next((at for at, key in enumerate(path) if isinstance(key, int)), None)
+    found = value_at(value, path[:at]) if at is not None else None
+    return found if isinstance(found, list) else []
 
 
 def json_type(value: JsonValue) -> str:

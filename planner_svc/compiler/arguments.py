@@ -11,11 +11,22 @@ from pydantic import JsonValue
 
 from planner_svc.compiler.assign import Mismatch, mismatch
 from planner_svc.compiler.findings import Findings
-from planner_svc.compiler.nodes import ANYTHING, Node, shown
+from planner_svc.compiler.nodes import ANYTHING, Node, listed, shown
 from planner_svc.compiler.schemas import Schemas, schema_of
 from services.contracts.api import Api, Location, Parameter
-from services.contracts.base import JsonPath
-from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Step, Value
+from services.contracts.base import EVERY, JsonPath
+from services.contracts.evidence import written_path
+from services.contracts.plan import (
+    AnswerOutput,
+    ItemReference,
+    ListValue,
+    LiteralValue,
+    ObjectValue,
+    Plan,
+    Reference,
+    Step,
+    Value,
+)
 from services.contracts.planning import DiagnosticCode, Fix
 
 MAX_FIXES = 3
@@ -85,7 +96,7 @@ class ArgumentChecker:
                 DiagnosticCode.MISSING_ANSWER, "the plan does not say what answers the request", fixes=[fix]
             )
         for output in self._plan.answer:
-            self._resolve(Place(None, f"answer {output.name!r}"), output.value)
+            self._resolve(Place(None, place_of(output)), output.value)
 
     def parameters(self, api: Api) -> dict[str, tuple[Parameter, Node]]:
         """An API's parameters by name, each with its type."""
@@ -103,7 +114,7 @@ class ArgumentChecker:
             api = self._apis.get(step.api)
             found = self.response(api) if api is not None else ANYTHING
             if step.foreach is not None:
-                found = Node({"type": "array", "items": found.schema}, found.definitions)
+                found = listed(found)
             self._outputs[step.id] = found
         return found
 
@@ -166,10 +177,7 @@ class ArgumentChecker:
         if isinstance(value, LiteralValue):
             return Node(schema_of(value.value))
         if isinstance(value, Reference) and value.step in self._steps:
-            node: Node | str = self.output(self._steps[value.step])
-            for part in value.path:
-                node = self._schemas.child(node, part, strict=True) if isinstance(node, Node) else ANYTHING
-            return node if isinstance(node, Node) else ANYTHING
+            return self._schemas.at(self.output(self._steps[value.step]), value.path)
         return ANYTHING
 
     def _check(self, place: Place, value: Value, wanted: Node, items: tuple[Node, ...] | None) -> None:
@@ -282,11 +290,15 @@ class ArgumentChecker:
             return None
         return self._walk(place, self.output(step), f"the output of {step.id!r}", reference.path)
 
-    def _walk(self, place: Place, node: Node, whole: str, path: JsonPath) -> Node | None:
-        for depth, part in enumerate(path):
-            child = self._schemas.child(node, part, strict=True)
+    def _walk(self, place: Place, node: Node, whole: str, path: JsonPath, at: int = 0) -> Node | None:
+        """The type that the rest of a path leads to, from its part ``at`` on; None if it leads nowhere."""
+        for depth in range(at, len(path)):
+            if path[depth] == EVERY and (item := self._schemas.every(node)) is not None:
+                taken = self._walk(place, item, whole, path, depth + 1)
+                return None if taken is None else listed(taken)
+            child = self._schemas.child(node, path[depth], strict=True)
             if not isinstance(child, Node):
-                self._report_absent(place, node, f"{whole}{_show(path[:depth])}", path, depth)
+                self._report_absent(place, node, f"{whole}{written_path(path[:depth])}", path, depth)
                 return None
             node = child
         return node
@@ -298,7 +310,12 @@ class ArgumentChecker:
         part, kinds = path[depth], self._schemas.kinds(node) - {"null"}
         if isinstance(part, str) and kinds == {"array"}:
             first: list[JsonValue] = [*path[:depth], 0, *path[depth:]]
-            fixes = [*_loop(place), Fix(message="Take one item, for example the first.", value=first)]
+            every: list[JsonValue] = [*path[:depth], EVERY, *path[depth:]]
+            fixes = [
+                *_loop(place),
+                Fix(message="Take one item, for example the first.", value=first),
+                Fix(message="Take it of every item.", value=every),
+            ]
             message = f"{where} is a list, so it has no field {part!r}; its items may"
             self._findings.error(DiagnosticCode.LIST_FOR_SINGLE, message, place.step, place.argument, fixes)
         elif isinstance(part, int):
@@ -320,10 +337,20 @@ class ArgumentChecker:
         wrong = mismatch(self._schemas, given, wanted, as_text=place.as_text)
         if wrong is None:
             return
-        name = f"{value.step!r}{_show(value.path)}" if isinstance(value, Reference) else f"the item{_show(value.path)}"
+        name = (
+            f"{value.step!r}{written_path(value.path)}"
+            if isinstance(value, Reference)
+            else f"the item{written_path(value.path)}"
+        )
         record = self._findings.error if wrong.certain else self._findings.warning
         fixes = [] if self._findings.full else self._fixes(place, wrong, value.path, given, wanted)
-        record(wrong.code, f"{name} does not fit: {wrong.message}", place.step, place.argument, fixes)
+        record(
+            wrong.code,
+            f"{name}{written_path(value.path)} does not fit: {wrong.message}",
+            place.step,
+            place.argument,
+            fixes,
+        )
 
     def _fixes(self, place: Place, wrong: Mismatch, path: JsonPath, given: Node, wanted: Node) -> list[Fix]:
         if wrong.code is DiagnosticCode.LIST_FOR_SINGLE:
@@ -339,6 +366,11 @@ class ArgumentChecker:
         return [Fix(message=f"Use its field {name!r}.", value=[*path, name]) for name in named[:MAX_FIXES]]
 
 
+def place_of(output: AnswerOutput) -> str:
+    """An output of the answer as diagnostics name it in place of an argument."""
+    return f"answer {output.name!r}"
+
+
 def _loop(place: Place) -> list[Fix]:
     return [] if place.step is None else [Fix(message=f"Run {place.step!r} once for each item with `foreach`.")]
 
@@ -346,10 +378,6 @@ def _loop(place: Place) -> list[Fix]:
 def _cut(place: str) -> str:
     """A place as messages name it. A plan may have a thousand mistakes inside one member with a name of a megabyte."""
     return place if len(place) <= _MAX_PLACE else f"{place[:_MAX_PLACE]}…"
-
-
-def _show(path: JsonPath) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
 
 
 def _conversions(value: JsonValue, choices: list[JsonValue]) -> list[JsonValue]:

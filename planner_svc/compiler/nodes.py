@@ -28,6 +28,11 @@ def shown(name: str) -> str:
     return name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}…"
 
 
+def listed(node: Node) -> Node:
+    """The schema of lists of such values."""
+    return Node({"type": "array", "items": node.schema}, node.definitions)
+
+
 def followed(node: Node) -> tuple[Node, frozenset[str]]:
     """The target of a schema that is only a reference, and the references on the way."""
     seen: set[str] = set()

@@ -26,10 +26,11 @@ from planner_svc.compiler.expansion import (
     members_of,
     size_of,
 )
-from planner_svc.compiler.nodes import ANYTHING, Node, dict_of, followed, list_of
+from planner_svc.compiler.nodes import ANYTHING, Node, dict_of, followed, list_of, listed
 from planner_svc.compiler.validation import build_validator, cost_of
 from services.compute import checkpoint
-from services.contracts.base import JsonSchema
+from services.contracts.base import EVERY, JsonPath, JsonSchema
+from services.paths import MAX_EVERY
 
 TOTAL_BUDGET: Final = 300_000
 """Budget of one instance for all alternatives of all nodes: schemas, and the entries of their lists. It is ten times
@@ -94,6 +95,26 @@ class Schemas:
         if cached is None:
             cached = self._children[key] = (node, self._find_child(node, part, strict))
         return cached[1]
+
+    def every(self, node: Node) -> Node | None:
+        """The schema of any item of a list; None if no list is allowed."""
+        if "array" not in self.kinds(node):
+            return None
+        first, later = (self.child(node, index, strict=True) for index in (0, MAX_EVERY))
+        if not isinstance(first, Node):
+            return ANYTHING
+        return first if not isinstance(later, Node) or later.schema == first.schema else ANYTHING
+
+    def at(self, node: Node, path: JsonPath, *, strict: bool = True) -> Node:
+        """The schema of what a path leads to; the empty schema if it leads nowhere. ``strict``: see :meth:`child`."""
+        for depth, part in enumerate(path):
+            if part == EVERY and (item := self.every(node)) is not None:
+                return listed(self.at(item, path[depth + 1 :], strict=strict))
+            child = self.child(node, part, strict=strict)
+            if not isinstance(child, Node):
+                return ANYTHING
+            node = child
+        return node
 
     def properties(self, node: Node) -> dict[str, Node]:
         """The declared properties of an object, in order."""

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from planner_svc.reading.text import STOP, words_of
 from services.contracts.api import Api
+from services.contracts.base import before_every
 from services.contracts.plan import (
     ListValue,
     LiteralValue,
@@ -89,7 +90,7 @@ def _loose(query: str) -> re.Match[str] | None:
 
 
 def _is_first(reference: Reference) -> bool:
-    return next((part for part in reference.path if isinstance(part, int)), None) == 0
+    return next((part for part in before_every(reference.path) if isinstance(part, int)), None) == 0
 
 
 def _sorts(step: Step) -> bool:

@@ -8,8 +8,7 @@ from typing import Final
 from planner_svc.compiler.nodes import Node
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.text import split_name
-from services.contracts.api import Api
-from services.contracts.base import JsonPath
+from services.contracts.base import EVERY
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, dependencies
 from services.contracts.planning import CompiledPlan
 from services.contracts.sentence import MAX_SLOTS
@@ -93,7 +92,7 @@ def _slot(schemas: Schemas, compiled: CompiledPlan, output: AnswerOutput, taken:
     each = step.foreach is not None
     if each and path and isinstance(path[0], int):  # a single answer of the loop
         each, path = False, path[1:]
-    node = _walk(schemas, api, path)
+    node = schemas.at(Node(api.response.json_schema, api.definitions), path, strict=False)
     kinds = schemas.kinds(node) - {"null"}
     listed = kinds == {"array"}
     if listed:
@@ -102,7 +101,7 @@ def _slot(schemas: Schemas, compiled: CompiledPlan, output: AnswerOutput, taken:
         kinds = schemas.kinds(node) - {"null"}
     if kinds <= {"object", "array"} or (each and listed):
         raise NotExpressible("a value of the answer is an object or a list of lists")
-    words = [part for part in path if isinstance(part, str)]
+    words = [part for part in path if isinstance(part, str) and part != EVERY]
     about = _description(schemas, node)
     return SentenceSlot(
         name=_name(words[-1] if words else api.name, taken),
@@ -112,17 +111,6 @@ def _slot(schemas: Schemas, compiled: CompiledPlan, output: AnswerOutput, taken:
         description=_line(about or api.summary),
         words=" ".join([*_named([*words, api.name]), _line(api.summary), _line(about)]),
     )
-
-
-def _walk(schemas: Schemas, api: Api, path: JsonPath) -> Node:
-    """The schema that a path leads to; the empty schema if the document does not describe it."""
-    node = Node(api.response.json_schema, api.definitions)
-    for part in path:
-        child = schemas.child(node, part, strict=False)
-        if not isinstance(child, Node):
-            return Node({}, {})
-        node = child
-    return node
 
 
 def _description(schemas: Schemas, node: Node) -> str:

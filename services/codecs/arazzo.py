@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from services.codecs.text import CodecError
 from services.contracts.api import Api, Location
-from services.contracts.base import JsonPath
+from services.contracts.base import EVERY, JsonPath
 from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Reference, Step, Value, step_references
 
 VERSION = "1.0.1"
@@ -101,6 +101,8 @@ def _outputs(plan: Plan) -> _Outputs:
     """For each step, a name for every path into its response that is referenced."""
     outputs: _Outputs = {}
     for reference in _all_references(plan):
+        if EVERY in reference.path:
+            raise CodecError("Arazzo 1.0 cannot take something of every item of a list")
         paths = outputs.setdefault(reference.step, {})
         if reference.path not in paths:
             base = _UNSAFE.sub("_", "_".join(map(str, reference.path))) or "body"

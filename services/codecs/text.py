@@ -2,7 +2,8 @@ r"""Code shared by the notations: the text form of references, escaping, and par
 
 A reference is ``$step$``, ``$step.field$`` or ``$step.items[0].id$``. This is NESTful's form (section 3), in which a
 field may contain spaces (``$var1.Exchange Rate$``). A field with one of ``. [ ] $ " \`` is quoted as JSON:
-``$var1["a.b"]$``. The item of a `foreach` is ``$@$`` or ``$@.code$``; no step can have the name ``@``.
+``$var1["a.b"]$``. The ids of all items are ``$step.items[*].id$``. The item of a `foreach` is ``$@$`` or ``$@.code$``;
+no step can have the name ``@``.
 """
 
 import json
@@ -13,16 +14,16 @@ from typing import Any, cast
 import orjson
 from pydantic import JsonValue, ValidationError
 
-from services.contracts.base import JsonPath
+from services.contracts.base import EVERY, JsonPath
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Step, Value
 
 MAX_DEPTH = 64
 """Deepest nesting of lists and objects read from a notation, in levels."""
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
-_SEGMENT = re.compile(rf'\.(?P<name>[^.\[\]$"\\]+)|\[(?P<index>[0-9]{{1,9}})\]|\[(?P<quoted>{_QUOTED})\]')
+_SEGMENT = re.compile(rf'\.(?P<name>[^.\[\]$"\\]+)|\[(?P<index>[0-9]{{1,9}}|\*)\]|\[(?P<quoted>{_QUOTED})\]')
 _REFERENCE = re.compile(
-    rf'\$(?P<step>@|[A-Za-z_][A-Za-z0-9_]{{0,63}})(?P<path>(?:\.[^.\[\]$"\\]+|\[[0-9]{{1,9}}\]|\[{_QUOTED}\])*)\$',
+    rf'\$(?P<step>@|[A-Za-z_][A-Za-z0-9_]{{0,63}})(?P<path>(?:\.[^.\[\]$"\\]+|\[(?:[0-9]{{1,9}}|\*)\]|\[{_QUOTED}\])*)\$',
     re.DOTALL,
 )
 _PLAIN_NAME = re.compile(r'[^.\[\]$"\\]+')
@@ -54,7 +55,7 @@ def parse_reference(text: str) -> Reference | ItemReference:
         if segment["name"] is not None:
             path.append(segment["name"])
         elif segment["index"] is not None:
-            path.append(int(segment["index"]))
+            path.append(EVERY if segment["index"] == EVERY else int(segment["index"]))
         else:
             path.append(_unquote(segment["quoted"]))
     try:
@@ -76,13 +77,15 @@ def format_reference(reference: Reference | ItemReference) -> str:
 
 
 def format_path(path: JsonPath) -> str:
-    """Write a path in the form that follows the step's name: ``.items[0].id``."""
+    """Write a path in the form that follows the step's name: ``.items[0].id``, ``.items[*].id``."""
     parts = []
     for part in path:
         if isinstance(part, int):
             if not 0 <= part < 10**9:
                 raise CodecError(f"a list index must lie between 0 and 999999999, not {part}")
             parts.append(f"[{part}]")
+        elif part == EVERY:
+            parts.append(f"[{EVERY}]")
         elif _PLAIN_NAME.fullmatch(part):
             parts.append(f".{part}")
         else:

@@ -18,7 +18,18 @@ JsonSchema = dict[str, JsonValue]
 """A JSON Schema (2020-12) as an object. Internal references are ``#/$defs/NAME`` into the owner's definitions."""
 
 JsonPath = tuple[str | int, ...]
-"""A path into a JSON value: a string is the name of an object's member, an integer is the index of a list's item."""
+"""A path into a JSON value: a string is the name of an object's member, an integer is the index of a list's item.
+
+At a list, :data:`EVERY` is every item: the rest of the path is followed in each, and what is there makes a list.
+"""
+
+EVERY: Final = "*"
+
+
+def before_every(path: JsonPath) -> JsonPath:
+    """The part of a path that leads to the list of which it takes every item; the whole path if there is none."""
+    return path[: path.index(EVERY)] if EVERY in path else path
+
 
 MAX_QUERY_CHARS = 10_000
 """Longest request accepted, in characters. Longer ones are refused with 422 rather than silently cut."""

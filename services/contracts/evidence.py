@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from services.contracts.base import ApiId, Contract
+from services.contracts.base import EVERY, ApiId, Contract
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, Match, ObjectValue, Plan, Reference, Value
 
 MAX_ATTEMPTS: Final = 32
@@ -84,11 +84,15 @@ def written_call(api: str, arguments: Mapping[str, str]) -> str:
 
 
 def written_path(path: Sequence[str | int], match: Match | None = None) -> str:
-    """A path in the form that follows its base: ``.items[0].id``, or ``.items["Ada"].id`` with a match."""
+    """A path in the form that follows its base: ``.items[0].id``, or ``.items["Ada"].id`` with a match.
+
+    Of every item of a list: ``.items[*].id``.
+    """
     at = next((at for at, part in enumerate(path) if isinstance(part, int)), None) if match is not None else None
     said = written_literal(match.said[0]) if match is not None else ""
-    parts = (f"[{said if n == at else part}]" if isinstance(part, int) else f".{part}" for n, part in enumerate(path))
-    return "".join(parts)
+    listed = (isinstance(part, int) or part == EVERY for part in path)
+    parts = (said if n == at else part for n, part in enumerate(path))
+    return "".join(f"[{part}]" if index else f".{part}" for part, index in zip(parts, listed, strict=True))
 
 
 def written_said(match: Match) -> str:

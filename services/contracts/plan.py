@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, StringConstraints, model_validator
 
-from services.contracts.base import ApiId, Contract, JsonPath, StepId
+from services.contracts.base import ApiId, Contract, JsonPath, StepId, before_every
 
 MAX_STEPS = 10_000
 MAX_PATH = 32
@@ -75,7 +75,7 @@ class Reference(Contract):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.match is not None and not any(isinstance(part, int) for part in self.path):
+        if self.match is not None and not any(isinstance(part, int) for part in before_every(self.path)):
             raise ValueError("a match needs a list to choose from: a path with an index")
         return self
 

@@ -48,6 +48,7 @@ _FIXED: Final = (
     r"""
 ws ::= " "?
 index ::= "[" [0-9]{1,4} "]"
+items ::= "[" ([0-9]{1,4} | "*") "]"
 label ::= "\"var" [1-9] [0-9]? "\""
 escape ::= "\\" (["\\/bfnrt] | "u" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F])
 char ::= [^"\\\x00-\x1F] | escape
@@ -163,7 +164,12 @@ class _Writer:
         if self._place == 1:
             return ""
         wanted = frozenset().union(*(_FITS.get(kind, frozenset()) for kind in kinds))
-        paths = [_inside(path) for path, own in self._fields if own is None or own & wanted]
+        every = "array" in wanted and not self._calls_only  # what every item of a list has makes a list
+        paths = [
+            _inside(path, "items" if every else "index")
+            for path, own in self._fields
+            if own is None or own & wanted or (every and path is not None and 0 in path)
+        ]
         path = self._rule("p", " | ".join(sorted(set(paths)))) if paths else '""'
         label = '"var" [1-9] [0-9]?' if self._place is None else f'"var" [1-{self._place - 1}]'
         label = f"({label})" if self._calls_only else f'("@" | {label})'
@@ -215,11 +221,11 @@ def _members(members: Sequence[str]) -> str:
     return f'"{{" ws ({one} {more})? "}}"'
 
 
-def _inside(path: JsonPath | None) -> str:
-    """A path as it follows a label inside a JSON text; an index stands for any index."""
+def _inside(path: JsonPath | None, index: str) -> str:
+    """A path as it follows a label inside a JSON text; an index stands for any index, by the rule of that name."""
     if path is None:
         return "path"
-    parts = [_quoted(_escaped(format_path((part,)))) if isinstance(part, str) else "index" for part in path]
+    parts = [_quoted(_escaped(format_path((part,)))) if isinstance(part, str) else index for part in path]
     return " ".join(parts) or '""'
 
 

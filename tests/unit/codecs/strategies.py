@@ -39,7 +39,7 @@ JSON: st.SearchStrategy[JsonValue] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
-PATHS = st.lists(TEXT | st.integers(0, 99), max_size=4).map(tuple)
+PATHS = st.lists(TEXT | st.integers(0, 99) | st.just("*"), max_size=4).map(tuple)
 
 
 def values(steps: list[str], item: bool) -> st.SearchStrategy[Value]:

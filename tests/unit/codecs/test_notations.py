@@ -51,6 +51,18 @@ def test_nestful_v2_labels_and_missing_labels() -> None:
     assert [step.id for step in plan.steps] == ["var_1", "var2", "var3"]
 
 
+def test_something_of_every_item() -> None:
+    calls: list[Any] = [
+        {"name": "orders", "arguments": {}, "label": "var1"},
+        {"name": "total", "arguments": {"ids": "$var1.orders[*].id$"}, "label": "var2"},
+        {"name": "var_result", "arguments": {"skus": "$var1.orders[*].lines[*].sku$"}},
+    ]
+    plan = nestful.decode(calls)
+    assert plan.steps[1].arguments == {"ids": Reference(step="var1", path=("orders", "*", "id"))}
+    assert plan.answer[0].value.path == ("orders", "*", "lines", "*", "sku")
+    assert nestful.encode(plan) == calls
+
+
 def test_text_with_a_reference_inside_stays_text() -> None:
     plan = nestful.decode([{"name": "a", "arguments": {"m": "from $100-$200, $var1.x$ each"}, "label": "v"}])
     assert plan.steps[0].arguments["m"] == LiteralValue(value="from $100-$200, $var1.x$ each")

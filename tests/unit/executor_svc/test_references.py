@@ -11,6 +11,7 @@ from executor_svc.conditions import Incomparable, holds
 from executor_svc.equality import equal
 from executor_svc.references import Item, Unresolved, resolve, walk
 from services.contracts.plan import ItemReference, ListValue, Match, ObjectValue, Reference, Value, When
+from services.size_budget import SizeBudget
 from tests.support.executing import item, literal, ref
 
 JSON = st.recursive(
@@ -36,6 +37,27 @@ def follow(value: Any, path: tuple[str | int, ...]) -> Any:
 def test_every_path_that_exists_gives_the_very_value(output: Any, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(paths(output)))
     assert resolve(ref("a", *path), {"a": output}) is follow(output, path)
+
+
+def test_every_item_of_a_list_must_have_what_an_argument_takes() -> None:
+    outputs: dict[str, Any] = {"a": {"items": [{"id": 1}, {"id": 2, "name": "x"}]}}
+    budget = SizeBudget(1_000)
+    assert resolve(ref("a", "items", "*", "id"), outputs, budget=budget) == [1, 2]
+    with pytest.raises(Unresolved, match=r"the output of a has no items\[\*\].name: not every item of items has it"):
+        resolve(ref("a", "items", "*", "name"), outputs)
+    with pytest.raises(Unresolved, match=r"it is an object, which has no 'item'"):
+        resolve(ref("a", "item", "*", "name"), outputs)
+    outputs["a"]["items"] *= 60_000
+    with pytest.raises(Unresolved, match="items has more than 100000 items"):
+        resolve(ref("a", "items", "*", "id"), outputs)
+
+
+def test_a_list_of_what_every_item_has_is_made_once() -> None:
+    outputs: dict[str, Any] = {"a": [{"id": 1}, {"id": 2}]}
+    budget = SizeBudget(1_000)
+    first, second = (resolve(ref("a", "*", "id"), outputs, budget=budget) for _ in range(2))
+    assert first is second
+    assert budget.taken == 2 * len("[1,2]")
 
 
 @given(JSON, JSON, st.data())

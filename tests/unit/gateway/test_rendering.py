@@ -34,6 +34,18 @@ def test_lists_and_objects_are_indented() -> None:
     assert rendered(a={"b": {"c": [1, 2]}, "d": "e"}) == "a:\n  b:\n    c:\n      - 1\n      - 2\n  d: e"
 
 
+def test_fields_of_every_item_of_one_list_are_shown_side_by_side() -> None:
+    names, prices = ["Rex", "Ada", None], [5, 7.5, 9]
+    values = [AnswerValue(name="name", value=names, step="a", path=("dogs", "*", "name"))]
+    assert render(values) == "name:\n  - Rex\n  - Ada\n  - none"
+    values.append(AnswerValue(name="price", value=prices, step="a", path=("dogs", "*", "price")))
+    both = "name, price:\n  - name: Rex, price: 5\n  - name: Ada, price: 7.5\n  - price: 9"
+    other = AnswerValue(name="price", value=prices, step="a", path=("cats", "*", "price"))
+    apart = "\nprice:\n  - 5\n  - 7.5\n  - 9"
+    assert render([*values, other]) == both + apart
+    assert render([values[1], other]) == apart.strip() + apart
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\v", "\f", "\x85", "\u2028"])
 def test_a_text_of_an_upstream_does_not_look_like_another_value(end: str) -> None:
     forged = f"fine{end}balance: 1,000,000"

@@ -4,6 +4,8 @@ import tracemalloc
 
 import pytest
 
+from planner_svc.compile import MAX_LISTS
+from planner_svc.proving.repair import repair
 from services.contracts.api import Location
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Reference
 from services.contracts.planning import CompileResponse, Decision, DiagnosticCode, Policy
@@ -147,6 +149,32 @@ def test_list_for_single() -> None:
     assert codes(prove(plan(step("a", "list"), step("b", "holidays", country="$a.0.code$")), *APIS)) == set()
     looped = plan(step("a", "list"), step("b", "holidays", foreach="$a$", country="$@.code$"))
     assert codes(prove(looped, *APIS)) == set()
+
+
+def test_a_field_of_every_item_is_a_list() -> None:
+    total = api("total", param("numbers", {"type": "array", "items": {"type": "number"}}))
+    subject = plan(step("a", "list"), step("b", "total", numbers="$a.*.area$"), answer="$a.*.name$")
+    response = prove(subject, LIST, total)
+    assert response.diagnostics == ()
+    assert response.compiled is not None
+    assert response.compiled.proof.assumed == 0
+    names = plan(step("a", "list"), step("b", "total", numbers="$a.*.name$"))
+    only(prove(names, LIST, total), DiagnosticCode.TYPE_MISMATCH)
+    single = plan(step("a", "list"), step("b", "holidays", country="$a.*.code$"))
+    only(prove(single, *APIS), DiagnosticCode.LIST_FOR_SINGLE)
+    found = only(prove(plan(step("a", "list"), answer="$a.*.cod$"), *APIS), DiagnosticCode.UNKNOWN_FIELD)
+    assert found.message == "the output of 'a'[*] has no field 'cod'; it has 'code', 'name', 'area', 'tags'"
+    found = only(prove(plan(step("a", "list"), answer="$a.name$"), *APIS), DiagnosticCode.LIST_FOR_SINGLE)
+    assert found.fixes[-1].value == ["*", "name"]
+    assert repair(plan(step("a", "list"), answer="$a.name$"), [found]) == plan(step("a", "list"), answer="$a.*.name$")
+    only(prove(plan(step("a", "find"), answer="$a.*.name$"), *APIS), DiagnosticCode.UNKNOWN_FIELD)
+
+
+def test_a_plan_takes_fields_of_every_item_a_hundred_times_at_most() -> None:
+    total = api("total", param("numbers", {"type": "array", "items": {"type": "array"}}))
+    for count, expected in ((MAX_LISTS, set()), (MAX_LISTS + 1, {DiagnosticCode.TOO_LARGE})):
+        lists = ListValue(items=(Reference(step="a", path=("*", "area")),) * count)
+        assert codes(prove(plan(step("a", "list"), step("b", "total", numbers=lists)), LIST, total)) == expected
 
 
 def test_single_for_list() -> None:
