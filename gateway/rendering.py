@@ -115,7 +115,7 @@ def _lines(values: Sequence[AnswerValue]) -> Iterator[str]:
     """The lines of a value, or of several columns of one list."""
     names = [value.name for value in values]
     if len(set(names)) == len(names) > 1:
-        rows = zip(*(value.value for value in values), strict=True)  # type: ignore[arg-type]
+        rows = zip(*(value.value for value in values), strict=True)
         yield from _block(", ".join(names), [dict(zip(names, row, strict=True)) for row in rows], indent="")
         return
     for value in values:

@@ -92,7 +92,7 @@ def chosen(index: int, *path: str) -> Reference:
         (references, "best", compiled([GET], step("a", GET), answer={"x": chosen(0, "id")})),
         (references, "best", compiled([GET], step("a", GET), step("b", GET, {"x": chosen(0, "id")}))),
         (references, "best", compiled([GET, POST], step("a", GET), step("b", POST, {"x": chosen(0, "id")}))),
-        (runner, "walk", compiled([GET], step("a", GET), answer={"x": ref("a", "items")})),
+        (runner, "taken", compiled([GET], step("a", GET), answer={"x": ref("a", "items")})),
         (
             conditions,
             "equal",
@@ -200,7 +200,7 @@ async def test_a_change_that_may_be_sent_again_waits_for_a_thread_until_its_dead
 
 
 async def test_small_answers_that_are_used_often_are_large_together(noted: Any, workers: Workers) -> None:
-    threads = noted(runner, "walk")
+    threads = noted(runner, "taken")
     names = {f"value{number}": ref("a", "seven") for number in range(100)}
     await ended(compiled([GET], step("a", GET), answer=names), Answering(LISTED, 1_000), workers)
     assert MAIN not in threads

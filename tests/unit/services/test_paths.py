@@ -6,7 +6,7 @@ import pytest
 
 from services.paths import MAX_EVERY, MISSING, value_at
 
-ORDERS = {
+ORDERS: dict[str, Any] = {
     "orders": [
         {"id": 1, "lines": [{"sku": "a"}, {"sku": "b"}], "note": "x"},
         {"id": 2, "lines": [], "note": None},
