@@ -93,6 +93,7 @@ def shown(request: PlanRequest, settings: ServedSettings) -> Prompt:
         detail=DETAILS[settings.detail],
         budget=Budget(tokens=settings.prompt_tokens, apis=settings.candidates + len(asked), demos=settings.demos),
         evidence=request.evidence,
+        added=len(asked),
     )
 
 

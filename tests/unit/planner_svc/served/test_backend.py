@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner_svc.backends.served.prompt import PROMPT_VERSIONS
+from planner_svc.backends.served.prompt import ADDED_INSTRUCTION, PROMPT_VERSIONS
 from planner_svc.cascade import CascadePolicy
 from planner_svc.models import PlanDraft
 from services.contracts.context import Context
@@ -188,9 +188,10 @@ async def test_a_deprecated_api_is_shown_where_it_is_pinned(world: Make) -> None
 async def test_what_was_looked_up_comes_first(world: Make) -> None:
     made = await world(calls(FIRST), candidates=1)
     await made.service.plan(REQUEST.model_copy(update={"looked_up": ("t.delete", "t.gone")}))
-    system = made.server.asked[0]["messages"][0]["content"]
+    system, request = (message["content"] for message in made.server.asked[0]["messages"])
     assert system.index("delete(code") < system.index("find(name")
     assert "holidays(" not in system
+    assert request.startswith(f"{ADDED_INSTRUCTION.format(count=1)}\nRequest: {REQUEST.query}")
 
 
 async def test_compact_first_asks_the_model_where_the_other_is_not_sure(world: Make) -> None:
