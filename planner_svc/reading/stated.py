@@ -129,14 +129,15 @@ def without_constants(query: str, apis: Sequence[Api]) -> str:
 def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
     """The plan with the stated values of its arguments, and without calls that only looked these up.
 
-    An API that is called several times is skipped: it is unknown which of the calls is meant.
+    An API that is called several times is skipped: it is unknown which of the calls is meant. So is an argument that
+    has another value where a further call has the stated one: "title "A" ... rename it to "B"".
     """
     called = [step.api for step in plan.steps]
     steps, changed = [], False
     for step in plan.steps:
         api = apis.get(step.api)
         single = called.count(step.api) == 1 and step.foreach is None
-        given = _given(step, query, api) if api is not None and single else step
+        given = _given(step, query, api, plan) if api is not None and single else step
         changed |= given is not step
         steps.append(given)
     if not changed:
@@ -144,8 +145,8 @@ def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
     return _needed(Plan(steps=tuple(steps), answer=plan.answer), apis)
 
 
-def _given(step: Step, query: str, api: Api) -> Step:
-    found = stated(query, profile_of(api))
+def _given(step: Step, query: str, api: Api, plan: Plan) -> Step:
+    found = [one for one in stated(query, profile_of(api)) if not _is_anothers(one, step, plan)]
     own = {str(one.path[0]) for one in found}
     taken = {one.value for one in found if _is_said_once(query, one)}
     arguments: dict[str, Value] = {}
@@ -156,6 +157,14 @@ def _given(step: Step, query: str, api: Api) -> Step:
     for one in found:
         arguments = put(arguments, one.path, one.value)
     return step if arguments == step.arguments else step.model_copy(update={"arguments": arguments})
+
+
+def _is_anothers(one: Stated, step: Step, plan: Plan) -> bool:
+    """Whether a step has another value for the argument, and a further step has the stated one."""
+    name, value = str(one.path[0]), LiteralValue(value=one.value)
+    own = step.arguments.get(name)
+    further = (other.arguments.get(name) for other in plan.steps if other is not step)
+    return isinstance(own, LiteralValue) and own != value and value in further
 
 
 def _is_said_once(query: str, one: Stated) -> bool:

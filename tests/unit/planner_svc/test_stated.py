@@ -10,7 +10,7 @@ from planner_svc.reading.stated import stated, with_stated
 from planner_svc.reading.text import MAX_CHARS
 from services.compute import ComputePool
 from services.contracts.api import Api, Location
-from services.contracts.plan import Plan
+from services.contracts.plan import LiteralValue, Plan
 from services.errors import DeadlineExceeded
 from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, record, step
 
@@ -152,6 +152,16 @@ def test_a_call_that_only_looked_it_up_is_left_out() -> None:
     drafted = plan(step("a", "find_shop", query="S-9"), step("b", "create_order", shop_id="$a.id$", title="x"))
     assert [name for name, _ in mended('Create an order: shop id "S-9", title "x"', drafted)] == ["create_order"]
     assert [name for name, _ in mended('Create an order: title "x"', drafted)] == ["find_shop", "create_order"]
+
+
+def test_a_value_that_a_further_call_has_is_not_stated_for_this_one() -> None:
+    rename = api("rename_order", param("title", at=BODY), method="PUT", summary="Rename an order")
+    apis = APIS | {rename.id: rename}
+    query = 'Create an order with title "Spring". Then rename it to "Summer".'
+    subject = plan(step("a", "create_order", shop_id="s1", title="Spring"), step("b", "rename_order", title="Summer"))
+    assert with_stated(subject, query, apis) == subject
+    wrong = plan(step("a", "create_order", shop_id="s1", title="Summer"), step("b", "rename_order", title="Summer"))
+    assert with_stated(wrong, query, apis).steps[0].arguments["title"] == LiteralValue(value="Spring")
 
 
 def test_calls_that_nothing_tells_apart_are_left_alone() -> None:
