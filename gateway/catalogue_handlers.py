@@ -10,7 +10,7 @@ from services.app import service_router
 from services.contracts.api import Api, DocumentPage, ImportRequest, Label, Method, NeededSecrets, ProviderName
 from services.contracts.base import ApiId
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
-from services.contracts.retrieval import ApiSearchPage
+from services.contracts.retrieval import MAX_OFFSET, ApiSearchPage
 from services.contracts.secret import SecretTest, TrySecret
 from services.http import BODY_LIMIT, refuse_offset
 from services.late_problems import ending_with_problem
@@ -24,7 +24,7 @@ Shared = Annotated[
     Query(description="True: everyone's instead of your tenant's. Only for administrators of the operator's tenant."),
 ]
 DocumentLimit = Annotated[int, Query(ge=1, le=1_000)]
-Offset = Annotated[int, Query(ge=0, le=10_000_000)]
+Offset = Annotated[int, Query(ge=0, le=MAX_OFFSET)]
 ApiCursor = Annotated[ApiId | None, Query(description="`next` of the page before.")]
 DocumentCursor = Annotated[ProviderName | None, Query(description="`next` of the page before.")]
 DemoCursor = Annotated[int | None, Query(ge=0, le=2**31 - 1, description="`next` of the page before.")]

@@ -25,6 +25,7 @@ from services.contracts.api import (
 from services.contracts.base import MAX_QUERY_CHARS, ApiId
 from services.contracts.constants import ConstantsRequest, ProviderConstants
 from services.contracts.retrieval import (
+    MAX_OFFSET,
     ApiSearchHit,
     ApiSearchPage,
     LookupRequest,
@@ -88,7 +89,7 @@ async def search_apis(
     deprecated: Annotated[bool, Query(description="False: exclude deprecated APIs.")] = True,
     tenant: Whose = None,
     limit: Annotated[int, Query(ge=1, le=1_000, description="APIs on the page.")] = 20,
-    offset: Annotated[int, Query(ge=0, le=100_000, description="Hits to skip. Only with a query.")] = 0,
+    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET, description="Hits to skip. Only with a query.")] = 0,
     cursor: Annotated[ApiId | None, Query(description="`next` of the page before. Only without a query.")] = None,
 ) -> ApiSearchPage:
     """With a query: ranked, an exact id, operation or path first. Without: in order of id."""

@@ -370,13 +370,13 @@ class ComputePool:
         if job.unwanted:
             job.result = None
         with self._lock:
-            self._progress_at = time.monotonic()
             self._in_flight -= 1
             self._by_tenant[job.tenant] -= 1
             if not self._by_tenant[job.tenant]:
                 del self._by_tenant[job.tenant]
             before, job.state = job.state, "over"
             if before == "running":
+                self._progress_at = time.monotonic()  # the end of one that waited in vain is none
                 self._running.remove(job)
                 self._ended[job.tenant] = time.monotonic()
                 if len(self._ended) > _MAX_TENANTS:

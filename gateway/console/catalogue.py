@@ -12,6 +12,7 @@ from gateway.console.session import PATH, Session
 from gateway.console.status import STATE_STYLES
 from gateway.routing import PRINTABLE, Service
 from services.app import service_router
+from services.contracts.retrieval import MAX_OFFSET
 from services.errors import InvalidRequest
 
 router = service_router(route_class=ConsoleRoute, include_in_schema=False)
@@ -39,7 +40,7 @@ async def catalogue(
     )
     documents = await retriever.documents(tenant=tenant, limit=_DOCUMENTS)
     asked = {"q": q, "provider": provider}
-    more = words and found.hits and offset + _PAGE < found.total
+    more = words and found.hits and offset + _PAGE < min(found.total, MAX_OFFSET + 1)
     following = {"offset": offset + _PAGE} if more else {"cursor": found.next} if found.next else None
     return render(
         request, "catalogue.html", screen="catalogue", found=found, asked=asked, documents=documents,

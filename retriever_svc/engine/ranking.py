@@ -232,11 +232,12 @@ def reasons_of(
     by_meaning = dense_weight * scores.dense[best] >= (1 - dense_weight) * scores.lexical[best]
     near = np.isin(scores.positions, prepared.near)
     pairs = zip(near.tolist(), by_meaning.tolist(), strict=True)
+    given, named = frozenset(pinned), frozenset(exact)
     reasons: list[FoundBy] = ["provider" if not n else "meaning" if m else "words" for n, m in pairs]
     for place, position in enumerate(scores.positions.tolist()):
-        if position in pinned:
+        if position in given:
             reasons[place] = "pinned"
-        elif position in exact:
+        elif position in named:
             reasons[place] = "exact_name"
     return reasons
 

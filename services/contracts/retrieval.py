@@ -11,6 +11,10 @@ FoundBy = Literal["pinned", "demonstrated", "exact_name", "meaning", "words", "p
 """Why an API is among the candidates (docs/retrieval.md has a line about each)."""
 
 
+MAX_OFFSET = 1_000
+"""Most hits of a query that a page may skip: all of them are ranked for each page."""
+
+
 class ApiFilters(Contract):
     """Conditions on an API. It must pass all that are set."""
 

@@ -214,6 +214,7 @@ async def test_limits(http: httpx2.AsyncClient) -> None:
         ("GET", "/apis?offset=20", None),
         ("GET", "/apis?cursor=%00", None),
         ("GET", "/apis?query=zoo&cursor=zoo.op", None),
+        ("GET", "/apis?query=zoo&offset=1001", None),
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")

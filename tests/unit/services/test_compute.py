@@ -246,6 +246,24 @@ async def test_a_pool_is_stuck_while_a_call_must_get_on_and_none_does() -> None:
     await pool.close()
 
 
+async def test_a_call_that_waited_in_vain_is_no_progress() -> None:
+    pool, gate, begun = ComputePool(1, 2), threading.Event(), threading.Event()
+
+    def long() -> None:
+        begun.set()
+        gate.wait(TIMEOUT_S)
+
+    task = asyncio.create_task(pool.run(long))
+    assert await asyncio.to_thread(begun.wait, TIMEOUT_S)
+    pool._progress_at -= 1_000
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(pool.run(abs, -1), 0.05)
+    assert pool.stuck_s >= 1_000
+    gate.set()
+    await task
+    await pool.close()
+
+
 async def test_a_pool_with_a_free_thread_is_not_stuck() -> None:
     pool, gate, begun = ComputePool(2, 2), threading.Event(), threading.Event()
 
