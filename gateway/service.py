@@ -73,7 +73,7 @@ class GatewayService:
         self._audit = audit
         self._store, self._runs = store, runs
         self._settings = settings
-        self._waiting = Waiting(store, runs)
+        self._waiting = Waiting(store, runs, quotas)
         self.decisions = Decisions(peers, store, runs, self._waiting, audit, settings, metrics)
         self._streams = Streams(events, quotas, metrics, settings.max_followers)
 
@@ -214,7 +214,8 @@ class GatewayService:
         status = await self._store.charge(run_id, principal.tenant, _EVENTS_WEIGHT)
         if status not in UNDER_WAY and not await self._store.events(run_id, after, limit=1):
             return None
-        return await self._streams.follow(run_id, principal.tenant, after)
+        # The events of a run that has ended are charged already, with the run.
+        return await self._streams.follow(run_id, principal.tenant, after, charged=status not in UNDER_WAY)
 
     async def delete(self, run_id: str, principal: Principal) -> None:
         """Delete a run that is over, with its events, its idempotency key and the executor's data of it.

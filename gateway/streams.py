@@ -6,7 +6,7 @@ granted.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from gateway.events import Events
 from gateway.metrics import GatewayMetrics
@@ -15,6 +15,7 @@ from services.contracts.event import RunEvent, SolveEvent
 from services.errors import Overloaded
 
 T = TypeVar("T")
+_MOST_SIZES: Final = 10_000
 
 
 class Streams:
@@ -30,17 +31,25 @@ class Streams:
     def __init__(self, events: Events, quotas: Quotas, metrics: GatewayMetrics, most: int) -> None:
         self._events, self._quotas, self._metrics, self._most = events, quotas, metrics, most
         self._followers = 0
+        self._sizes = dict[tuple[str, int], int]()
 
-    async def follow(self, run_id: str, tenant: str, after: int) -> AsyncGenerator[RunEvent, None]:
+    async def follow(
+        self, run_id: str, tenant: str, after: int, *, charged: bool = False
+    ) -> AsyncGenerator[RunEvent, None]:
         """The events of a run with a higher number than ``after``.
+
+        A large event counts as its tenant's reading when it is sent. If the tenant has read too much, the stream ends
+        before it; the reader resumes from the last event it got. ``charged``: all events are counted already.
 
         Raises:
             QuotaExceeded: too many streams of the tenant are open.
             Overloaded: too many streams are open.
         """
-        return await _opened(self._follow(run_id, tenant, after))
+        return await _opened(self._follow(run_id, tenant, after, charged))
 
-    async def _follow(self, run_id: str, tenant: str, after: int) -> AsyncGenerator[RunEvent | None, None]:
+    async def _follow(
+        self, run_id: str, tenant: str, after: int, charged: bool
+    ) -> AsyncGenerator[RunEvent | None, None]:
         self._quotas.check("streams", tenant)
         if self._followers >= self._most:
             raise Overloaded("Too many streams are open.", retry_after_s=5)
@@ -51,6 +60,8 @@ class Streams:
                     yield None
                     async with aclosing(self._events.follow(run_id, after)) as events:
                         async for event in events:
+                            if not charged:
+                                self._quotas.read(tenant, self._size(run_id, event))
                             yield event
             finally:
                 self._followers -= 1
@@ -66,7 +77,18 @@ class Streams:
             yield None
             async with aclosing(self._events.follow(run_id, 0)) as events:
                 async for event in events:
+                    # Not refused: the reader began the run, and cannot resume this stream.
+                    self._quotas.charge(tenant, self._size(run_id, event))
                     yield event.event
+
+    def _size(self, run_id: str, event: RunEvent) -> int:
+        """The bytes of an event's JSON, once for all that follow the run."""
+        key = run_id, event.id
+        if key not in self._sizes:
+            while len(self._sizes) >= _MOST_SIZES:
+                del self._sizes[next(iter(self._sizes))]
+            self._sizes[key] = len(event.event.model_dump_json())
+        return self._sizes[key]
 
 
 async def _opened(events: AsyncGenerator[T | None, None]) -> AsyncGenerator[T, None]:

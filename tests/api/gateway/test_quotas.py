@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from gateway.storage import RunStore
 from gateway.waiting import Waiting
 from services.contracts.api import ImportRequest
 from services.contracts.constants import ConstantsRequest
+from services.contracts.event import RunEvent
 from services.contracts.outcome import Succeeded
 from services.contracts.run import RunStatus
 from services.errors import Overloaded, QuotaExceeded, ValidationFailed
@@ -119,7 +120,7 @@ async def test_what_was_done_is_told_whatever_was_read_meanwhile(shared: Gateway
 async def test_who_began_a_run_is_told_how_it_ended_wherever_it_did() -> None:
     store, live = MagicMock(spec=RunStore), MagicMock(outcome=asyncio.get_running_loop().create_future())
     live.outcome.set_result(None)  # another process has taken it over
-    waiting = Waiting(store, MagicMock())
+    waiting = Waiting(store, MagicMock(), MagicMock())
     await waiting.for_outcome(live, "guests", Clock(0))
     assert store.get.await_args.kwargs == {"further": True}
     await waiting.for_end("run-1", "guests", Clock(0))
@@ -175,6 +176,39 @@ async def test_streams_that_are_opened_at_once_are_no_more_than_allowed(
             assert (await anext(again)).event.kind == "planned"
             del again  # nobody closes it: the request was cancelled before its response was made
             await until(lambda: not service.quotas._held)
+
+
+async def test_repetitions_that_wait_for_a_run_count_as_streams(tmp_path: Path) -> None:
+    async with two_tenants(tmp_path, limits={"streams": 2}) as gateway:
+        with gated(gateway):
+            kiosk, quotas = gateway.as_principal("kiosk-token"), gateway.app.state.service.quotas
+            first = asyncio.create_task(kiosk.solve(ask(ASK_HOLIDAYS), idempotency_key="k"))
+            await until(lambda: gateway.fakes.executor.calls.count("execute") == 1)
+            again = [asyncio.create_task(kiosk.solve(ask(ASK_HOLIDAYS), idempotency_key="k")) for _ in range(2)]
+            await until(lambda: quotas._held["streams", "guests"] == 2)
+            with pytest.raises(QuotaExceeded, match="2 active streams"):
+                await kiosk.solve(ask(ASK_HOLIDAYS), idempotency_key="k")
+        assert {(await one).id for one in (first, *again)} == {(await first).id}
+        assert not quotas._held
+
+
+async def test_followers_of_one_run_are_charged_for_its_large_end(tmp_path: Path) -> None:
+    fakes = Fakes()
+    fakes.executor.outcomes[HOLIDAYS.id] = Succeeded(value={"names": ["x" * 1_000] * 1_000}, status=200)
+    async with two_tenants(tmp_path, fakes=fakes, limits={"requests_per_s": 50}) as gateway:
+        with gated(gateway):
+            service, kiosk = gateway.app.state.service, Principal("kiosk", "guests")
+            run = await gateway.as_principal("kiosk-token").solve(LATER)
+            streams = [await service.follow(run.id, kiosk, 0) for _ in range(9)]
+        ended = await asyncio.gather(*map(_read, streams), return_exceptions=True)
+    refused = [one for one in ended if isinstance(one, QuotaExceeded)]
+    assert 1 <= len(refused) <= 8
+    assert [one for one in ended if one not in refused] == ["finished"] * (9 - len(refused))
+
+
+async def _read(stream: AsyncGenerator[RunEvent, None]) -> str:
+    """The kind of a stream's last event."""
+    return [event.event.kind async for event in stream][-1]
 
 
 async def test_a_run_is_begun_for_no_more_streams_than_allowed(tmp_path: Path) -> None:
