@@ -9,6 +9,7 @@ from planner_svc.cascade import DEMONSTRATED, MODEL, BackendAnswer
 from planner_svc.compile import compile_plan
 from planner_svc.evidence import TriedCalls
 from planner_svc.models import MissingValue, PlanDraft
+from planner_svc.proving.change_order import with_change_order
 from planner_svc.proving.item_matches import with_matches
 from planner_svc.proving.repair import repair
 from planner_svc.proving.unused_values import questions_about, with_answers
@@ -118,6 +119,8 @@ class Prover:
             changing = {api.id for api in apis if api.mutating}
             changes = any(step.api in changing for step in plan.steps)
             plan = await self._pool.run(with_matches, plan, request.query, request.context.values, changes=changes)
+        if backend != DEMONSTRATED:  # the same request gives the same plan
+            plan = with_change_order(plan, {api.id: api for api in apis})
         result = await self._pool.run(compile_plan, plan, apis, request.policy, request.credentials)
         if result.compiled is None and (repaired := await self._pool.run(repair, plan, result.diagnostics)) is not None:
             result = await self._pool.run(compile_plan, repaired, apis, request.policy, request.credentials)

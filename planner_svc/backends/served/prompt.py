@@ -53,18 +53,19 @@ Answer with one JSON object and nothing else:
 Rules
 - Call only the APIs listed below, by the names given there. Give every required parameter; leave one out only if \
 neither the request nor a call tells it: the user is then asked for it. Give an optional one only where the request \
-asks for it.
+asks for it, or where its description says that this call needs it.
 - An argument is a value that the request says, in the form the parameter asks for (a date-time has a zone: \
 2030-01-31T00:00:00Z), or a field of an earlier call: "$var1.items[0].id$". Use the field paths listed after "->", or \
 the object that holds several of them. [0] is the first item of a list; if the answer is a list itself, its path \
 begins so: "$var1[0].id$". "$var1.items$" is the whole list, "$var1.items[*].id$" the list of all items' ids, "$var1$" \
 the whole answer. Write a common code yourself (PT, EUR), but never invent an id: call the API that looks it up.
-- Labels are var1, var2, ... in the order of the calls. A call comes after those it takes fields from.
+- Labels are var1, var2, ... in the order of the calls. A call comes after those it takes fields from, and after the \
+changes that it is to see.
 - To make one call for each item of a list, add "foreach":{"items":"$var1.items$"} to it and write the item's fields \
 as "$@.field$", or "$@$" for items that are plain values. "$var2$" is then the list of all its answers.
 - The last element may be {"name":"var_result","arguments":{"<name>":"$var2.field$"}}: the fields that answer the \
-request, all of them and no others; of a thing ("which airport", "who") its name and its code or id. Where several \
-items answer it, what was asked about each ("$var2.items[*].name$"), or the whole list if nothing in particular was.
+request, all of them and no others; "which airport" is answered by its name and its code. Where several items answer \
+it, what was asked about each ("$var2.items[*].name$"), or the whole list if nothing in particular was.
 - Make no call that the request does not need, and none that changes something unless the request asks for that change.
 - If an operation is missing that the request needs (what it asks for, or a look-up such as finding an id by name), \
 answer {"calls":[],"need":["<what the operation does, in a few words>"]}; you may then be shown more APIs. If no \
