@@ -20,7 +20,7 @@ from services.contracts.api import Api
 MAX_PATTERN: Final = 8_000
 """Most characters of a pattern that lists fields: servers compile it for every request."""
 ANY_REFERENCE: Final = r'^\$(@|var[1-9][0-9]?)[^"$\\]*\$$'
-_INDEX: Final = r"\[[0-9*]{1,4}\]"
+_INDEX: Final = r"\[([0-9]{1,4}|\*)\]"
 """One item of a list, or every item."""
 _OPEN: Final = r'([.\[][^"$\\]*)?'
 """What follows a value of which not all fields are known."""
