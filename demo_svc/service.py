@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 
 import numpy as np
 
@@ -27,6 +27,8 @@ _ATTEMPTS = 3
 """How often texts are encoded again whose vectors others remove before their demos are stored."""
 _AT_ONCE_BYTES = 64_000
 """Demos of more bytes together are parsed beside the event loop."""
+_SELECTED_BYTES = 300_000
+"""Most bytes of the demos of a selection, as they are stored. Each is passed on, parsed and shown to planners whole."""
 _NEAR = 40
 """Number of the most similar demos that are searched for similar wording."""
 _SAME = 20
@@ -78,7 +80,7 @@ class DemoService:
         """Choose at most k demos for a request, and others of similar wording; see :mod:`demo_svc.selector`.
 
         Only everyone's demos and this tenant's own are considered.
-        A demo that is deleted during the selection is left out.
+        A demo that is deleted during the selection is left out. So are the last ones if all are too large together.
 
         Raises:
             Overloaded: too many texts wait to be encoded.
@@ -92,7 +94,7 @@ class DemoService:
         matches, near = await self._pool.run(choose, k, limit, _NEAR if alike else 0)
         if near:
             matches += similarly_worded(query, near, await self._texts_of(near), alike)
-        demos = await self._read([match.entry.id for match in matches])
+        demos = await self._read([match.entry.id for match in matches], _SELECTED_BYTES)
         # A tenant's demo may equal one that was later added for everyone: only the first of the two is returned.
         found = dict[str, tuple[Demo, Match]]()
         for match in matches:
@@ -107,13 +109,13 @@ class DemoService:
     async def same(self, query: str, apis: Set[str], k: int, tenant: str | None = None) -> list[Demo]:
         """At most k demos of this very text whose APIs are all among these, the tenant's own first, then everyone's.
 
-        Nothing is encoded.
+        The last ones are left out if all are too large together. Nothing is encoded.
 
         Raises:
             ServiceUnavailable: the database cannot be reached.
         """
         fitting = [key for key, used in await self._same(query, tenant) if apis >= {*used}][:k]
-        found = await self._read(fitting)
+        found = await self._read(fitting, _SELECTED_BYTES)
         return [found[key] for key in fitting if key in found]
 
     async def _same(self, query: str, tenant: str | None) -> list[tuple[str, tuple[str, ...]]]:
@@ -213,12 +215,17 @@ class DemoService:
         if len(self._texts) + len(unknown) > _MAX_TEXTS:
             self._texts, unknown = {}, ids
         if unknown:
-            self._texts |= {key: demo.query for key, demo in (await self._read(unknown)).items()}
+            self._texts |= await self._storage.queries(unknown)
         return self._texts
 
-    async def _read(self, keys: Sequence[str]) -> dict[str, Demo]:
-        """The demos that exist, by key. Large ones are parsed on the pool, in the tenant's turn."""
+    async def _read(self, keys: Sequence[str], most_bytes: int | None = None) -> dict[str, Demo]:
+        """The demos that exist, by key; the first of them that have at most so many bytes together.
+
+        Large ones are parsed on the pool, in the tenant's turn.
+        """
         documents = await self._storage.get(keys)
+        if most_bytes is not None:
+            documents = _first(documents, keys, most_bytes)
         if sum(map(len, documents.values())) <= _AT_ONCE_BYTES:
             return _parsed(documents)
         return await self._pool.run(_parsed, documents)
@@ -255,8 +262,8 @@ class DemoService:
 
     async def _encode_demos(self, ids: Sequence[str]) -> None:
         for chunk in _chunks(ids):
-            demos = (await self._read(chunk)).values()
-            async for vectors in self._missing({text_hash(demo.query): demo.query for demo in demos}):
+            queries = (await self._storage.queries(chunk)).values()
+            async for vectors in self._missing({text_hash(query): query for query in queries}):
                 await self._storage.keep_vectors(self._encoder.name, vectors)
 
     async def _missing(self, texts: Mapping[str, str]) -> AsyncIterator[dict[str, Vectors]]:
@@ -272,6 +279,13 @@ class DemoService:
             checkpoint()
             parts.append(self._encoder.encode(few))
         return np.concatenate(parts)
+
+
+def _first(documents: Mapping[str, str], keys: Sequence[str], most_bytes: int) -> dict[str, str]:
+    """The documents of the first keys that have at most so many bytes together."""
+    found = [key for key in keys if key in documents]
+    sizes = accumulate(len(documents[key]) for key in found)  # they are in ASCII
+    return {key: documents[key] for key, size in zip(found, sizes, strict=True) if size <= most_bytes}
 
 
 def _parsed(documents: Mapping[str, str]) -> dict[str, Demo]:
