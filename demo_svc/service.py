@@ -13,7 +13,7 @@ from demo_svc.models import Entry, Listing, Match, Page, Snapshot, key_of, text_
 from demo_svc.selector import nearest, select, similarly_worded
 from demo_svc.storage import MAX_DEMO_APIS, MAX_DEMO_BYTES, DemoStorage, document_of
 from services.compute import ComputePool, checkpoint, with_checkpoints
-from services.contracts.demo import Demo, demo_id
+from services.contracts.demo import MAX_SELECTED_BYTES, Demo, demo_id
 from services.contracts.plan import scalars, step_values
 from services.encoder import Encoder, Vectors
 from services.errors import NotFound, NotReady, Overloaded, ValidationFailed
@@ -27,8 +27,6 @@ _ATTEMPTS = 3
 """How often texts are encoded again whose vectors others remove before their demos are stored."""
 _AT_ONCE_BYTES = 64_000
 """Demos of more bytes together are parsed beside the event loop."""
-_SELECTED_BYTES = 300_000
-"""Most bytes of the demos of a selection, as they are stored. Each is passed on, parsed and shown to planners whole."""
 _NEAR = 40
 """Number of the most similar demos that are searched for similar wording."""
 _SAME = 20
@@ -94,7 +92,7 @@ class DemoService:
         matches, near = await self._pool.run(choose, k, limit, _NEAR if alike else 0)
         if near:
             matches += similarly_worded(query, near, await self._texts_of(near), alike)
-        demos = await self._read([match.entry.id for match in matches], _SELECTED_BYTES)
+        demos = await self._read([match.entry.id for match in matches], MAX_SELECTED_BYTES)
         # A tenant's demo may equal one that was later added for everyone: only the first of the two is returned.
         found = dict[str, tuple[Demo, Match]]()
         for match in matches:
@@ -115,7 +113,7 @@ class DemoService:
             ServiceUnavailable: the database cannot be reached.
         """
         fitting = [key for key, used in await self._same(query, tenant) if apis >= {*used}][:k]
-        found = await self._read(fitting, _SELECTED_BYTES)
+        found = await self._read(fitting, MAX_SELECTED_BYTES)
         return [found[key] for key in fitting if key in found]
 
     async def _same(self, query: str, tenant: str | None) -> list[tuple[str, tuple[str, ...]]]:
