@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from demo_svc.models import Entry, Listing, Match, Page, Snapshot, key_of, text_
 from demo_svc.selector import nearest, select, similarly_worded
 from demo_svc.storage import MAX_DEMO_APIS, MAX_DEMO_BYTES, DemoStorage, document_of
 from services.compute import ComputePool, checkpoint, with_checkpoints
-from services.contracts.demo import Demo, demo_id
+from services.contracts.demo import MAX_SELECTED_BYTES, Demo, demo_id
 from services.contracts.plan import scalars, step_values
 from services.encoder import Encoder, Vectors
 from services.errors import NotFound, NotReady, Overloaded, ValidationFailed
@@ -78,7 +78,7 @@ class DemoService:
         """Choose at most k demos for a request, and others of similar wording; see :mod:`demo_svc.selector`.
 
         Only everyone's demos and this tenant's own are considered.
-        A demo that is deleted during the selection is left out.
+        A demo that is deleted during the selection is left out. So are the last ones if all are too large together.
 
         Raises:
             Overloaded: too many texts wait to be encoded.
@@ -92,7 +92,7 @@ class DemoService:
         matches, near = await self._pool.run(choose, k, limit, _NEAR if alike else 0)
         if near:
             matches += similarly_worded(query, near, await self._texts_of(near), alike)
-        demos = await self._read([match.entry.id for match in matches])
+        demos = await self._read([match.entry.id for match in matches], MAX_SELECTED_BYTES)
         # A tenant's demo may equal one that was later added for everyone: only the first of the two is returned.
         found = dict[str, tuple[Demo, Match]]()
         for match in matches:
@@ -107,13 +107,13 @@ class DemoService:
     async def same(self, query: str, apis: Set[str], k: int, tenant: str | None = None) -> list[Demo]:
         """At most k demos of this very text whose APIs are all among these, the tenant's own first, then everyone's.
 
-        Nothing is encoded.
+        The last ones are left out if all are too large together. Nothing is encoded.
 
         Raises:
             ServiceUnavailable: the database cannot be reached.
         """
         fitting = [key for key, used in await self._same(query, tenant) if apis >= {*used}][:k]
-        found = await self._read(fitting)
+        found = await self._read(fitting, MAX_SELECTED_BYTES)
         return [found[key] for key in fitting if key in found]
 
     async def _same(self, query: str, tenant: str | None) -> list[tuple[str, tuple[str, ...]]]:
@@ -213,12 +213,17 @@ class DemoService:
         if len(self._texts) + len(unknown) > _MAX_TEXTS:
             self._texts, unknown = {}, ids
         if unknown:
-            self._texts |= {key: demo.query for key, demo in (await self._read(unknown)).items()}
+            self._texts |= await self._storage.queries(unknown)
         return self._texts
 
-    async def _read(self, keys: Sequence[str]) -> dict[str, Demo]:
-        """The demos that exist, by key. Large ones are parsed on the pool, in the tenant's turn."""
+    async def _read(self, keys: Sequence[str], most_bytes: int | None = None) -> dict[str, Demo]:
+        """The demos that exist, by key; the first of them that have at most so many bytes together.
+
+        Large ones are parsed on the pool, in the tenant's turn.
+        """
         documents = await self._storage.get(keys)
+        if most_bytes is not None:
+            documents = _first(documents, keys, most_bytes)
         if sum(map(len, documents.values())) <= _AT_ONCE_BYTES:
             return _parsed(documents)
         return await self._pool.run(_parsed, documents)
@@ -255,8 +260,8 @@ class DemoService:
 
     async def _encode_demos(self, ids: Sequence[str]) -> None:
         for chunk in _chunks(ids):
-            demos = (await self._read(chunk)).values()
-            async for vectors in self._missing({text_hash(demo.query): demo.query for demo in demos}):
+            queries = (await self._storage.queries(chunk)).values()
+            async for vectors in self._missing({text_hash(query): query for query in queries}):
                 await self._storage.keep_vectors(self._encoder.name, vectors)
 
     async def _missing(self, texts: Mapping[str, str]) -> AsyncIterator[dict[str, Vectors]]:
@@ -272,6 +277,13 @@ class DemoService:
             checkpoint()
             parts.append(self._encoder.encode(few))
         return np.concatenate(parts)
+
+
+def _first(documents: Mapping[str, str], keys: Sequence[str], most_bytes: int) -> dict[str, str]:
+    """The documents of the first keys that have at most so many bytes together."""
+    found = [key for key in keys if key in documents]
+    sizes = accumulate(len(documents[key]) for key in found)  # they are in ASCII
+    return {key: documents[key] for key, size in zip(found, sizes, strict=True) if size <= most_bytes}
 
 
 def _parsed(documents: Mapping[str, str]) -> dict[str, Demo]:

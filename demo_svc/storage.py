@@ -3,6 +3,7 @@
 Demos are stored as JSON in ASCII, so that both databases can hold any text of a request, including NUL.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Final
@@ -59,6 +60,8 @@ _SIZED: Final = 50
 """Demos whose sizes are read at a time."""
 _AT_ONCE: Final = 500
 """Demos that are read or written at a time with all their APIs: other requests go on in between."""
+_QUERY_CHARS: Final = 121_000
+"""Characters of a document within which its request ends: 10,000 of at most 12 as JSON in ASCII, after id and level."""
 _PAGE_BYTES: Final = 300_000
 """Most bytes of the demos of a page, unless the first one is larger. The page is parsed and written at once."""
 
@@ -99,6 +102,8 @@ CHANGES = Table(
     Column("demo", String(64), primary_key=True),
 )
 """The keys of the demos that each of the newest versions added or removed."""
+_QUERY: Final = '"query":'
+_DECODER: Final = json.JSONDecoder()
 _KEPT_VERSIONS: Final = 1_000
 _BYTES: Final = func.length(DEMOS.c.document)  # in ASCII
 _CALLED: Final = select(func.count()).where(DEMO_APIS.c.demo == DEMOS.c.id).correlate(DEMOS).scalar_subquery()
@@ -280,6 +285,16 @@ class DemoStorage:
 
         return await self._reads.run(find)
 
+    async def queries(self, keys: Sequence[str]) -> dict[str, str]:
+        """The requests of the demos that exist, by key. Their plans, which may be large, are not parsed."""
+
+        def find(connection: Connection) -> dict[str, str]:
+            start = func.substr(DEMOS.c.document, 1, _QUERY_CHARS).label("start")
+            rows = connection.execute(select(DEMOS.c.id, start).where(DEMOS.c.id.in_(keys)))
+            return {row.id: _query_of(row.start) for row in rows}
+
+        return await self._reads.run(find)
+
     async def of_text(self, hashed: str, limit: int, tenant: str | None = None) -> list[tuple[str, tuple[str, ...]]]:
         """Key and APIs of the tenant's demos of the request with this hash, then of everyone's, oldest first."""
         of_text = select(DEMOS.c.position).where(DEMOS.c.text_hash == hashed).order_by(DEMOS.c.position)
@@ -397,6 +412,11 @@ async def _grow(connection: AsyncConnection, keys: Iterable[str]) -> None:
 def document_of(demo: Demo) -> str:
     """The demo as it is stored."""
     return demo.model_dump_json(ensure_ascii=True)
+
+
+def _query_of(start: str) -> str:
+    """The request of a demo whose document begins like this. Before it stand an id and a level, without quotes."""
+    return str(_DECODER.raw_decode(start, start.index(_QUERY) + len(_QUERY))[0])
 
 
 def _row(demo: Demo, tenant: str | None) -> dict[str, str | None]:

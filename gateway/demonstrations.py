@@ -8,7 +8,7 @@ added to its candidates.
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.peers import Peers
+from gateway.planning_room import BoundedPeers
 from services.clients import Demos
 from services.contracts.demo import (
     ApiDescription,
@@ -38,7 +38,7 @@ async def offer_apis_of(
     same: Sequence[tuple[str, ...]],
     ask: RetrieveRequest,
     retrieved: RetrieveResponse,
-    peers: Peers,
+    peers: BoundedPeers,
     wanted: int,
     *,
     timeout_s: float,
@@ -49,7 +49,7 @@ async def offer_apis_of(
         same: the APIs of each demonstration of the same request. Only of those that are kept the plans are read.
         ask: the search for the candidates. Its filters and its tenant apply to the demonstrations' APIs as well.
         retrieved: the candidates found.
-        peers: the retriever looks up the APIs that are not among them.
+        peers: looks up the APIs that are not among them.
         wanted: number of demonstrations to keep.
         timeout_s: timeout in seconds, of each request.
 
@@ -65,14 +65,14 @@ async def offer_apis_of(
     found = {}
     if ids:
         filters = {name: getattr(ask, name) for name in ApiFilters.model_fields}
-        answer = await peers.retriever.lookup(LookupRequest(ids=ids, **filters), timeout_s=timeout_s)
+        answer = await peers.lookup(LookupRequest(ids=ids, **filters), timeout_s=timeout_s)
         found = {api.id: api for api in answer.apis}
     fitting = [apis for apis in same if {*apis} <= known | found.keys()]
     if not fitting:
         return retrieved, ()
     offered = tuple(ApiDescription(id=api) for api in dict.fromkeys(api for apis in fitting for api in apis))
     asked = SelectDemosRequest(query=ask.query, apis=offered, k=wanted, tenant=ask.tenant, same=True)
-    kept = (await peers.demos.select(asked, timeout_s=timeout_s)).demos
+    kept = (await peers.select(asked, timeout_s=timeout_s)).demos
     unscored = (0.0,) * len(retrieved.clauses)
     added = tuple(
         Candidate(api=found[api], score=0, clause_scores=unscored, found_by="demonstrated")
@@ -83,7 +83,7 @@ async def offer_apis_of(
 
 
 async def select_demos(
-    demos: Demos,
+    demos: BoundedPeers,
     ask: RetrieveRequest,
     retrieved: RetrieveResponse,
     same: Sequence[SelectedDemo],

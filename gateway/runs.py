@@ -13,6 +13,7 @@ from gateway.execution import RunCancelled, execute_run, is_durable, once_availa
 from gateway.live import Live
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
+from gateway.planning_room import PlanningRoom
 from gateway.quotas import Quotas
 from gateway.sentences import request_sentence
 from gateway.settings import GatewaySettings
@@ -60,6 +61,7 @@ class Runs:
         self.lives: dict[str, Live] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.uses = SecretUses()
+        self._planning = PlanningRoom(settings.max_planning_bytes, quotas.charge)
         self._closing = False
 
     @property
@@ -241,7 +243,7 @@ class Runs:
 
     async def _plan_request(self, live: Live, run: Run) -> tuple[Run, PlanResponse]:
         policy = self.policy(run.tenant, live.request.options.mutations)
-        return await plan(self._peers, live.request, run, policy, live.clock)
+        return await plan(self._peers, self._planning, live.request, run, policy, live.clock)
 
     async def _approve_or_execute(self, live: Live, compiled: CompiledPlan) -> Run:
         """Ask for approval of a new plan if it needs one; else execute it, unless credentials are missing."""

@@ -206,6 +206,13 @@ class GatewaySettings(ServiceSettings):
     max_waiting_runs: int = Field(
         default=200, ge=0, description="Runs that may wait for others to end. Further runs are refused with 503."
     )
+    max_planning_bytes: int = Field(
+        default=10_000_000,
+        ge=10_000_000,
+        description="Bytes, as JSON, of the candidates and demonstrations of all requests that are planned at the same "
+        "time, half of them for one tenant. They take up to forty times as much memory, here and in the planner. "
+        "Further requests wait within their deadline.",
+    )
     run_wait_s: float = Field(
         default=5.0,
         ge=0,

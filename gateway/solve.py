@@ -11,8 +11,9 @@ from typing import Final
 from gateway.demonstrations import apis_of_same_request, offer_apis_of, select_demos
 from gateway.lookup import look_up
 from gateway.peers import Peers
+from gateway.planning_room import BoundedPeers, PlanningRoom
 from gateway.rendering import message_line, render
-from services.clients import CREDENTIALS_TIMEOUT_S, Executor
+from services.clients import CREDENTIALS_TIMEOUT_S, Executor, Planner
 from services.contracts.answer import Answer
 from services.contracts.demo import SelectDemosResponse
 from services.contracts.doubt import doubts_of
@@ -63,22 +64,31 @@ class Clock:
         return Timings(**self.parts, total_ms=self.elapsed_ms())
 
 
-async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, clock: Clock) -> tuple[Run, PlanResponse]:
+async def plan(
+    peers: Peers, room: PlanningRoom, request: SolveRequest, run: Run, policy: Policy, clock: Clock
+) -> tuple[Run, PlanResponse]:
     """Turn a request in words into a proved plan, given what was tried before. No API is called."""
+    async with room.plan(peers, run.id, run.tenant) as bounded:
+        return await _plan(peers, bounded, request, run, policy, clock)
+
+
+async def _plan(
+    peers: Peers, bounded: BoundedPeers, request: SolveRequest, run: Run, policy: Policy, clock: Clock
+) -> tuple[Run, PlanResponse]:
     options = request.options
     mark = clock.elapsed_ms()
     ask = _asked(request, run.tenant)
     # The planner needs to know which credentials exist: a plan that cannot authenticate is refused before it runs.
     found, credentials, apis = await asyncio.gather(
-        peers.retriever.retrieve(ask, timeout_s=clock.left_s()),
+        bounded.retrieve(ask, timeout_s=clock.left_s()),
         peers.executor.credentials(run.tenant, timeout_s=min(clock.left_s(), CREDENTIALS_TIMEOUT_S)),
         apis_of_same_request(peers.demos, ask, options.demos, timeout_s=clock.left_s()),
     )
-    retrieved, same = await offer_apis_of(apis, ask, found, peers, options.demos, timeout_s=clock.left_s())
+    retrieved, same = await offer_apis_of(apis, ask, found, bounded, options.demos, timeout_s=clock.left_s())
     clock.lap("retrieve_ms", mark)
 
     mark = clock.elapsed_ms()
-    demos = await select_demos(peers.demos, ask, retrieved, same, options.demos, timeout_s=clock.left_s())
+    demos = await select_demos(bounded, ask, retrieved, same, options.demos, timeout_s=clock.left_s())
     clock.lap("demos_ms", mark)
 
     mark = clock.elapsed_ms()
@@ -95,7 +105,7 @@ async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, cl
         choose_items=options.evidence,
         evidence=tuple(attempt for one in run.evidence for attempt in one.attempts)[-MAX_ATTEMPTS:],
     )
-    planning = await _planned(peers, first, ask, Planning(retrieved), options.lookups, clock)
+    planning = await _planned(peers.planner, bounded, first, ask, Planning(retrieved), options.lookups, clock)
     clock.lap("plan_ms", mark)
     return describe(run, planning, demos, clock), planning.answer
 
@@ -124,22 +134,26 @@ class Planning:
 
 
 async def _planned(
-    peers: Peers, first: PlanRequest, ask: RetrieveRequest, planning: Planning, lookups: int, clock: Clock
+    planner: Planner,
+    bounded: BoundedPeers,
+    first: PlanRequest,
+    ask: RetrieveRequest,
+    planning: Planning,
+    lookups: int,
+    clock: Clock,
 ) -> Planning:
     """Ask the planner for a plan. While it is missing operations that the catalogue has, look them up and ask again."""
     request = first
     while True:
         left_s = clock.left_s()
         deadline_ms = max(int(left_s * 1000 * _PLANNER_SHARE), 1)
-        planned = await peers.planner.plan(request.model_copy(update={"deadline_ms": deadline_ms}), timeout_s=left_s)
+        planned = await planner.plan(request.model_copy(update={"deadline_ms": deadline_ms}), timeout_s=left_s)
         traces = planning.traces if planned.trace is None else (*planning.traces, planned.trace)
         planning = replace(planning, planned=planned, traces=traces)
         if not planned.needs or len(planning.lookups) >= lookups:
             return planning
         try:
-            retrieved, found = await look_up(
-                peers.retriever, planned.needs, ask, planning.retrieved, left_s=clock.left_s()
-            )
+            retrieved, found = await look_up(bounded, planned.needs, ask, planning.retrieved, left_s=clock.left_s())
         except (ServiceUnavailable, Overloaded, DeadlineExceeded):
             return planning  # keep the planner's answer that operations are missing
         planning = replace(planning, retrieved=retrieved, lookups=(*planning.lookups, found))

@@ -1,5 +1,7 @@
 """The routes of the retriever."""
 
+from bisect import bisect_right
+from itertools import accumulate
 from typing import Annotated
 
 import orjson
@@ -71,7 +73,7 @@ async def retrieve(body: RetrieveRequest, service: Service, answers: Answers) ->
     answer = await answers.get(catalogue, body)
     if answer is None:
         found = await service.find(body.query, body.k, body.suppliers, Filters.of(body))
-        answer = _answer(found)
+        answer = _answer(found, body.most_bytes)
         if found.version == version:  # otherwise the catalogue has changed in the meantime
             await answers.keep(catalogue, body, answer)
     return Response(answer, media_type="application/json")
@@ -116,7 +118,7 @@ async def create_api(body: Api, service: Service) -> Api:
 @router.post("/apis:lookup", summary="Get several APIs")
 async def lookup_apis(body: LookupRequest, service: Service) -> LookupResponse:
     """The APIs of these ids that pass the filters, in their order; other ids are left out."""
-    return LookupResponse(apis=tuple(await service.lookup(body.ids, Filters.of(body))))
+    return LookupResponse(apis=tuple(await service.lookup(body.ids, Filters.of(body), body.most_bytes)))
 
 
 @router.get("/apis/{api_id:path}", summary="Get an API")
@@ -196,12 +198,18 @@ async def catalogue_status(service: Service) -> CatalogueStatus:
     return await service.status()
 
 
-def _answer(found: Found) -> bytes:
+def _answer(found: Found, most_bytes: int) -> bytes:
     """A ``RetrieveResponse`` as JSON. The stored documents are inserted as they are, without parsing them."""
-    candidates = tuple(hit.candidate(_STORED) for hit, _ in found.ranked)
-    answer = RetrieveResponse(catalogue_version=found.version, clauses=found.clauses, candidates=candidates)
+    sizes = list(accumulate(len(document) for _, document in found.ranked))
+    ranked = found.ranked[: bisect_right(sizes, most_bytes)]
+    answer = RetrieveResponse(
+        catalogue_version=found.version,
+        clauses=found.clauses,
+        candidates=tuple(hit.candidate(_STORED) for hit, _ in ranked),
+        size=sizes[-1] if sizes else 0,
+    )
     content = answer.model_dump(mode="json", exclude={"candidates": {"__all__": {"api"}}})
-    for candidate, (_, document) in zip(content["candidates"], found.ranked, strict=True):
+    for candidate, (_, document) in zip(content["candidates"], ranked, strict=True):
         candidate["api"] = orjson.Fragment(document)
     return orjson.dumps(content)
 

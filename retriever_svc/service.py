@@ -244,13 +244,16 @@ class CatalogueService:
             encoder=self._encoder.name,
         )
 
-    async def lookup(self, ids: Sequence[str], filters: Filters = NO_FILTERS) -> list[Api]:
-        """The APIs that exist and pass the filters, in the order of ``ids``."""
-        found = await self._storage.get(list(dict.fromkeys(ids)), filters.tenant, bounded=True)
+    async def lookup(
+        self, ids: Sequence[str], filters: Filters = NO_FILTERS, most_bytes: int | None = None
+    ) -> list[Api]:
+        """The APIs that exist and pass the filters, in the order of ``ids``; the first with so many bytes at most."""
+        unique = list(dict.fromkeys(ids))
+        found = await self._storage.get(unique, filters.tenant, bounded=True, most_bytes=most_bytes)
         passing = set(found)
         if filters != Filters(tenant=filters.tenant):  # the tenant was checked by the storage
             passing = filters.passing(await self._current(), found)
-        return [found[key] for key in dict.fromkeys(ids) if key in passing]
+        return [found[key] for key in unique if key in passing]
 
     async def get(self, api_id: str, tenant: str | None = None) -> Api:
         """One API.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from itertools import accumulate
 
 from sqlalchemy import (
     Connection,
@@ -87,16 +88,21 @@ class CatalogueStorage:
             entries = [entry for chunk in chunks(changed) for entry in await _entries(connection, chunk)]
         return Delta(version, stamps, tuple(entries))
 
-    async def get(self, ids: Sequence[str], tenant: str | None = None, *, bounded: bool = False) -> dict[str, Api]:
+    async def get(
+        self, ids: Sequence[str], tenant: str | None = None, *, bounded: bool = False, most_bytes: int | None = None
+    ) -> dict[str, Api]:
         """The APIs that exist, by id.
 
         Args:
             ids: ids of the APIs.
             tenant: only the APIs that this tenant sees, without their ``tenants``; None: all, with their ``tenants``.
             bounded: leave schemas open in APIs that are too large (:func:`opened`), as in a search.
+            most_bytes: only the first APIs that have at most so many bytes together, as they are stored; None: all.
         """
         found = dict[str, tuple[str, tuple[str, ...]]]()
         async with read(self._engine) as connection:
+            if most_bytes is not None:
+                ids = await _first(connection, ids, tenant, most_bytes)
             for chunk in chunks(ids):
                 query = select(APIS.c.id, APIS.c.document, APIS.c.tenants).where(APIS.c.id.in_(chunk))
                 for row in await connection.execute(query):
@@ -349,6 +355,19 @@ async def _refuse_other_owners(connection: AsyncConnection, provider: str, tenan
 def _api(document: str, tenants: tuple[str, ...], *, bounded: bool) -> Api:
     text = opened(document.encode())[0] if bounded else document
     return Api.model_validate_json(text).model_copy(update={"tenants": tenants})
+
+
+async def _first(connection: AsyncConnection, ids: Sequence[str], tenant: str | None, most_bytes: int) -> list[str]:
+    """The first of the APIs that the tenant sees which have at most so many bytes together."""
+    sizes = dict[str, int]()
+    for chunk in chunks(ids):
+        query = select(APIS.c.id, APIS.c.tenants, func.length(APIS.c.document)).where(APIS.c.id.in_(chunk))
+        for key, tenants, size in await connection.execute(query):
+            if is_seen(tenants, tenant):
+                sizes[key] = size
+    there = [key for key in ids if key in sizes]
+    totals = accumulate(sizes[key] for key in there)
+    return [key for key, total in zip(there, totals, strict=True) if total <= most_bytes]
 
 
 async def _differing(connection: AsyncConnection, provider: str, wanted: Mapping[str, Record]) -> list[Record]:

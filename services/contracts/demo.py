@@ -8,6 +8,9 @@ from services.contracts.api import Tenant
 from services.contracts.base import ApiId, Contract, Query
 from services.contracts.plan import Plan, content_hash
 
+MAX_SELECTED_BYTES = 300_000
+"""Most bytes of the demos of a selection, as JSON in ASCII. Each is passed on, parsed and shown to planners whole."""
+
 
 class Demo(Contract):
     """A request and the plan that solves it.

@@ -7,6 +7,8 @@ from pydantic import Field
 from services.contracts.api import Api, Label, Method, Tenant
 from services.contracts.base import ApiId, Contract, Query
 
+MAX_ANSWER_BYTES = 4_000_000
+"""Most bytes of the APIs of one search, as JSON. A planner reads them all at once."""
 FoundBy = Literal["pinned", "demonstrated", "exact_name", "meaning", "words", "provider", "supplier"]
 """Why an API is among the candidates (docs/retrieval.md has a line about each)."""
 
@@ -39,6 +41,9 @@ class LookupRequest(ApiFilters):
     """Which APIs to return."""
 
     ids: tuple[ApiId, ...] = Field(max_length=1_000)
+    most_bytes: int | None = Field(
+        default=None, ge=0, description="Leave out the last APIs if all have more bytes together, as JSON."
+    )
 
 
 class LookupResponse(Contract):
@@ -65,6 +70,12 @@ class RetrieveRequest(ApiFilters):
         max_length=100,
         description="Ids of APIs that are always candidates, first and within `k`, regardless of score and of all "
         "filters except the tenant. Unknown ids and ids of other tenants' APIs are ignored.",
+    )
+    most_bytes: int = Field(
+        default=MAX_ANSWER_BYTES,
+        ge=0,
+        le=MAX_ANSWER_BYTES,
+        description="Leave out the last candidates if the APIs of all have more bytes together, as JSON.",
     )
 
 
@@ -110,6 +121,9 @@ class RetrieveResponse(Contract):
     catalogue_version: int = Field(ge=0)
     clauses: tuple[Clause, ...] = ()
     candidates: tuple[Candidate, ...] = ()
+    size: int = Field(
+        default=0, ge=0, description="Bytes of the candidates' APIs as JSON, including those that were left out."
+    )
 
 
 class ApiSearchHit(Contract):

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any
 
 from services.clients.base import DEFAULT_TIMEOUT_S
@@ -71,10 +72,17 @@ class FakeRetriever(Fake):
         offered = [api for api in seen.values() if api not in pinned and _passes(request, api)]
         matching = [api for api in offered if _rank(request.query, api) > 0]
         best = sorted(matching, key=lambda api: (-_rank(request.query, api), api.id))
+        chosen = (pinned + best)[: request.k]
+        sizes = list(accumulate(len(api.model_dump_json(exclude={"tenants"})) for api in chosen))
         return RetrieveResponse(
             catalogue_version=self.version,
             clauses=(Clause(text=request.query, start=0, end=len(request.query)),),
-            candidates=tuple(_candidate(request, api, api in pinned) for api in (pinned + best)[: request.k]),
+            candidates=tuple(
+                _candidate(request, api, api in pinned)
+                for api, size in zip(chosen, sizes, strict=True)
+                if size <= request.most_bytes
+            ),
+            size=sizes[-1] if sizes else 0,
         )
 
     async def search(

@@ -10,7 +10,6 @@ from typing import Final, ParamSpec, TypeVar
 from pydantic import JsonValue
 
 from executor_svc.adapters.http.body import body_estimate
-from executor_svc.adapters.http.budget import BudgetTimeout
 from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of, has_response_schema
 from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
 from executor_svc.adapters.http.hosts import HostEvent, Hosts, Observer
@@ -28,6 +27,7 @@ from executor_svc.models import LARGE_BYTES, Call, CallOutcome, CallResult, Unpr
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from executor_svc.workers import BESIDE, NotDone, Workers
+from services.byte_budget import BudgetTimeout
 from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api
 from services.contracts.operations import Breaker

@@ -7,7 +7,6 @@ from typing import Final
 
 from yarl import URL
 
-from executor_svc.adapters.http.budget import FREE_BYTES, Share
 from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
 from executor_svc.adapters.http.digest import UnusableChallenge
 from executor_svc.adapters.http.hosts import CircuitOpen, Host, Hosts, NoConnection, NoSlot
@@ -17,6 +16,7 @@ from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
 from executor_svc.masking import Masker, masker_of
 from executor_svc.models import Call
 from executor_svc.workers import NotDone, Workers
+from services.byte_budget import FREE_BYTES, Share
 from services.contracts.operations import Breaker
 from services.contracts.outcome import Failed, InDoubt
 

@@ -17,11 +17,11 @@ from multidict import CIMultiDictProxy
 from opentelemetry.trace import SpanKind
 from yarl import URL
 
-from executor_svc.adapters.http.budget import FREE_BYTES, AnswerBudget, BudgetTimeout, Share
 from executor_svc.adapters.http.coding import ACCEPTED, Decoder, Undecodable
 from executor_svc.adapters.http.guard import AddressGuard, AddressRefused
 from executor_svc.models import Confirm
 from executor_svc.settings import ExecutorSettings
+from services.byte_budget import FREE_BYTES, BudgetTimeout, ByteBudget, Share
 from services.tracing import TRACEPARENT, Attributes, answered, inject, span
 
 USER_AGENT: Final = "nestor"
@@ -106,7 +106,7 @@ class Transport:
         settings: ExecutorSettings,
     ) -> None:
         self._pooled, self._fresh, self._guard = pooled, fresh, guard
-        self.budget = AnswerBudget(settings.max_answers_bytes, settings.answers_wait_s)
+        self.budget = ByteBudget(settings.max_answers_bytes, settings.answers_wait_s)
         self._max_bytes, self._max_error_bytes = settings.max_response_bytes, settings.max_error_bytes
         self._traced_hosts = frozenset(host.lower() for host in settings.traceparent_hosts)
 

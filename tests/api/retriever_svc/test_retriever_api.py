@@ -19,7 +19,7 @@ from services.clients.retriever import RetrieverClient
 from services.clients.transport import InProcessTransport
 from services.compute import ComputePool, for_tenant
 from services.contracts.api import ImportReport, ImportRequest
-from services.contracts.retrieval import RetrieveRequest
+from services.contracts.retrieval import MAX_ANSWER_BYTES, LookupRequest, RetrieveRequest
 from services.encoder import load_encoder
 from services.errors import Conflict, InvalidDocument, NotFound
 from tests.unit.retriever_svc.catalogue import api
@@ -227,3 +227,34 @@ async def test_bad_input_is_a_problem(standing: httpx2.AsyncClient, method: str,
 async def test_readiness_tells_the_truth(app: FastAPI, http: httpx2.AsyncClient) -> None:
     assert (await http.get("/readyz")).json()["checks"] == {"catalogue": "ok", "database": "ok"}
     assert b"nestor_catalogue_apis 0.0" in (await http.get("/metrics")).content
+
+
+async def test_a_search_leaves_out_the_last_of_large_apis(client: RetrieverClient) -> None:
+    await imported(client)
+    asked = RetrieveRequest(query="list the animals and tickets of the zoo", pinned=("the-zoo.getAnimal",))
+    every = await client.retrieve(asked)
+    sizes = [len(candidate.api.model_dump_json(exclude={"tenants"})) for candidate in every.candidates]
+    assert every.candidates[0].api.id == "the-zoo.getAnimal"
+    assert len(sizes) > 1
+    few = await client.retrieve(asked.model_copy(update={"most_bytes": every.size - 1}))
+    assert (few.candidates, few.size) == (every.candidates[:-1], every.size)
+    none = await client.retrieve(asked.model_copy(update={"most_bytes": 10}))
+    assert (none.candidates, none.size) == ((), every.size)
+
+
+async def test_no_search_passes_on_more_than_a_planner_reads(client: RetrieverClient) -> None:
+    wide = {"type": "object", "properties": {f"a{n}": {} for n in range(12_000)}}
+    answers = {"R": {"description": "fine", "content": {"application/json": {"schema": wide}}}}
+    shared = {"200": {"$ref": "#/components/responses/R"}}
+    paths = {f"/things{n}": {"get": operation(operationId=f"list{n}", responses=shared)} for n in range(40)}
+    await imported(client, document(paths, components={"responses": answers}))
+    found = await client.retrieve(RetrieveRequest(query="list", k=100))
+    assert found.size > MAX_ANSWER_BYTES > sum(len(one.api.model_dump_json()) for one in found.candidates) > 3_000_000
+
+
+async def test_a_lookup_leaves_out_the_last_of_large_apis(client: RetrieverClient) -> None:
+    await imported(client)
+    ids = ("the-zoo.getAnimal", "the-zoo.addAnimal", "the-zoo.listTickets")
+    every = (await client.lookup(LookupRequest(ids=ids))).apis
+    most = sum(len(api.model_dump_json()) for api in every[:2])
+    assert (await client.lookup(LookupRequest(ids=ids, most_bytes=most))).apis == every[:2]

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from executor_svc.adapters.http.budget import AnswerBudget, BudgetTimeout, Share
+from services.byte_budget import BudgetTimeout, ByteBudget, Share
 
 WAIT_S = 20.0
 
 
-class Counting(AnswerBudget):
+class Counting(ByteBudget):
     """Counts how many shares are looked at."""
 
     looked = 0
@@ -46,7 +46,7 @@ async def test_a_return_looks_at_few_of_those_that_wait(hosts: int) -> None:
 
 
 async def test_tenants_take_turns_and_nobody_passes_a_large_answer_of_its_tenant() -> None:
-    budget, got = AnswerBudget(1_000, patience_s=1), list[str]()
+    budget, got = ByteBudget(1_000, patience_s=1), list[str]()
     until = asyncio.get_running_loop().time() + WAIT_S
 
     async def take(share: Share, name: str, size: int) -> None:
@@ -78,7 +78,7 @@ async def test_tenants_take_turns_and_nobody_passes_a_large_answer_of_its_tenant
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_the_sums_are_right_after_cancels_time_outs_and_errors(seed: int) -> None:
-    chance, budget = random.Random(seed), AnswerBudget(1_000, patience_s=1)
+    chance, budget = random.Random(seed), ByteBudget(1_000, patience_s=1)
     clock = asyncio.get_running_loop().time
     shares = set[Share]()
 

@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 
 from executor_svc.adapters.http import adapter as adapter_module
-from executor_svc.adapters.http.budget import AnswerBudget, BudgetTimeout
 from executor_svc.adapters.http.response import decode
 from executor_svc.masking import Masker
+from services.byte_budget import BudgetTimeout, ByteBudget
 from services.contracts.api import SecretKind, SecurityRequirement
 from services.contracts.outcome import Failed, Succeeded
 from tests.support.executing import api
@@ -91,7 +91,7 @@ async def test_an_answer_that_finds_no_room_fails_as_one_to_ask_again(opened: Op
 
 
 async def test_answers_wait_for_room_and_then_fail_as_what_can_be_asked_again() -> None:
-    budget = AnswerBudget(1_000, patience_s=1)
+    budget = ByteBudget(1_000, patience_s=1)
     clock = asyncio.get_running_loop().time
     with budget.share("a", "red") as first, budget.share("a", "red") as second, budget.share("b", "blue") as other:
         await first.take(400, clock())
@@ -111,7 +111,7 @@ async def test_answers_wait_for_room_and_then_fail_as_what_can_be_asked_again() 
 
 
 async def test_a_tenant_leaves_half_of_the_memory_to_others_whatever_it_calls() -> None:
-    budget = AnswerBudget(1_000, patience_s=1)
+    budget = ByteBudget(1_000, patience_s=1)
     clock = asyncio.get_running_loop().time
     with ExitStack() as stack:
         red = [stack.enter_context(budget.share(f"red-{number}", "red")) for number in range(6)]
@@ -128,7 +128,7 @@ async def test_a_tenant_leaves_half_of_the_memory_to_others_whatever_it_calls() 
 
 async def test_a_tenants_oldest_answer_is_read_to_its_end() -> None:
     """Its other answers may all wait for it, while another tenant's is the oldest."""
-    budget = AnswerBudget(1_000, patience_s=1)
+    budget = ByteBudget(1_000, patience_s=1)
     clock = asyncio.get_running_loop().time
     with budget.share("a", "red") as stalled, budget.share("b", "blue") as first, budget.share("c", "blue") as second:
         await stalled.take(10, clock())
@@ -140,7 +140,7 @@ async def test_a_tenants_oldest_answer_is_read_to_its_end() -> None:
 
 
 async def test_who_gives_up_waiting_holds_up_nobody() -> None:
-    budget = AnswerBudget(1_000, patience_s=1)
+    budget = ByteBudget(1_000, patience_s=1)
     clock = asyncio.get_running_loop().time
     with budget.share("a", "red") as first, budget.share("b", "blue") as second:
         await first.take(1_000, clock())

@@ -1,8 +1,8 @@
-"""A memory budget for the answers of all calls in flight, in bytes.
+"""A memory budget, in bytes, for what many hold at once: answers of calls in flight, candidates of plans in the making.
 
-The size limit of one answer does not bound the memory of many. So the bytes of an answer beyond its first 64 kB are
-taken from the budget while it is read, parsed, checked and masked. The values of a request, from other answers or the
-plan, are taken from it, too, before the request is built.
+The size limit of one answer does not bound the memory of many. So the executor takes the bytes of an answer beyond its
+first 64 kB from the budget while it is read, parsed, checked and masked. The values of a request, from other answers or
+the plan, are taken from it, too, before the request is built. For the gateway see :mod:`gateway.planning_room`.
 
 One upstream gets at most half of the budget, so an upstream that stalls in the middle of its answers blocks only its
 own calls; so does one tenant, which may call any number of upstreams that stall. The oldest share in the queue always
@@ -28,7 +28,7 @@ class BudgetTimeout(Exception):
     """The budget had too few free bytes until the time-out."""
 
 
-class AnswerBudget:
+class ByteBudget:
     """A budget of ``limit`` bytes. Callers wait at most ``patience_s`` seconds for free bytes."""
 
     def __init__(self, limit: int, patience_s: float) -> None:
@@ -154,7 +154,7 @@ class Share:
         granted: done once it gets them; None unless it waits.
     """
 
-    def __init__(self, budget: AnswerBudget, host: str, tenant: str) -> None:
+    def __init__(self, budget: ByteBudget, host: str, tenant: str) -> None:
         self._budget, self.host, self.tenant, self.held = budget, host, tenant, 0
         self.place: _Place = (host, False)
         self.asked = 0
