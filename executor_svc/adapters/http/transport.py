@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import aiohttp
-from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 from multidict import CIMultiDictProxy
@@ -18,6 +17,7 @@ from opentelemetry.trace import SpanKind
 from yarl import URL
 
 from executor_svc.adapters.http.coding import ACCEPTED, Decoder, Undecodable
+from executor_svc.adapters.http.connection import UpstreamConnector
 from executor_svc.adapters.http.guard import AddressGuard, AddressRefused
 from executor_svc.models import Confirm
 from executor_svc.settings import ExecutorSettings
@@ -321,11 +321,8 @@ def _session(settings: ExecutorSettings, guard: AddressGuard, *, fresh: bool) ->
     )
 
 
-class _Connector(aiohttp.TCPConnector):
-    """Asks whether a request may be sent as late as possible, and keeps track of whether it may have been.
-
-    It closes an idle connection that has received unrequested data: the next call would take that for its answer.
-    """
+class _Connector(UpstreamConnector):
+    """Asks whether a request may be sent as late as possible, and keeps track of whether it may have been."""
 
     async def connect(
         self,
@@ -344,13 +341,6 @@ class _Connector(aiohttp.TCPConnector):
             raise
         exchange.sent = True
         return connection
-
-    async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
-        while (connection := await super()._get(key, traces)) is not None:
-            if connection.protocol is not None and not connection.protocol.should_close:
-                return connection
-            connection.close()
-        return None
 
 
 class _NoCookies(aiohttp.DummyCookieJar):
