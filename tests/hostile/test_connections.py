@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import pytest
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.http import RawResponseMessage
 from yarl import URL
 
 from executor_svc.adapters.http.connection import UpstreamConnection
-from executor_svc.adapters.http.transport import Reply, Transport, open_transport
+from executor_svc.adapters.http.transport import Reply, SendFailed, Transport, open_transport
 from executor_svc.settings import ExecutorSettings
 from tests.support.upstream import Script, serve_raw
 
@@ -25,7 +26,7 @@ def messages(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     queued = list[int]()
     put = ResponseHandler.feed_data
 
-    def feed_data(self: ResponseHandler, data: tuple[aiohttp.http.RawResponseMessage, aiohttp.StreamReader]) -> None:
+    def feed_data(self: ResponseHandler, data: tuple[RawResponseMessage, aiohttp.StreamReader]) -> None:
         queued.append(data[0].code)
         put(self, data)
 
@@ -47,7 +48,7 @@ async def get(transport: Transport, url: URL, within_s: float = 10.0) -> Reply:
 async def pour(writer: asyncio.StreamWriter, data: bytes) -> bool:
     """Send data until the client closes the connection. Whether it did."""
     try:
-        for _ in range(64):
+        for _ in range(16):
             writer.write(data)
             await writer.drain()
     except ConnectionError:
@@ -89,10 +90,131 @@ async def test_what_follows_an_answer_is_no_other_requests_answer(messages: list
     assert messages == [200, 200, 200]
 
 
+async def refused(*pieces: bytes) -> str:
+    """What a call says of an upstream that sends all this and no more. It closes the connection before the deadline."""
+    closed = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        with suppress(ConnectionError):
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+            await reader.read()
+        closed.set()
+
+    async with transport_to(script) as (transport, url):
+        with pytest.raises(SendFailed) as raised:
+            await get(transport, url, within_s=3)
+        assert (raised.value.reason, raised.value.sent) == ("bad_response", True)
+        await asyncio.wait_for(closed.wait(), 10)
+    return raised.value.message
+
+
+@pytest.mark.parametrize("status", [100, 102, 103, 199])
+async def test_interim_answers_without_end_end_the_call(status: int) -> None:
+    told = await refused(b"HTTP/1.1 %d \n\n" % status * 9)
+    assert told == "the answer is too long: more than 8 interim answers (1xx)"
+
+
+async def test_some_interim_answers_are_fine(messages: list[int]) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 8 + ANSWER)
+
+    async with transport_to(script) as (transport, url):
+        for _ in range(2):
+            assert (await get(transport, url)).body == b"{}"
+    assert messages == [200, 200]
+
+
+class Wire(asyncio.Transport):
+    """A transport that a test drives by hand."""
+
+    aborted = paused = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+
+class Counted(UpstreamConnection):
+    """Counts the heads that aiohttp has parsed."""
+
+    parsed = 0
+
+    def feed_data(self, data: tuple[RawResponseMessage, aiohttp.StreamReader], size: int = 0) -> None:
+        self.parsed += 1
+        super().feed_data(data, size)
+
+
+def connected() -> tuple[Counted, Wire]:
+    """A connection that awaits an answer."""
+    connection, wire = Counted(asyncio.get_running_loop()), Wire()
+    connection.connection_made(wire)
+    connection.set_response_params(read_until_eof=True, auto_decompress=False)
+    return connection, wire
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+UNTIL_CLOSED = b"HTTP/1.1 200 OK\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"HTTP/1.1 100\n\n" * 20_000],
+        [FLOOD],
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{", b"}" + FLOOD],
+        [CHUNKED + b"1\r\na\r\n" * 20_000 + b"0\r\n\r\n" + FLOOD],
+    ],
+    ids=["interim", "answers", "after a body", "after a pause"],
+)
+async def test_a_flood_ends_before_it_is_parsed(pieces: list[bytes]) -> None:
+    connection, wire = connected()
+    for piece in pieces:
+        connection.data_received(piece)
+    if wire.paused:
+        _, body = await connection.read()
+        while wire.paused:
+            await body.readany()
+    assert wire.aborted
+    assert connection.parsed < 400
+
+
+@pytest.mark.parametrize("head", [CHUNKED, UNTIL_CLOSED], ids=["chunked", "until closed"])
+async def test_a_body_that_outruns_its_reader_arrives_whole(head: bytes) -> None:
+    sent = bytes(range(256)) * 10_000
+    connection, wire = connected()
+    if head is CHUNKED:
+        pieces = [sent[at : at + 100] for at in range(0, len(sent), 100)]
+        coded = head + b"".join(b"64\r\n" + piece + b"\r\n" for piece in pieces) + b"0\r\n\r\n"
+        for at in range(0, len(coded), 300_000):
+            connection.data_received(coded[at : at + 300_000])
+    else:
+        connection.data_received(head + sent)
+        connection.connection_lost(None)
+    _, body = await connection.read()
+    received = bytearray()
+    while piece := await body.readany():
+        received += piece
+    assert bytes(received) == sent
+    assert not wire.aborted
+
+
 async def test_aiohttp_still_has_what_connections_build_on() -> None:
     async with aiohttp.TCPConnector() as connector:
         assert isinstance(connector._factory(), ResponseHandler)
     connection = UpstreamConnection(asyncio.get_running_loop())
+    assert connection._reading_paused is False
     for name in ("set_response_params", "feed_data", "data_received"):
         assert callable(getattr(ResponseHandler, name))
         assert getattr(connection, name).__func__ is not getattr(ResponseHandler, name)

@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind
 from yarl import URL
 
 from executor_svc.adapters.http.coding import ACCEPTED, Decoder, Undecodable
-from executor_svc.adapters.http.connection import UpstreamConnector
+from executor_svc.adapters.http.connection import Overlong, UpstreamConnector
 from executor_svc.adapters.http.guard import AddressGuard, AddressRefused
 from executor_svc.models import Confirm
 from executor_svc.settings import ExecutorSettings
@@ -271,6 +271,8 @@ def _failure(error: aiohttp.ClientError | OSError, exchange: _Exchange) -> SendF
         )
     if isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError)):
         return SendFailed("bad_response", _malformed(error), sent=True, status=exchange.status)
+    if isinstance(error, Overlong):
+        return SendFailed("bad_response", f"the answer is too long: {error}", sent=True, status=exchange.status)
     return SendFailed("connection", "the connection was lost", sent=exchange.sent, status=exchange.status)
 
 
