@@ -128,6 +128,38 @@ async def test_some_interim_answers_are_fine(messages: list[int]) -> None:
     assert messages == [200, 200]
 
 
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+FIELDS = [b"x%d: \xf0\x9f\x98\x80%s\r\n" % (number, b"a" * 8_000) for number in range(100)]
+"""800 kB of headers that take 4 MB: a character beyond the first plane makes all of a text's four bytes wide."""
+SEVEN = b"".join(FIELDS[:7])
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"HTTP/1.1 200 OK\r\n", *FIELDS],
+        [b"HTTP/1.1 103 Hints\r\n" + SEVEN + b"\r\n", b"HTTP/1.1 200 OK\r\n", SEVEN],
+        [CHUNKED + b"1\r\na\r\n0\r\n", *FIELDS],
+        [CHUNKED + b"1;x=", b"a" * 200_000],
+    ],
+    ids=["headers", "of interim answers", "trailers", "a chunk's extension"],
+)
+async def test_headers_beyond_the_limit_end_the_call(pieces: list[bytes]) -> None:
+    assert await refused(*pieces) == "the answer is too long: more than 64 kB of headers"
+
+
+@pytest.mark.parametrize("coding", [b"Content-Length: 2\r\n\r\n{}", CHUNKED[17:] + b"2\r\n{}\r\n0\r\n\r\n"])
+async def test_large_headers_are_fine_up_to_the_limit(coding: bytes) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(b"HTTP/1.1 200 OK\r\n" + SEVEN + coding)
+
+    async with transport_to(script) as (transport, url):
+        for _ in range(2):
+            reply = await get(transport, url)
+            assert (reply.body, reply.headers["x6"][-8_000:]) == (b"{}", "a" * 8_000)
+
+
 class Wire(asyncio.Transport):
     """A transport that a test drives by hand."""
 
@@ -164,7 +196,6 @@ def connected() -> tuple[Counted, Wire]:
     return connection, wire
 
 
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 UNTIL_CLOSED = b"HTTP/1.1 200 OK\r\n\r\n"
 
 

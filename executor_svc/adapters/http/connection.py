@@ -14,6 +14,7 @@ from aiohttp.streams import StreamReader
 
 _SLICE: Final = 4 * 1024
 _MAX_INTERIM: Final = 8
+_MAX_HEADERS: Final = 64 * 1024
 
 
 class Overlong(aiohttp.ClientError):
@@ -31,14 +32,14 @@ class UpstreamConnection(ResponseHandler):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._used = self._awaits_head = False
-        self._interim = 0
+        self._interim = self._headers = 0
         self._body: StreamReader | None = None
         self._unparsed = b""
 
     def set_response_params(self, **params: Any) -> None:
         """Expect the answer of a request. aiohttp calls this before it sends one."""
         self._used = self._awaits_head = True
-        self._interim, self._body = 0, None
+        self._interim, self._headers, self._body = 0, 0, None
         super().set_response_params(**params)
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
@@ -77,18 +78,29 @@ class UpstreamConnection(ResponseHandler):
         super().connection_lost(exc)
 
     def _parse(self, data: bytes) -> None:
+        """Parse a slice. Until the head is whole, and while the body does not grow (trailers), it counts as headers."""
         if self.exception() is not None:
             return
-        if self._awaits_head or (self._body is not None and not self._body.is_eof()):
-            super().data_received(data)
-        else:
+        if not self._awaits_head and (self._body is None or self._body.is_eof()):
             self._end()
+            return
+        before = self._arrived()
+        super().data_received(data)
+        self._headers = self._headers + len(data) if self._arrived() == before else 0
+        if self._headers > _MAX_HEADERS:
+            self._end(Overlong(f"more than {_MAX_HEADERS // 1024} kB of headers"))
+
+    def _arrived(self) -> int:
+        """The bytes of the body so far; -1 before the end of the head."""
+        return -1 if self._body is None else self._body.total_bytes
 
     def _end(self, error: Overlong | None = None) -> None:
         """Close the connection at once, and fail the request that waits for an answer."""
         if error is not None:
             self._awaits_head = False
             self.set_exception(error)
+            if self._body is not None:
+                self._body.set_exception(error)
         if self.transport is not None:
             self.transport.abort()
 
