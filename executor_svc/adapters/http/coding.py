@@ -1,4 +1,8 @@
-"""Content codings (RFC 9110, section 8.4.1). Decodes in bounded pieces: an answer may expand a thousandfold."""
+"""Content codings (RFC 9110, section 8.4.1). Decodes in bounded pieces: an answer may expand a thousandfold.
+
+It may also hold nothing: blocks without content can follow each other without end, and each takes a while to decode. So
+coded data may not be much longer than what it holds; honest coders add less than a hundredth.
+"""
 
 import zlib
 from collections.abc import Iterator
@@ -7,6 +11,8 @@ from typing import Final
 ACCEPTED: Final = "gzip, deflate"
 """The codings that requests accept. An answer in any other coding is refused."""
 _MAX_PIECE: Final = 256 * 1024
+_SLICE: Final = 16 * 1024
+_MAX_ADDED: Final = 64 * 1024
 _MAX_MEMBERS: Final = 1_000
 _GZIP, _ZLIB, _RAW = 31, 15, -15  # zlib's `wbits` for RFC 1952, RFC 1950 and RFC 1951
 _FORMATS: Final = {"": None, "identity": None, "gzip": _GZIP, "x-gzip": _GZIP, "deflate": _ZLIB}
@@ -30,12 +36,14 @@ class Decoder:
         format_ = _FORMATS[self._name]
         self._stream = None if format_ is None else zlib.decompressobj(format_)
         self._members, self._begun = 1, False
+        self._added = 0  # bytes of coded data, less those decoded
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The content in ``data``, in pieces of at most 256 KiB.
+        """The content in ``data``, in pieces of at most 256 KiB, each made when it is asked for.
 
         Raises:
-            Undecodable: the data is not in this coding, or continues after the end of the coded data.
+            Undecodable: the data is not in this coding, continues after the end of the coded data, or is 64 KiB longer
+                than its content.
         """
         if self._stream is None:
             yield data
@@ -44,6 +52,17 @@ class Decoder:
         if not self._begun and self._name == "deflate" and data and data[0] & 0x0F != 8:
             self._stream = zlib.decompressobj(_RAW)
         self._begun = self._begun or bool(data)
+        for start in range(0, len(data), _SLICE):
+            coded = data[start : start + _SLICE]
+            self._added += len(coded)
+            for piece in self._decode(coded):
+                self._added -= len(piece)
+                yield piece
+            if self._added > _MAX_ADDED:
+                raise Undecodable(f"the answer is much longer than the content of its {self._name} data")
+
+    def _decode(self, data: bytes) -> Iterator[bytes]:
+        assert self._stream is not None
         while data:
             if self._stream.eof:
                 self._stream = self._next_member()

@@ -26,7 +26,6 @@ from services.tracing import TRACEPARENT, Attributes, answered, inject, span
 
 USER_AGENT: Final = "nestor"
 _STREAMED_FROM: Final = 1024 * 1024
-_CODING_OVERHEAD: Final = 64 * 1024
 _NO_ROOM: Final = "other calls use all memory for answers; try again"
 
 
@@ -221,25 +220,21 @@ class Transport:
     async def _decode(
         self, response: aiohttp.ClientResponse, content: bytearray, limit: int, exchange: _Exchange
     ) -> None:
-        """Read into ``content``, at most a little more than ``limit`` bytes.
-
-        The coded bytes are limited, too: coded data can be endless and decode to nothing.
+        """Read into ``content``, at most a little more than ``limit`` bytes. Other calls get turns between its pieces.
 
         Raises:
             Undecodable: see :class:`Decoder`; or the answer is too large.
             BudgetTimeout: other answers leave no memory for it.
         """
-        decoder, received, covered = None, 0, FREE_BYTES
+        decoder, covered = None, FREE_BYTES
         async for chunk in response.content.iter_any():
             decoder = decoder or Decoder(_text(", ".join(response.headers.getall("Content-Encoding", ()))))
-            received += len(chunk)
-            if received > self._max_bytes + _CODING_OVERHEAD:
-                raise Undecodable(f"the answer is larger than {self._max_bytes} bytes")
             for piece in decoder.feed(chunk):
                 _add(piece, content, limit)
                 if len(content) > covered:
                     await exchange.share.take(len(content) - covered, exchange.patient_until)
                     covered = len(content)
+                await asyncio.sleep(0)
         if decoder is not None:
             _add(decoder.end(), content, limit)
 
