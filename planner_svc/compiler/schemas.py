@@ -118,6 +118,7 @@ class Schemas:
 
     def properties(self, node: Node) -> dict[str, Node]:
         """The declared properties of an object, in order."""
+        checkpoint()  # who walks nested types asks often, and is not slow only where the answer is new
         names = dict.fromkeys(
             name for branch in self.branches(node) for schema in branch for name in dict_of(schema.get("properties"))
         )

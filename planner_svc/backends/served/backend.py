@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from planner_svc.backends.served.constraint import Constraint, constrain
+from planner_svc.backends.served.constraint import constrain
 from planner_svc.backends.served.conversation import Conversation, Task
 from planner_svc.backends.served.model import Model
 from planner_svc.backends.served.prompt import Budget, Prompt, render
@@ -70,10 +70,9 @@ class ServedBackend:
     def task(self, request: PlanRequest) -> Task:
         """Build what to ask the model. Runs on the calling thread."""
         prompt = shown(request, self._settings)
-        if not self._model.constrained:
-            return Task(request, prompt, Constraint({}, ""))
         brief = self._settings.detail == "brief"
-        return Task(request, prompt, constrain(prompt.apis, prompt.names, calls_only=brief))
+        constraint = constrain(prompt.apis, prompt.names, calls_only=brief, kind=self._model.constraint)
+        return Task(request, prompt, constraint)
 
 
 def shown(request: PlanRequest, settings: ServedSettings) -> Prompt:

@@ -23,6 +23,7 @@ from planner_svc.compiler.nodes import Node
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.settings import ConstraintKind
 from services.codecs.calls import RESULT
+from services.compute import checkpoint
 from services.contracts.api import Api, Location
 from services.contracts.base import JsonSchema
 
@@ -31,6 +32,8 @@ MAX_DEPTH: Final = 2
 MAX_LISTED: Final = 100
 MAX_MEMBERS: Final = 60
 MAX_NODES: Final = 3_000
+MAX_CHARS: Final = 1_000_000
+"""Most characters of members' names and listed values together."""
 MAX_CALLS: Final = 24
 """Most calls of a plan."""
 MAX_SHORT_CALLS: Final = 12
@@ -49,7 +52,7 @@ LADDER: Final[tuple[ConstraintKind, ...]] = ("json_schema", "json_object", "none
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A constraint in both forms."""
+    """A constraint, in the forms that were asked for."""
 
     schema: JsonSchema
     grammar: str
@@ -66,17 +69,23 @@ class Constraint:
         return {"response_format": {"type": "json_object"}} if kind == "json_object" else {}
 
 
-def constrain(apis: Sequence[Api], names: Mapping[str, str], *, calls_only: bool = False) -> Constraint:
+def constrain(
+    apis: Sequence[Api], names: Mapping[str, str], *, calls_only: bool = False, kind: ConstraintKind | None = None
+) -> Constraint:
     """The constraint for plans of these APIs.
 
     Args:
         apis: the APIs that the prompt shows.
         names: the name of each API in the prompt, by its id.
         calls_only: leave out ``foreach``, ``var_result`` and ``need``, which the brief instruction does not mention.
+        kind: the constraint that the server is asked for: only its form is written, the other is empty. None: both.
     """
     most = MAX_SHORT_CALLS if calls_only else MAX_CALLS
-    grammar = write_grammar(apis, names, most_calls=most, calls_only=calls_only)
-    return Constraint(_Writer(calls_only).plan(apis, names, most), grammar)
+    schema: JsonSchema = {}
+    if kind in (None, "json_schema", "structured_outputs"):
+        schema = _Writer(calls_only).plan(apis, names, most)
+    written = kind in (None, "gbnf")
+    return Constraint(schema, write_grammar(apis, names, most_calls=most, calls_only=calls_only) if written else "")
 
 
 class _Writer:
@@ -86,6 +95,7 @@ class _Writer:
         self._schemas = Schemas()
         self._calls_only = calls_only
         self._left = MAX_NODES
+        self._left_chars = MAX_CHARS
 
     def plan(self, apis: Sequence[Api], names: Mapping[str, str], most_calls: int) -> JsonSchema:
         forms: list[JsonValue] = [self._call(api, names[api.id]) for api in apis]
@@ -116,11 +126,13 @@ class _Writer:
         return _object(members, required=["name", "label", "arguments"])
 
     def _value(self, node: Node, depth: int, *, is_word: bool = False) -> JsonSchema:
+        checkpoint()
         self._left -= 1
-        if self._left < 0 or self._schemas.is_anything(node):
+        if self._left < 0 or self._left_chars < 0 or self._schemas.is_anything(node):
             return {}
         listed = self._schemas.enumeration(node)
         if listed and len(listed) <= MAX_LISTED and all(not isinstance(one, dict | list) for one in listed):
+            self._left_chars -= len(str(listed))
             return {"anyOf": [{"enum": listed}, _REFERENCE]}
         kinds = self._schemas.kinds(node)
         covered = {"integer"} if "number" in kinds else set()
@@ -140,10 +152,12 @@ class _Writer:
         return forms[0] if len(forms) == 1 and isinstance(forms[0], dict) else {"anyOf": forms}
 
     def _members(self, node: Node, depth: int) -> JsonSchema:
-        members = self._schemas.properties(node)
-        is_open = isinstance(self._schemas.child(node, "", strict=True), Node)
-        if depth >= MAX_DEPTH or is_open or not 0 < len(members) <= MAX_MEMBERS:
+        if depth >= MAX_DEPTH or isinstance(self._schemas.child(node, "", strict=True), Node):
             return {"type": "object"}
+        members = self._schemas.properties(node)
+        if not 0 < len(members) <= MAX_MEMBERS:
+            return {"type": "object"}
+        self._left_chars -= sum(map(len, members))
         return _object({name: self._value(child, depth + 1) for name, child in members.items()})
 
 

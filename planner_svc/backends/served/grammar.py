@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from pydantic import JsonValue
 
-from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.nodes import Node, followed
 from planner_svc.compiler.schemas import Schemas
 from services.codecs.calls import RESULT
 from services.codecs.text import format_path
+from services.compute import checkpoint, with_checkpoints
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
 
@@ -21,6 +23,10 @@ MAX_MEMBERS: Final = 100
 MAX_LISTED: Final = 200
 MAX_FIELDS: Final = 60
 MAX_RULES: Final = 4_000
+MAX_CHARS: Final = 1_000_000
+"""Most characters of rules. Values beyond these limits may be any JSON."""
+MAX_FIELD_CHARS: Final = 200_000
+"""Most characters of all fields that references can name. With more of them, they can name any."""
 MAX_PLACES: Final = 5
 """For this many calls, references may only name earlier calls; later calls may name any label."""
 MAX_PLACED: Final = 150
@@ -93,8 +99,11 @@ class _Writer:
         self._calls_only = calls_only
         self._rules: dict[str, str] = {}
         self._known: dict[str, str] = {}
+        self._written = 0
         self._place: int | None = None
-        self._fields = list(dict.fromkeys(field for api in apis for field in self._fields_of(api)))
+        self._values: dict[tuple[int, int], str] = {}
+        self._references: dict[frozenset[str], str] = {}
+        self._fields = self._known_fields(apis)
 
     def rules(self) -> list[str]:
         return [f"{name} ::= {text}" for name, text in self._rules.items()]
@@ -102,6 +111,8 @@ class _Writer:
     def at(self, place: int | None) -> None:
         """Set the place, from 1, of the calls whose rules follow; None: any place."""
         self._place = place
+        self._values.clear()
+        self._references.clear()
 
     def call(self, index: int, api: Api, name: str) -> str:
         given = [
@@ -128,8 +139,16 @@ class _Writer:
         )
 
     def _value(self, node: Node, depth: int) -> str:
-        if self._schemas.is_anything(node) or len(self._rules) > MAX_RULES:
+        """The rule of a value. Types may refer to each other: at each place, each is written once for each level."""
+        checkpoint()
+        if self._schemas.is_anything(node) or len(self._rules) > MAX_RULES or self._written > MAX_CHARS:
             return "value"
+        key = (id(followed(node)[0].schema), depth)
+        if key not in self._values:
+            self._values[key] = self._new_value(node, depth)
+        return self._values[key]
+
+    def _new_value(self, node: Node, depth: int) -> str:
         kinds = self._schemas.kinds(node)
         listed = self._schemas.enumeration(node)
         if listed and len(listed) <= MAX_LISTED and all(not isinstance(one, dict | list) for one in listed):
@@ -151,9 +170,10 @@ class _Writer:
         return self._rule("l", f'"[" ws ({one} ("," ws {one}){{0,{MAX_ITEMS - 1}}})? "]"')
 
     def _object(self, node: Node, depth: int) -> str:
+        if depth >= MAX_DEPTH or isinstance(self._schemas.child(node, "", strict=True), Node):
+            return "object"
         members = self._schemas.properties(node)
-        is_open = isinstance(self._schemas.child(node, "", strict=True), Node)
-        if depth >= MAX_DEPTH or is_open or not 0 < len(members) <= MAX_MEMBERS:
+        if not 0 < len(members) <= MAX_MEMBERS:
             return "object"
         return self._rule(
             "o", _members([f"{_key(name)} {self._value(child, depth + 1)}" for name, child in members.items()])
@@ -164,6 +184,11 @@ class _Writer:
         if self._place == 1:
             return ""
         wanted = frozenset().union(*(_FITS.get(kind, frozenset()) for kind in kinds))
+        if wanted not in self._references:
+            self._references[wanted] = self._new_reference(wanted)
+        return self._references[wanted]
+
+    def _new_reference(self, wanted: frozenset[str]) -> str:
         every = "array" in wanted and not self._calls_only  # what every item of a list has makes a list
         paths = [
             _inside(path, "items" if every else "index")
@@ -180,7 +205,20 @@ class _Writer:
         if text not in self._known:
             name = stem if stem not in self._rules else f"{stem}-{len(self._rules)}"
             self._known[text], self._rules[name] = name, text
+            self._written += len(text)
         return self._known[text]
+
+    def _known_fields(self, apis: Iterable[Api]) -> list[Field]:
+        """The fields that references can name; any path if there are too many."""
+        found: dict[Field, None] = {}
+        chars = 0
+        for field in with_checkpoints(field for api in apis for field in self._fields_of(api)):
+            if field not in found:
+                found[field] = None
+                chars += sum(len(str(part)) for part in field[0] or ())
+            if chars > MAX_FIELD_CHARS:
+                return [(None, None)]
+        return list(found)
 
     def _fields_of(self, api: Api) -> Iterator[Field]:
         """Paths that a reference can lead to, for a single call and for one that loops over a list.
@@ -207,7 +245,8 @@ class _Writer:
             yield path, kinds
             if len(path) >= _MAX_PATH:
                 continue
-            waiting.extend(((*path, name), child) for name, child in self._schemas.properties(node).items())
+            members = islice(self._schemas.properties(node).items(), MAX_FIELDS)
+            waiting.extend(((*path, name), child) for name, child in members)
             item = self._schemas.child(node, 0, strict=False) if "array" in kinds else None
             if isinstance(item, Node):
                 waiting.append(((*path, 0), item))

@@ -43,9 +43,9 @@ class Model:
         return self._chat.model
 
     @property
-    def constrained(self) -> bool:
-        """Whether the server gets a constraint on the form of plans."""
-        return self._kinds[0] not in ("none", "json_object")
+    def constraint(self) -> ConstraintKind:
+        """The strictest constraint that the server has not refused."""
+        return self._kinds[0]
 
     def status(self) -> ModelServer:
         """What is known about the server; this does not contact it."""

@@ -8,7 +8,7 @@ adapters name the version that they were trained with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -134,6 +134,9 @@ class Budget:
 
 _CHARS_A_TOKEN: Final = 3.0
 """A conservative estimate: signatures are short names and punctuation."""
+_EXTRA_TOKENS: Final = 4
+_FIRST_TOKENS: Final = 4_000
+"""Room that the first API's line has even where the prompt has less. It is cut beyond that."""
 _LEAST_APIS: Final = 3
 """This many APIs are shown before any demonstration is."""
 
@@ -174,7 +177,7 @@ def render(
     request = "\n".join([*before, f"{'Request: ' if before else ''}{_request(query, context)}"])
     room = budget.tokens - estimate_tokens(system_message((), context, detail)) - estimate_tokens(request)
     shortest, *longer = (*SHORTER, FULL) if detail is FULL else (detail,)
-    kept = _within(room, [one.line(shortest) for one in signatures], stops=not detail.request)
+    kept = _within(room, signatures, shortest)
     room -= sum(map(estimate_tokens, kept.values()))
     shown = tuple(listed[place] for place in kept)
     names = {api.id: names[api.id] for api in shown}
@@ -187,38 +190,40 @@ def render(
             room -= cost
             turns += turn
     for form in longer:
-        room = _lengthen(kept, room, (signatures[place].line(form) for place in kept))
+        room = _lengthen(kept, room, signatures, form)
     system = {"role": "system", "content": system_message([*kept.values()], context, detail)}
     version = PROMPT_VERSIONS["full" if detail.request else "brief"]
     return Prompt((system, *turns, {"role": "user", "content": request}), names, shown, version)
 
 
-def _within(room: int, lines: Sequence[str], *, stops: bool) -> dict[int, str]:
+def _within(room: int, signatures: Sequence[Signature], form: Detail) -> dict[int, str]:
     """The lines that there is room for, in estimated tokens, by their places. The first one is always among them.
+
+    In the brief form the first line without room ends the selection, as in the prompts that small models learnt from.
 
     Args:
         room: for all lines.
-        lines: the most relevant first.
-        stops: whether the first line without room ends the selection, as in the prompts that small models learnt from.
+        signatures: the most relevant first.
+        form: how much the lines show.
     """
     kept: dict[int, str] = {}
-    for place, line in enumerate(lines):
-        cost = estimate_tokens(line)
-        if cost <= room or not kept:
-            room -= cost
+    for place, one in enumerate(signatures):
+        line = one.line(form, _chars(room if kept else max(room, _FIRST_TOKENS)), cut=not kept)
+        if line:
+            room -= estimate_tokens(line)
             kept[place] = line
-        elif stops:
+        elif not form.request:
             break
     return kept
 
 
-def _lengthen(lines: dict[int, str], room: int, longer: Iterable[str]) -> int:
+def _lengthen(lines: dict[int, str], room: int, signatures: Sequence[Signature], form: Detail) -> int:
     """Replace lines by longer ones, the first ones first, where there is room. Returns the room that is left."""
-    for place, line in zip(list(lines), longer, strict=True):
-        more = estimate_tokens(line) - estimate_tokens(lines[place])
-        if more <= room:
-            room -= more
-            lines[place] = line
+    for place, line in lines.items():
+        longer = signatures[place].line(form, _chars(room + estimate_tokens(line)))
+        if longer:
+            room -= estimate_tokens(longer) - estimate_tokens(line)
+            lines[place] = longer
     return room
 
 
@@ -262,7 +267,12 @@ def answer_text(calls: Sequence[JsonValue], names: Mapping[str, str]) -> str:
 
 def estimate_tokens(text: str) -> int:
     """An estimate of a text's tokens, rounded up."""
-    return int(len(text) / _CHARS_A_TOKEN) + 4
+    return int(len(text) / _CHARS_A_TOKEN) + _EXTRA_TOKENS
+
+
+def _chars(tokens: int) -> int:
+    """The most characters of a text that is estimated at this many tokens."""
+    return int((tokens - _EXTRA_TOKENS + 1) * _CHARS_A_TOKEN) - 1
 
 
 def _tried(evidence: Sequence[Attempt], names: Mapping[str, str]) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Final
 from planner_svc.compiler.nodes import Node
 from planner_svc.compiler.schemas import Schemas
 from services.codecs.text import format_path
+from services.compute import checkpoint, with_checkpoints
 from services.contracts.api import Api
 
 MAX_PATTERN: Final = 8_000
@@ -26,6 +27,8 @@ _OPEN: Final = r'([.\[][^"$\\]*)?'
 """What follows a value of which not all fields are known."""
 _MAX_DEPTH: Final = 6
 _MAX_WALKED: Final = 400
+"""Most values of one answer whose fields are listed. An answer's fields also end with a pattern's characters: levels
+below that could not be listed anyway."""
 
 _Path = tuple[str, ...]
 """A regular expression for each part of a path in an answer."""
@@ -43,7 +46,7 @@ def reference_pattern(apis: Sequence[Api], *, loops: bool) -> str:
     """
     schemas = Schemas()
     paths = list(dict.fromkeys(path for api in apis for path in _paths(api, schemas)))
-    for depth in range(_MAX_DEPTH, 0, -1):
+    for depth in with_checkpoints(range(_MAX_DEPTH, 0, -1)):
         pattern = _pattern([path if len(path) <= depth else (*path[:depth], _OPEN) for path in paths], loops)
         if len(pattern) <= MAX_PATTERN:
             return pattern
@@ -61,7 +64,7 @@ def _pattern(paths: Sequence[_Path], loops: bool) -> str:
 
 def _one_of(paths: Iterable[_Path]) -> str:
     """One of the paths, or none: the whole answer. What an open path matches too is left out."""
-    found = set(paths)
+    found = set(with_checkpoints(paths))
     if (_OPEN,) in found:
         return _OPEN
     opened = {path[:-1] for path in found if path[-1:] == (_OPEN,)}
@@ -74,21 +77,25 @@ def _one_of(paths: Iterable[_Path]) -> str:
 def _paths(api: Api, schemas: Schemas) -> Iterator[_Path]:
     """The paths in an answer. One that leads to fields that are not listed matches them, whatever their names."""
     waiting: deque[tuple[_Path, Node]] = deque([((), Node(api.response.json_schema, api.definitions))])
-    walked = 0
+    walked = chars = 0
     while waiting:
+        checkpoint()
         path, node = waiting.popleft()
         walked += 1
-        members = schemas.properties(node)
+        if walked > _MAX_WALKED or schemas.is_anything(node):
+            yield (*path, _OPEN)
+            continue
         kinds = schemas.kinds(node)
+        deep = (len(path) >= _MAX_DEPTH or chars > MAX_PATTERN) and kinds & {"array", "object"}
         others = schemas.child(node, "", strict=True) if "object" in kinds else None
-        deep = walked > _MAX_WALKED or (len(path) >= _MAX_DEPTH and kinds & {"array", "object"})
-        if deep or schemas.is_anything(node) or isinstance(others, Node):
+        if deep or isinstance(others, Node):
             yield (*path, _OPEN)
             continue
         yield path
         item = schemas.child(node, 0, strict=False) if "array" in kinds else None
         if isinstance(item, Node):
             waiting.append(((*path, _INDEX), item))
-        for name, child in members.items():
+        for name, child in schemas.properties(node).items():
             if re.search(r'["\x00-\x1F]', written := format_path((name,))) is None:
                 waiting.append(((*path, re.sub(r"[\^.*+?()\[\]{}|]", r"\\\g<0>", written)), child))
+                chars += sum(map(len, waiting[-1][0]))

@@ -9,10 +9,12 @@ only copies it.
 from __future__ import annotations
 
 import re
+import sys
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 from pydantic import JsonValue
@@ -20,7 +22,7 @@ from pydantic import JsonValue
 from planner_svc.compiler.nodes import Node
 from planner_svc.compiler.schemas import Schemas
 from services.codecs.text import format_path
-from services.compute import checkpoint
+from services.compute import checkpoint, with_checkpoints
 from services.contracts.api import Api, Parameter
 from services.contracts.base import JsonPath
 
@@ -29,6 +31,8 @@ _MAX_WALKED: Final = 400
 _MAX_NESTED: Final = 4
 _MAX_CHOICES_CHARS: Final = 800
 _MAX_NAME: Final = 60
+_MAX_MEMBER: Final = 100
+"""Most characters of a member's name. A longer one is left out: a part of it would be wrong."""
 _MAX_WANTED: Final = 100
 _SHALLOW: Final = 3
 _IDENTIFYING: Final = frozenset({"id", "code", "key", "name", "title", "number"})
@@ -132,25 +136,41 @@ class Signature:
 
         return sorted(self._fields, key=rank)
 
-    def line(self, detail: Detail) -> str:
-        """The line. In the forms that show the request, ``…`` stands for what was left out."""
+    def line(self, detail: Detail, most: int = sys.maxsize, *, cut: bool = False) -> str:
+        """The line; empty if it is too long. In the forms that show the request, ``…`` stands for what was left out.
+
+        Args:
+            detail: How much it shows.
+            most: Most characters. A document may make lines of gigabytes: they are written only as far as this.
+            cut: Leave out the last parameters and fields of a line that is too long, instead of all of it.
+        """
         checkpoint()
         api = self._api
-        parameters = shown_parameters(api, detail, self._words)
-        taken = [_parameter(self._schemas, api, one, detail) for one in parameters]
-        about = [one_line(api.summary or api.description, detail.text)]
+        told = self._told(detail)
+        shown = with_checkpoints(shown_parameters(api, detail, self._words))
+        pieces = (_parameter(self._schemas, api, one, detail) for one in shown)
+        taken, left = _fitting(pieces, most - len(self._name) - len(_flat(told)))
+        if left < 0 and not cut:
+            return ""
         first = set((self._useful if detail.request else self._feeding)[: detail.fields])
-        given = [_field_name(path) for path in self._fields if path in first]
+        given, left = _fitting((_field_name(path) for path in self._fields if path in first), left)
         if detail.request:
             taken += ["…"] * (len(taken) < len(api.parameters))
             given += ["…"] * (len(given) < len(self._fields))
+        answer = f" -> {', '.join(given)}" if given else ""
+        line = f"{self._name}({', '.join(taken)}){answer}" + (f" | {told}" if told else "")
+        line = _flat(line)  # a line that a document hides in a name would read like one of the prompt's
+        return line if cut or (left >= 0 and len(line) <= most) else ""
+
+    def _told(self, detail: Detail) -> str:
+        """What the line says of the API in words."""
+        api = self._api
+        about = [one_line(api.summary or api.description, detail.text)]
+        if detail.request:
             about.insert(0, f"{api.provider} {api.method} {api.path}")
             if api.summary and api.description and api.description != api.summary:
                 about.append(one_line(api.description, detail.text))
-        told = " | ".join(part for part in about if part)
-        answer = f" -> {', '.join(given)}" if given else ""
-        line = f"{self._name}({', '.join(taken)}){answer}" + (f" | {told}" if told else "")
-        return " ".join(line.split())  # a line that a document hides in a name would read like one of the prompt's
+        return " | ".join(part for part in about if part)
 
 
 def signature(api: Api, name: str, detail: Detail, request_words: frozenset[str], wanted: Wanted) -> str:
@@ -181,7 +201,8 @@ def _fields(api: Api, schemas: Schemas) -> list[JsonPath]:
         inner = schemas.properties(node)
         item = schemas.child(node, 0, strict=False) if "array" in schemas.kinds(node) and not inner else None
         if inner and len(path) < _MAX_DEPTH:
-            waiting.extend(((*path, name), child) for name, child in inner.items())
+            room = _MAX_WALKED - walked - len(waiting)
+            waiting.extend(((*path, name), child) for name, child in islice(inner.items(), max(room, 0)))
         elif isinstance(item, Node) and not schemas.is_anything(item) and len(path) < _MAX_DEPTH:
             waiting.append(((*path, 0), item))
         elif path:
@@ -197,10 +218,25 @@ def words_of(text: str) -> frozenset[str]:
 
 def one_line(text: str, limit: int) -> str:
     """The text without line breaks, cut at the end of a word."""
-    flat = " ".join(text[: limit * 8].split())
+    flat = _flat(text[: limit * 8])
     if len(flat) <= limit:
         return flat
     return flat[:limit].rsplit(" ", 1)[0].rstrip(" ,;:") + "…"
+
+
+def _fitting(pieces: Iterable[str], room: int) -> tuple[list[str], int]:
+    """The first pieces that there is room for, in characters, and the room left, which is negative if one had none."""
+    kept: list[str] = []
+    for piece in pieces:
+        room -= len(_flat(piece)) + (len(", ") if kept else 0)
+        if room < 0:
+            break
+        kept.append(piece)
+    return kept, room
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _parameter(schemas: Schemas, api: Api, parameter: Parameter, detail: Detail) -> str:
@@ -241,8 +277,9 @@ def _kind(schemas: Schemas, node: Node, detail: Detail, depth: int = 0) -> str:
 def _members(schemas: Schemas, node: Node, detail: Detail, depth: int) -> str:
     """The members of an object, the outer ones with their types."""
     members = schemas.properties(node)
+    sayable = ((name, child) for name, child in members.items() if len(name) <= _MAX_MEMBER)
     said = []
-    for name, child in list(members.items())[: detail.fields]:
+    for name, child in islice(sayable, detail.fields):
         kind = _kind(schemas, child, detail, depth + 2) if depth < 2 else ""
         said.append(f"{name}: {kind}" if kind else name)
     return ", ".join([*said, *["…"] * (len(said) < len(members))])

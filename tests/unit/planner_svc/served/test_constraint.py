@@ -8,9 +8,11 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from planner_svc.backends.served.constraint import MAX_CALLS, MAX_NODES, MAX_SHORT_CALLS, constrain
+from planner_svc.backends.served.constraint import MAX_CALLS, MAX_CHARS, MAX_NODES, MAX_SHORT_CALLS, constrain
 from planner_svc.backends.served.grammar import MAX_ITEMS, MAX_TEXT
-from planner_svc.backends.served.references import ANY_REFERENCE, MAX_PATTERN
+from planner_svc.backends.served.references import ANY_REFERENCE, MAX_PATTERN, reference_pattern
+from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.schemas import Schemas
 from services.contracts.api import Location
 from tests.support.gbnf import Grammar
 from tests.unit.planner_svc.building import WHOLE, api, param, record
@@ -308,6 +310,10 @@ def test_the_forms_of_a_request() -> None:
     assert constraint.members("json_object") == {"response_format": {"type": "json_object"}}
     assert constraint.members("gbnf") == {"grammar": constraint.grammar}
     assert constraint.members("structured_outputs") == {"structured_outputs": {"json": constraint.schema}}
+    schema_only, grammar_only, neither = (constrain(APIS, NAMES, kind=one) for one in ("json_schema", "gbnf", "none"))
+    assert (schema_only.schema, schema_only.grammar) == (constraint.schema, "")
+    assert (grammar_only.schema, grammar_only.grammar) == ({}, constraint.grammar)
+    assert (neither.schema, neither.grammar) == ({}, "")
     form: Any = constraint.members("json_schema")["response_format"]
     assert (form["type"], form["json_schema"]["schema"]) == ("json_schema", constraint.schema)
 
@@ -319,6 +325,12 @@ def _deep(levels: int) -> dict[str, Any]:
     return schema
 
 
+def _tree(members: int, name: str = "m") -> dict[str, Any]:
+    """A type of which each member is of the same type."""
+    return {"Tree": record(**{f"{name}{n}": {"$ref": "#/$defs/Tree"} for n in range(members)})}
+
+
+TREE: dict[str, Any] = {"$ref": "#/$defs/Tree"}
 TWICE = {f"L{n}": {"allOf": [{"$ref": f"#/$defs/L{n + 1}"}] * 2} for n in range(60)}
 HOSTILE = [
     api("deep", param("x", _deep(12)), returns=_deep(12)),
@@ -332,6 +344,9 @@ HOSTILE = [
     api("wide", *(param(f"p{n}", record(**{f"m{m}": WHOLE for m in range(50)})) for n in range(200))),
     api("listed", param("x", {"enum": [f"value {n}" for n in range(50_000)]})),
     api("no", param("x", {"not": {}, "type": "elephant"}), returns={"type": ["string", 3]}),
+    api("trees", *(param(f"p{n}", TREE) for n in range(20)), returns=TREE, definitions=_tree(50)),
+    api("texts", *(param(f"p{n}", {"enum": [f"{n} {m}" + "x" * 900 for m in range(100)]}) for n in range(60))),
+    api("names", *(param(f"p{n}", TREE) for n in range(20)), returns=TREE, definitions=_tree(60, "x" * 900)),
 ]
 
 
@@ -340,12 +355,32 @@ def test_hostile_schemas_stay_small(hostile: Any) -> None:
     started = time.process_time()
     constraint = constrain([hostile], {hostile.id: hostile.name})
     assert time.process_time() - started < 10
-    assert len(json.dumps(constraint.schema)) < 500_000
-    assert len(constraint.grammar) < 1_000_000
+    assert len(json.dumps(constraint.schema)) < 1.2 * MAX_CHARS
+    assert len(constraint.grammar) < 1.5 * MAX_CHARS
     assert '"maxLength"' not in json.dumps(constraint.schema)
     Grammar(constraint.grammar)
     assert _nesting(constraint.schema) < 30
     assert _nodes(constraint.schema) < 20 * MAX_NODES
+
+
+def test_types_of_types_are_not_looked_through_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks at an object's members take as long as it has members, and each of them may be such an object."""
+    looks = []
+    properties = Schemas.properties
+
+    def counted(self: Schemas, node: Node) -> dict[str, Node]:
+        looks.append(node)
+        return properties(self, node)
+
+    monkeypatch.setattr(Schemas, "properties", counted)
+    tree = api("tree", *(param(f"p{n}", TREE) for n in range(3)), returns=TREE, definitions=_tree(40))
+    constrain([tree], {tree.id: "tree"}, kind="gbnf")
+    assert len(looks) < 200
+    looks.clear()
+    found = reference_pattern([tree], loops=True)
+    assert re.fullmatch(found, "$var1.m39.m0.m7$")
+    assert not re.fullmatch(found, "$var1.m40$")
+    assert len(looks) <= 400
 
 
 def _nesting(value: Any) -> int:

@@ -2,9 +2,15 @@
 
 import hashlib
 import re
+from typing import Any
 
-from planner_svc.backends.served.prompt import BRIEF, Budget, Prompt, estimate_tokens, render
-from services.contracts.api import Api
+import pytest
+
+from planner_svc.backends.served import signatures
+from planner_svc.backends.served.prompt import BRIEF, FULL, Budget, Prompt, estimate_tokens, render
+from planner_svc.backends.served.signatures import SHORTER, Detail, wanted_names
+from planner_svc.compiler.schemas import Schemas
+from services.contracts.api import Api, Parameter
 from services.contracts.context import Context
 from services.contracts.demo import Demo, SelectedDemo
 from tests.unit.planner_svc.building import TEXT, WHOLE, api, listed, param, plan, record, step
@@ -97,3 +103,54 @@ def test_the_brief_form_shows_no_demonstration_where_an_api_is_left_out() -> Non
     for tokens, turns in ((20_000, 4), (900, 2)):
         prompt = render("Order 9?", Context(), WIDE, (DEMO,), detail=BRIEF, budget=Budget(tokens=tokens))
         assert len(prompt.messages) == turns
+
+
+def _nested(name: str) -> dict[str, Any]:
+    """A type of 40 members with this name, and each of them is of that type."""
+    return {"Nested": record(**{f"{name}{number}": {"$ref": "#/$defs/Nested"} for number in range(40)})}
+
+
+def _huge(name: str, definitions: dict[str, Any]) -> Api:
+    needed = [param(f"needed{number}", {"$ref": "#/$defs/Nested"}, required=True) for number in range(500)]
+    return api(name, *needed, definitions=definitions)
+
+
+def test_members_with_names_too_long_to_say_are_left_out() -> None:
+    order = record(**{"x" * 101: TEXT, "y" * 100: WHOLE})
+    (line,) = lines(shown(9_000, apis=(api("a1", param("order", order)),)))
+    assert f"order?: object{{{'y' * 100}: integer, …}}" in line
+
+
+@pytest.mark.parametrize("detail", [BRIEF, FULL])
+def test_not_even_the_first_line_has_any_length(detail: Detail) -> None:
+    """It is cut, so that the prompt still has an API."""
+    wordy = [param(f"needed{number}" * 10, {"$ref": "#/$defs/Nested"}, required=True) for number in range(500)]
+    first = api("a0", *wordy, definitions=_nested("member" * 15), returns=record(x=TEXT), summary="Does it")
+    prompt = render("Order 9?", Context(), (first, wide("a1")), detail=detail, budget=Budget(tokens=1_000))
+    assert [one.name for one in prompt.apis] == ["a0"]
+    (line,) = lines(prompt)
+    assert line.startswith("a0(needed0")
+    assert line.endswith("Does it")
+    assert estimate_tokens(line) < 5_000
+
+
+def test_a_line_is_written_only_as_far_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+
+    def counted(schemas: Schemas, asked: Api, one: Parameter, detail: Detail) -> str:
+        written.append(one.name)
+        return parameter(schemas, asked, one, detail)
+
+    parameter = signatures._parameter
+    monkeypatch.setattr(signatures, "_parameter", counted)
+    prompt = shown(6_000, apis=(wide("a0"), *(_huge(f"a{number}", _nested("m" * 90)) for number in range(1, 5))))
+    assert [one.name for one in prompt.apis] == ["a0"]
+    assert len(written) < 200
+
+
+@pytest.mark.parametrize("detail", [BRIEF, *SHORTER, FULL])
+def test_a_line_that_just_fits_is_whole(detail: Detail) -> None:
+    asked = signatures.Signature(wide("a1"), "a1", frozenset(), wanted_names([]))
+    whole = asked.line(detail)
+    assert asked.line(detail, len(whole)) == asked.line(detail, len(whole), cut=True) == whole
+    assert asked.line(detail, len(whole) - 1) == ""
