@@ -145,7 +145,8 @@ async def list_runs(
 ) -> RunPage:
     """A page of runs. `next` is the `cursor` of the following page.
 
-    Text is looked for in the first 300 characters of 10,000 requests: a page may be empty although there is a `next`.
+    Text, in the first 300 characters of requests, and feedback are looked for in 10,000 runs: a page may be empty
+    although there is a `next`.
     """
     which = Filter(caller.tenant, tuple(status or ()), after, before, q, feedback)
     return await service.page(which, limit=limit, cursor=cursor)

@@ -19,10 +19,12 @@ from services.storage.engine import freeze, position, read
 
 SEARCHED_RUNS = 10_000
 """Runs that one page of a search looks at. If there are more, the page may have fewer runs than asked for, or none."""
+_APART_MS = 60_000
+"""How far the time in a run's id and its ``created_at`` may be apart: the clock is read for each."""
 SEARCHED_CHARS = 300
 """Characters at the beginning of a request that are searched."""
 _SEARCHES, _SEARCHES_EACH = 4, 2
-"""Searches at once, of all tenants and of one. They leave most connections to everything else."""
+"""Searches and counts at once, of all tenants and of one. They leave most connections to everything else."""
 _SEARCHES_WAITING, _SEARCHES_HELD, _SEARCH_WAIT_S = 1_000, 20, 10.0
 """How many searches may wait, how many one tenant may have, and how long one waits in seconds."""
 
@@ -37,6 +39,9 @@ class Filter:
     before: datetime | None = None
     text: str | None = None
     judged: Judged | None = None
+
+
+_LINE = tuple(RUNS.c[name] for name in ("id", "status", "query", "created_at", "total_ms", "verdict", "trouble"))
 
 
 class RunListing:
@@ -54,30 +59,34 @@ class RunListing:
     async def page(self, which: Filter, *, limit: int, cursor: str | None) -> RunPage:
         """Runs, newest first, that come after ``cursor`` (the id of the last run of the page before).
 
-        A search looks at ``SEARCHED_RUNS`` runs; the next page goes on after them.
+        A search by text or feedback looks at ``SEARCHED_RUNS`` runs; the next page goes on after them.
         """
-        c = RUNS.c
-        statement = sa.select(c.id, c.status, c.query, c.created_at, c.total_ms, c.verdict, c.trouble)
-        statement = statement.where(*_conditions(which)).order_by(c.id.desc())
-        if cursor is not None:
-            statement = statement.where(c.id < cursor)
-        if which.text is not None:
-            return await self._search(statement, which.text, which.tenant, limit)
+        if which.text is not None or which.judged is not None:
+            return await self._search(which, limit, cursor)
         async with read(self._engine) as connection:
-            rows = (await connection.execute(statement.limit(limit + 1))).all()
+            rows = (await connection.execute(_newest(which, limit + 1, cursor))).all()
         return _page(rows, limit)
 
-    async def _search(self, among: sa.Select[Any], text: str, tenant: str, limit: int) -> RunPage:
-        """The first page of these runs whose query has the text.
+    async def _search(self, which: Filter, limit: int, cursor: str | None) -> RunPage:
+        """The first page of the runs with the text and the feedback.
 
         It is found in one state of the database: if a run were deleted in between, the next page would begin one run
         after the last one that was looked at.
         """
+        among = sa.select(*_LINE).where(*_between(which, cursor)).order_by(RUNS.c.id.desc())
+        if which.judged not in (None, Judged.NONE):
+            among = among.where(RUNS.c.verdict == which.judged.value)
         seen = among.limit(SEARCHED_RUNS).subquery()
-        begun = sa.func.lower(sa.func.substr(seen.c.query, 1, SEARCHED_CHARS))
-        found = sa.select(seen).where(position(self._engine, begun, sa.func.lower(text)) > 0)
+        found = sa.select(seen).where(*_moments(which, seen.c.created_at))
+        if which.status:
+            found = found.where(seen.c.status.in_(which.status))
+        if which.judged is Judged.NONE:
+            found = found.where(seen.c.verdict.is_(None))
+        if which.text is not None:
+            begun = sa.func.lower(sa.func.substr(seen.c.query, 1, SEARCHED_CHARS))
+            found = found.where(position(self._engine, begun, sa.func.lower(which.text)) > 0)
         last = among.with_only_columns(RUNS.c.id).offset(SEARCHED_RUNS - 1).limit(1)
-        async with self._searching(tenant) as connection:
+        async with self._searching(which.tenant) as connection:
             await freeze(connection)
             rows = (await connection.execute(found.order_by(seen.c.id.desc()).limit(limit + 1))).all()
             end = None if len(rows) > limit else await connection.scalar(last)
@@ -99,8 +108,8 @@ class RunListing:
 
     async def waiting(self, tenant: str, newest: int, most_bytes: int) -> AsyncGenerator[str, None]:
         """The documents of the ``newest`` of a tenant's runs that wait for an approval, as ``naming`` gives them."""
-        c, waits = RUNS.c, Filter(tenant, (RunStatus.NEEDS_APPROVAL,))
-        ids = sa.select(c.id).where(*_conditions(waits)).order_by(c.id.desc()).limit(newest)
+        waits = (RUNS.c.tenant == tenant, RUNS.c.status == RunStatus.NEEDS_APPROVAL)
+        ids = sa.select(RUNS.c.id).where(*waits).order_by(RUNS.c.id.desc()).limit(newest)
         async with aclosing(self._documents(ids, tenant, most_bytes)) as documents:
             async for document in documents:
                 yield document
@@ -125,33 +134,60 @@ class RunListing:
         async with self._searches.slot(tenant, _SEARCH_WAIT_S), read(self._engine) as connection:
             yield connection
 
-    async def counts(self, which: Filter, ends: Sequence[datetime]) -> list[dict[RunStatus, int]]:
-        """The number of these runs by status, for each interval. ``ends`` are the ends of the intervals, in order.
+    async def counts(self, tenant: str, since: datetime, ends: Sequence[datetime]) -> list[dict[RunStatus, int]]:
+        """The number of a tenant's runs by status, for each interval. ``ends`` are the ends of the intervals, in order.
 
         Statuses without runs are left out. Runs after the last end count to the last interval.
         """
-        c, last = RUNS.c, len(ends) - 1
+        c, last, which = RUNS.c, len(ends) - 1, Filter(tenant, after=since)
         interval = sa.case(*((c.created_at < end, at) for at, end in enumerate(ends)), else_=last).label("interval")
-        each = sa.select(interval, c.status).where(*_conditions(which)).subquery()
+        each = sa.select(interval, c.status).where(*_between(which), *_moments(which, c.created_at)).subquery()
         statement = sa.select(each.c.interval, each.c.status, sa.func.count()).group_by(each.c.interval, each.c.status)
         found: list[dict[RunStatus, int]] = [{} for _ in ends]
-        async with read(self._engine) as connection:
+        async with self._searching(tenant) as connection:
             for at, status, count in await connection.execute(statement):
                 found[at][RunStatus(status)] = count
         return found
 
 
-def _conditions(which: Filter) -> list[sa.ColumnElement[bool]]:
+def _newest(which: Filter, most: int, cursor: str | None) -> sa.Select[Any]:
+    """The newest runs of a filter by status and time. Few other rows are read, however many runs there are."""
+    c = RUNS.c
+    newest = [*_between(which, cursor), *_moments(which, c.created_at)]
+    found = sa.select(*_LINE).where(*newest).order_by(c.id.desc()).limit(most)
+    if not which.status:
+        return found
+    each = (
+        sa.select(c.id).where(*newest, c.status == status).order_by(c.id.desc()).limit(most).subquery()
+        for status in dict.fromkeys(which.status)
+    )
+    ids = sa.union_all(*(sa.select(one.c.id) for one in each))
+    return sa.select(*_LINE).where(c.id.in_(ids)).order_by(c.id.desc()).limit(most)
+
+
+def _between(which: Filter, cursor: str | None = None) -> list[sa.ColumnElement[bool]]:
+    """The filter's tenant, and its moments as bounds of the ids, which begin with the time."""
     found = [RUNS.c.tenant == which.tenant]
-    if which.status:
-        found.append(RUNS.c.status.in_(which.status))
     if which.after is not None:
-        found.append(RUNS.c.created_at > which.after)
+        found.append(RUNS.c.id > _id_at(which.after, -_APART_MS))
     if which.before is not None:
-        found.append(RUNS.c.created_at < which.before)
-    if which.judged is not None:
-        verdict = None if which.judged is Judged.NONE else which.judged.value
-        found.append(RUNS.c.verdict == verdict)
+        found.append(RUNS.c.id < _id_at(which.before, _APART_MS))
+    if cursor is not None:
+        found.append(RUNS.c.id < cursor)
+    return found
+
+
+def _id_at(moment: datetime, add_ms: int) -> str:
+    """The beginning of the ids of runs that began so many milliseconds after that moment."""
+    return f"run_{max(0, int(moment.timestamp() * 1000) + add_ms):012x}"
+
+
+def _moments(which: Filter, created_at: sa.ColumnElement[Any]) -> list[sa.ColumnElement[bool]]:
+    found = list[sa.ColumnElement[bool]]()
+    if which.after is not None:
+        found.append(created_at > which.after)
+    if which.before is not None:
+        found.append(created_at < which.before)
     return found
 
 

@@ -6,6 +6,7 @@ are taken, and tenants take turns. Usage is counted per process: several gateway
 Response headers of draft-ietf-httpapi-ratelimit-headers-11 say how much is left. The partition is the caller's tenant.
 """
 
+import asyncio
 import heapq
 import math
 import time
@@ -94,6 +95,16 @@ class Quotas:
         if rate is not None and size > _FREE_BYTES and (left := self._left(tenant, rate)) < 0:
             self._refuse(tenant, "requests", "Too much was read within the last seconds.", (1 - left) / rate)
         self.charge(tenant, size)
+
+    async def pace(self, tenant: str, size: int) -> None:
+        """Charge it, then wait until half of the tenant's requests are there again, for its other work.
+
+        For long reads, which would otherwise keep all other requests of the tenant out until they end.
+        """
+        self.charge(tenant, size)
+        rate = self.limits(tenant).requests_per_s
+        if rate is not None and size > _FREE_BYTES and (lacks := _burst(rate) / 2 - self._left(tenant, rate)) > 0:
+            await asyncio.sleep(lacks / rate)
 
     @property
     def room(self) -> int:

@@ -190,8 +190,8 @@ class GatewayService:
     async def counts(
         self, principal: Principal, since: datetime, ends: Sequence[datetime]
     ) -> list[dict[RunStatus, int]]:
-        """The number of runs of the principal's tenant by status, for each interval."""
-        return await self._store.listing.counts(Filter(principal.tenant, after=since), ends)
+        """The number of runs of the principal's tenant by status, for each interval. Raises Overloaded."""
+        return await self._store.listing.counts(principal.tenant, since, ends)
 
     async def calls(self, api: str, principal: Principal) -> list[PastCall]:
         """The calls of an API in the newest runs of the principal's tenant."""

@@ -49,6 +49,7 @@ RUNS = sa.Table(
     sa.Column("trouble", sa.String(300)),
     sa.Column("shape", sa.String(64)),
     sa.Index("ix_runs_tenant_id", "tenant", "id"),
+    sa.Index("ix_runs_tenant_status_id", "tenant", "status", "id"),
     sa.Index("uq_runs_tenant_idempotency_key", "tenant", "idempotency_key", unique=True),
     sa.Index("ix_runs_tenant_verdict_id", "tenant", "verdict", "id", sqlite_where=_JUDGED, postgresql_where=_JUDGED),
 )

@@ -11,8 +11,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from gateway.audit import AuditFilter, AuditLog
 from gateway.keys import KeyStore
@@ -28,12 +27,16 @@ from services.contracts.base import Contract
 from services.contracts.run import RunStatus
 from services.contracts.tenant import ExportLine, TenantDeletion
 from services.errors import Conflict, NotFound
+from services.fair_slots import FairSlots
 from services.telemetry import get_logger
 
 BATCH_S: Final = 10.0
 """How long one call starts new deletions, in seconds."""
 _PAGE: Final = 100
 _SHOWN: Final = 5
+_EXPORTS, _EXPORTS_EACH = 20, 2
+"""Exports at once, of all tenants and of one. Each holds a run of up to 16 MB for as long as its reader takes."""
+_EXPORTS_WAITING, _EXPORT_WAIT_S = 1_000, 20.0
 _log = get_logger(__name__)
 
 
@@ -45,18 +48,8 @@ class _Page(Protocol):
         """The cursor of the following page, if there is one."""
 
 
-@dataclass(frozen=True, slots=True)
-class _StoredRun:
-    """The line of a run. It is passed on as it is stored: to parse and write 16 MB takes seconds."""
-
-    text: str
-    kind: Literal["run"] = "run"
-
-    def model_dump_json(self, *, ensure_ascii: bool = False) -> str:
-        """The line, which is ASCII in any case."""
-        return f'{{"kind":"run","data":{self.text}}}'
-
-
+_Line = tuple[str, bytes]
+"""The kind of an exported object, and its line."""
 P = TypeVar("P", bound=_Page)
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 
@@ -68,7 +61,7 @@ class Tenants:
         peers: the services that store demonstrations, APIs and executions.
         store: the runs.
         runs: the runs under way in this process.
-        quotas: counts open exports as streams; knows how many runs and imports are under way.
+        quotas: counts open exports as streams, and what they read; knows how many runs and imports are under way.
         keys: the keys.
         audit: the log where exports and deletions are recorded.
         settings: name the tenants that cannot be deleted.
@@ -88,36 +81,42 @@ class Tenants:
     ) -> None:
         self._peers, self._store, self._runs, self._keys, self._audit = peers, store, runs, keys, audit
         self._quotas, self._settings, self._clock = quotas, settings, clock
+        self._exports = FairSlots(_EXPORTS, _EXPORTS_WAITING, _EXPORTS_EACH, "exports")
 
-    async def export(self, tenant: str, principal: Principal) -> AsyncGenerator[ExportLine | _StoredRun, None]:
-        """All data of a tenant, then the counts. Concurrent changes may or may not be included.
+    async def export(self, tenant: str, principal: Principal) -> AsyncGenerator[bytes, None]:
+        """The lines of all data of a tenant, then of the counts. Concurrent changes may or may not be included.
+
+        Large lines count as requests of the principal's tenant; the export slows down so that others of it go on.
 
         Raises:
             QuotaExceeded: too many streams of the principal's tenant are open.
+            Overloaded: too many exports are active.
         """
         counts: Counter[str] = Counter()
         parts = (self._key_lines, self._run_lines, self._demo_lines, self._api_lines, self._audit_lines)
         self._quotas.check("streams", principal.tenant)
         with self._quotas.holding("streams", principal.tenant):
-            async with self._audit.around(principal, Action.EXPORT_TENANT, tenant):
-                for part in parts:
-                    async with aclosing(part(tenant)) as lines:
-                        async for line in lines:
-                            counts[line.kind] += 1
-                            yield line
-            yield ExportLine(kind="end", data=dict(counts))
+            async with self._exports.slot(principal.tenant, _EXPORT_WAIT_S):
+                async with self._audit.around(principal, Action.EXPORT_TENANT, tenant):
+                    for part in parts:
+                        async with aclosing(part(tenant)) as lines:
+                            async for kind, line in lines:
+                                counts[kind] += 1
+                                await self._quotas.pace(principal.tenant, len(line))
+                                yield line
+                yield _written(ExportLine(kind="end", data=dict(counts)))
 
-    async def _key_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
+    async def _key_lines(self, tenant: str) -> AsyncGenerator[_Line, None]:
         async for page in _pages(lambda cursor: self._keys.page(tenant, limit=_PAGE, cursor=cursor)):
             for key in page.keys:
                 yield _line("key", key)
 
-    async def _run_lines(self, tenant: str) -> AsyncGenerator[_StoredRun, None]:
+    async def _run_lines(self, tenant: str) -> AsyncGenerator[_Line, None]:
         async with aclosing(self._run_ids(tenant)) as ids:
             async for run_id in ids:
                 with suppress(NotFound):  # deleted meanwhile
-                    text = await self._store.json(run_id, tenant, weight=0)
-                    yield _StoredRun(await asyncio.to_thread(_ascii, text))
+                    # No name for the JSON: it would be kept beside its line.
+                    yield "run", await asyncio.to_thread(_run_line, await self._store.json(run_id, tenant, weight=0))
 
     async def _run_ids(self, tenant: str) -> AsyncGenerator[str, None]:
         """The ids of a tenant's runs, newest first. Runs may be deleted during the iteration."""
@@ -125,14 +124,14 @@ class Tenants:
             for run in page.runs:
                 yield run.id
 
-    async def _demo_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
+    async def _demo_lines(self, tenant: str) -> AsyncGenerator[_Line, None]:
         async for page in _pages(
             lambda cursor: self._peers.demos.list(tenant=tenant, own=True, limit=_PAGE, cursor=cursor)
         ):
             for demo in page.demos:
                 yield _line("demo", demo)
 
-    async def _api_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
+    async def _api_lines(self, tenant: str) -> AsyncGenerator[_Line, None]:
         async for page in _pages(
             lambda cursor: self._peers.retriever.documents(tenant=tenant, limit=_PAGE, cursor=cursor)
         ):
@@ -143,7 +142,7 @@ class Tenants:
                         async for line in apis:
                             yield line
 
-    async def _apis_of(self, provider: str, tenant: str) -> AsyncGenerator[ExportLine, None]:
+    async def _apis_of(self, provider: str, tenant: str) -> AsyncGenerator[_Line, None]:
         retriever = self._peers.retriever
         async for page in _pages(
             lambda cursor: retriever.search(provider=provider, tenant=tenant, limit=_PAGE, cursor=cursor)
@@ -152,7 +151,7 @@ class Tenants:
                 with suppress(NotFound):
                     yield _line("api", await retriever.get(hit.id, tenant=tenant))
 
-    async def _audit_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
+    async def _audit_lines(self, tenant: str) -> AsyncGenerator[_Line, None]:
         async for page in _pages(lambda cursor: self._audit.page(AuditFilter(tenant), limit=_PAGE, cursor=cursor)):
             for entry in page.entries:
                 yield _line("audit", entry)
@@ -265,10 +264,18 @@ async def _pages(ask: Callable[[str | None], Awaitable[P]]) -> AsyncGenerator[P,
             return
 
 
-def _ascii(text: str) -> str:
-    """JSON with all other characters escaped. Call it in a thread: the text may be large."""
-    return text if text.isascii() else _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
+def _run_line(text: str) -> bytes:
+    """The line of a run. Its JSON is passed on as it is stored: to parse and write 16 MB takes seconds.
+
+    Call it in a thread: the text may be large.
+    """
+    said = text if text.isascii() else _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return f'{{"kind":"run","data":{said}}}\n'.encode()
 
 
-def _line(kind: str, of: Contract) -> ExportLine:
-    return ExportLine.model_validate({"kind": kind, "data": of.model_dump(mode="json")})
+def _line(kind: str, of: Contract) -> _Line:
+    return kind, _written(ExportLine.model_validate({"kind": kind, "data": of.model_dump(mode="json")}))
+
+
+def _written(line: ExportLine) -> bytes:
+    return line.model_dump_json(ensure_ascii=True).encode() + b"\n"

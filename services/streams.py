@@ -121,7 +121,7 @@ class Written(Protocol):
 
 
 class NdjsonResponse(EventResponse):
-    """One JSON event per line; an empty line as a heartbeat.
+    """One JSON event per line; an empty line as a heartbeat. Bytes are lines as they are sent, with their end.
 
     The lines are ASCII. An API's output may contain U+2028 and U+0085, which some readers take for line ends.
     """
@@ -130,7 +130,7 @@ class NdjsonResponse(EventResponse):
 
     def __init__(
         self,
-        events: AsyncGenerator[Written, None],
+        events: AsyncGenerator[Written | bytes, None],
         *,
         accepted: bool = False,
         status_code: int = 200,
@@ -141,7 +141,12 @@ class NdjsonResponse(EventResponse):
 
     async def _encoded(self) -> AsyncIterator[bytes]:
         async for event in self._checked():
-            yield b"\n" if event is None else event.model_dump_json(ensure_ascii=True).encode() + b"\n"
+            if event is None:
+                yield b"\n"
+            elif isinstance(event, bytes):
+                yield event
+            else:
+                yield event.model_dump_json(ensure_ascii=True).encode() + b"\n"
 
 
 class OfKind(Written, Protocol):

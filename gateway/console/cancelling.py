@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Request, Response
 
-from gateway.console.pages import READING_RUNS, ConsoleRoute, get_form, get_session, own_path, redirect, render
+from gateway.console.pages import READING_RUNS, ConsoleRoute, cut, get_form, get_session, own_path, redirect, render
 from gateway.console.session import PATH, Session
 from gateway.routing import Service
 from gateway.storage import UNDER_WAY
@@ -16,6 +16,8 @@ router = service_router(route_class=ConsoleRoute, include_in_schema=False)
 CANCELLABLE: Final = UNDER_WAY | {RunStatus.NEEDS_APPROVAL, RunStatus.NEEDS_INPUT}
 """States of a run that can be cancelled."""
 _FIELD: Final = "run."
+_CHARS: Final = 300
+"""Characters of an id and of a reason that are shown. Both may repeat what was sent."""
 
 
 @router.post(f"{PATH}/runs/cancel")
@@ -36,7 +38,7 @@ async def cancel_chosen(
         try:
             await service.decisions.cancel(run_id, who.principal)
         except ServiceError as error:
-            refused.append((run_id, error.detail or error.title))
+            refused.append((cut(run_id, _CHARS), cut(error.detail or error.title, _CHARS)))
     if not refused:
         return redirect(back)
     done = len(chosen) - len(refused)

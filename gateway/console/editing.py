@@ -152,6 +152,9 @@ def rows(
     calls: Sequence[Call], apis: Mapping[str, Api], findings: Sequence[Diagnostic], draft: Draft | None = None
 ) -> list[Row]:
     """The calls with their diagnostics and as many of their fields as fit on the page."""
+    by_step: dict[str | None, list[Diagnostic]] = {}
+    for finding in findings:
+        by_step.setdefault(finding.step, []).append(finding)
     room = _FIELDS_CHARS
     found = []
     for call in calls:
@@ -160,9 +163,8 @@ def rows(
         extras = {name: json.dumps(call[name], ensure_ascii=False) for name in sorted(EXTRAS & call.keys())}
         chosen = {text: str(one["said"][0]) for text, one in call.get(MATCHES, {}).items()}
         row = Row(call["label"], call["name"], extras=extras, chosen=chosen)
-        for finding in findings:
-            if finding.step == row.label:
-                row.findings.setdefault(finding.argument or "", []).append(finding)
+        for finding in by_step.get(row.label, ()):
+            row.findings.setdefault(finding.argument or "", []).append(finding)
         fields = argument_fields(call["arguments"], apis.get(row.api))
         given = sum(one.given for one in fields)
         for one in fields[: given + _OTHERS]:

@@ -257,15 +257,25 @@ def json_type(value: JsonValue) -> str:
 
 def _by_depth(steps: Sequence[Step]) -> list[list[str]]:
     """Steps by the longest path to them. Steps in a cycle come last; a proved plan has none."""
-    known = {step.id for step in steps}
-    waiting = {step.id: set(dependencies(step)) & known for step in steps}
+    place = {step.id: at for at, step in enumerate(steps)}
+    needs = {step.id: {one for one in dependencies(step) if one in place} for step in steps}
+    users: dict[str, list[str]] = {}
+    for step, needed in needs.items():
+        for one in needed:
+            users.setdefault(one, []).append(step)
+    missing = {step: len(needed) for step, needed in needs.items()}
     layers: list[list[str]] = []
-    while waiting:
-        ready = [step for step, needs in waiting.items() if not needs & waiting.keys()]
-        layers.append(ready or list(waiting))
-        for step in layers[-1]:
-            del waiting[step]
-    return layers
+    ready = [step for step, count in missing.items() if not count]
+    while ready:
+        layers.append(ready)
+        following = list[str]()
+        for user in (user for step in ready for user in users.get(step, ())):
+            missing[user] -= 1
+            if not missing[user]:
+                following.append(user)
+        ready = sorted(following, key=place.__getitem__)
+    cycle = [step for step, count in missing.items() if count]
+    return [*layers, cycle] if cycle else layers
 
 
 def _bars(records: Sequence[StepRecord]) -> dict[str, Bar]:

@@ -19,6 +19,10 @@ PREFIX: Final = "value."
 _MAX_CHOICES: Final = 100
 _FORMATS: Final[Mapping[str, Kind]] = {"date": "date", "date-time": "datetime", "email": "email"}
 _MAX_DEPTH: Final = 64
+_MAX_VALUES: Final = 100_000
+"""Maximum number of values in a field's JSON, as in the API's bodies by default."""
+_MOST_SENT_BACK: Final = 40_000
+"""Maximum number of characters that were entered and that a page repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +92,18 @@ def entered(fields: Sequence[Field], form: Mapping[str, str]) -> dict[str, JsonV
 
 
 def read_json(name: str, text: str) -> JsonValue:
-    """A value that was entered as JSON. Raises ValidationFailed."""
+    """A value that was entered as JSON. Call it in a thread: the text may be large. Raises ValidationFailed."""
     try:
-        value: JsonValue = loads_strict(text.encode(), max_depth=_MAX_DEPTH)
+        value: JsonValue = loads_strict(text.encode(), max_depth=_MAX_DEPTH, max_values=_MAX_VALUES)
     except InvalidRequest:
-        raise ValidationFailed(f"{name}: this is not JSON.") from None
+        raise ValidationFailed(f"{name}: this is not JSON, or it has more than {_MAX_VALUES:,} values.") from None
     return value
+
+
+def check_sent_back(*texts: str) -> None:
+    """Raise ValidationFailed if entered texts are too long for a page that would repeat them."""
+    if sum(map(len, texts)) > _MOST_SENT_BACK:
+        raise ValidationFailed(f"This page takes at most {_MOST_SENT_BACK:,} characters. Send longer texts to the API.")
 
 
 def _moment(name: str, text: str, zone: str) -> str:

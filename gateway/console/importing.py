@@ -10,8 +10,8 @@ from fastapi import Depends, Query, Request, Response
 from markupsafe import escape
 
 from gateway.catalogue_handlers import LARGE_DOCUMENT
-from gateway.console.forms import request_of
-from gateway.console.pages import ConsoleRoute, get_form, get_session, render
+from gateway.console.forms import check_sent_back, request_of
+from gateway.console.pages import ConsoleRoute, get_document_form, get_session, render
 from gateway.console.session import PATH, Session
 from gateway.routing import Service
 from services.app import service_router
@@ -21,7 +21,7 @@ from services.errors import Conflict, ServiceError, ServiceUnavailable, Validati
 
 router = service_router(route_class=ConsoleRoute, include_in_schema=False)
 Who = Annotated[Session, Depends(get_session)]
-Form = Annotated[dict[str, str], Depends(get_form)]
+Form = Annotated[dict[str, str], Depends(get_document_form)]
 HERE: Final = f"{PATH}/catalogue/import"
 _ROOM: Final = 40_000
 """Approximate maximum number of characters of changes on a page. The command line shows all of them."""
@@ -78,6 +78,7 @@ async def show_or_import(request: Request, service: Service, who: Who, form: For
     """Show what would change. Import the document if exactly these changes were shown and, if needed, accepted."""
     who.require("administer")
     entered = ImportForm(form.get("document", ""), form.get("provider", "").strip(), form.get("server", "").strip())
+    check_sent_back(entered.provider, entered.server)
     fields: dict[str, object] = {"document": entered.document, "dry_run": form.get("do") != "import"}
     fields |= {name: form[name].strip() for name in ("provider", "server") if form.get(name, "").strip()}
     try:

@@ -53,11 +53,9 @@ async def ops(
     """Checks, runs by status, latencies, and counters of this process."""
     who.require("administer")
     since, *ends = edges(_HOURS[hours], datetime.now(UTC))
-    checks, counted, catalogue, operations = await asyncio.gather(
-        _checks(request),
-        service.counts(who.principal, since, ends),
-        _catalogue(service),
-        service.overview.now(who.principal),
+    counted = await service.counts(who.principal, since, ends)  # before all else: it refuses a flood
+    checks, catalogue, operations = await asyncio.gather(
+        _checks(request), _catalogue(service), service.overview.now(who.principal)
     )
     registry: CollectorRegistry = request.app.state.registry
     settings = request.app.state.settings

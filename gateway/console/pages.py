@@ -111,7 +111,19 @@ async def get_session(request: Request) -> Session:
 
 
 async def get_form(request: Request) -> dict[str, str]:
-    """The fields of a form of this session. Raises Forbidden if its CSRF token is wrong."""
+    """The fields of a form of this session. It counts like a stored run of its size that is read.
+
+    Raises:
+        Forbidden: its CSRF token is wrong.
+        QuotaExceeded: the tenant has to wait.
+    """
+    tenant = (await get_session(request)).principal.tenant
+    request.app.state.service.quotas.read(tenant, len(await request.body()))
+    return await get_document_form(request)
+
+
+async def get_document_form(request: Request) -> dict[str, str]:
+    """The same without counting it: for imports, which have a limit of their own. Raises Forbidden."""
     fields = await read_form(request)
     (await get_session(request)).check_csrf(fields.pop("csrf", ""))
     return fields

@@ -22,7 +22,7 @@ from gateway.console.editing import (
     written,
 )
 from gateway.console.flow import Flow
-from gateway.console.forms import entered, fields_of, request_of
+from gateway.console.forms import check_sent_back, entered, fields_of, request_of
 from gateway.console.graph import draw
 from gateway.console.pages import ConsoleRoute, curl, get_form, get_session, redirect, render, with_query
 from gateway.console.session import PATH, Session
@@ -196,7 +196,7 @@ async def answer(service: Service, who: Who, form: Form) -> Response:
     who.require("ask")
     run = await service.run(form.get("run", ""), who.principal)
     asked = await service.original_request(run.id, who.principal)
-    values = asked.context.values | entered(fields_of(run.questions), form)
+    values = asked.context.values | await asyncio.to_thread(entered, fields_of(run.questions), form)
     context = asked.context.model_copy(update={"values": values})
     return await _planned(service, asked.model_copy(update={"context": context}), who)
 
@@ -224,6 +224,8 @@ async def check_or_run(request: Request, service: Service, who: Who, form: Form)
         raise ValidationFailed("There is no plan to run.")
     if "calls" not in form:
         return await _begin(service, who, PlanView(origin, asked, ""), await _calls(origin.plan), form)
+    check_sent_back(form["calls"])
+    check_sent_back(*(text for name, text in form.items() if name != "calls"))
     draft = None
     try:
         draft = await _draft(service, form, origin.tenant)
@@ -231,7 +233,7 @@ async def check_or_run(request: Request, service: Service, who: Who, form: Form)
         draft.calls = await _calls(plan) or draft.calls
     except ValidationFailed as error:
         unread = origin.model_copy(update=_UNPROVED | {"plan": None, "status": RunStatus.NO_PLAN})
-        text = written(draft.calls) if draft is not None else form["calls"]
+        text = _text(draft.calls) if draft is not None else form["calls"]
         return await _page(request, service, PlanView(unread, asked, text, draft, error.detail), status=error.status)
     is_to_run = form.get("do") == "run"
     if is_to_run and plan.id == form.get("plan") and not draft.errors:
@@ -240,7 +242,14 @@ async def check_or_run(request: Request, service: Service, who: Who, form: Form)
     if not draft.errors:
         answer = await service.previews.plan(plan, asked.options.mutations, who.principal)
     edited = origin.model_copy(update=_UNPROVED | _proved(plan, answer))
-    return await _page(request, service, PlanView(edited, asked, written(draft.calls), draft, moved=is_to_run))
+    return await _page(request, service, PlanView(edited, asked, _text(draft.calls), draft, moved=is_to_run))
+
+
+def _text(calls: Sequence[Call]) -> str:
+    """The calls as JSON that the page sends back. Raises ValidationFailed if it is too long."""
+    text = written(calls)
+    check_sent_back(text)
+    return text
 
 
 _UNPROVED: Final[dict[str, Any]] = {"proof": None, "diagnostics": (), "questions": (), "reason": "", "problem": None}
@@ -261,11 +270,11 @@ def _proved(plan: Plan, answer: CompileResponse) -> dict[str, Any]:
 
 async def _draft(service: Service, form: dict[str, str], tenant: str) -> Draft:
     """The calls with the values entered in their fields. If their JSON was edited, the fields are ignored."""
-    plan = await plan_of(read_calls(form["calls"]))
+    plan = await plan_of(await asyncio.to_thread(read_calls, form["calls"]))
     calls = await _calls(plan) or []
     if stamp(form["calls"]) != form.get("was"):
         return Draft(calls)
-    return with_entered(calls, await _apis(service, calls, tenant), form)
+    return await asyncio.to_thread(with_entered, calls, await _apis(service, calls, tenant), form)
 
 
 async def _begin(

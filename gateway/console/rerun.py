@@ -1,5 +1,6 @@
 """Runs a plan again, from a given step on and with other inputs; and compares two runs."""
 
+import asyncio
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from pydantic import JsonValue
 
 from gateway.console.arguments import ArgumentField, argument_fields, edited
 from gateway.console.flow import Flow
-from gateway.console.forms import read_json, request_of
+from gateway.console.forms import check_sent_back, read_json, request_of
 from gateway.console.pages import READING_RUNS, ConsoleRoute, get_form, get_session, redirect, render
 from gateway.console.session import PATH, Session
 from gateway.console.status import STATE_STYLES
@@ -80,8 +81,10 @@ async def rerun(request: Request, run_id: Id, service: Service, who: Who, form: 
     inputs = {name.removeprefix(PREFIX): text for name, text in form.items() if name.startswith(PREFIX)}
     entered = RerunForm(inputs, form.get("more", ""), form.get("reuse") == "yes", form.get("plan", ""))
     values = await _values(service, run, step, entered)
+    shown = {one.name: one.text for one in values["fields"]}
+    check_sent_back(entered.more, *(text for name, text in inputs.items() if text != shown.get(name)))
     try:
-        asked = _asked(step, values["fields"], entered)
+        asked = await asyncio.to_thread(_asked, step, values["fields"], entered)
         _, again, compiled = await service.previews.rerun(run_id, asked, who.principal)
         if form.get("do") == "run" and again.plan.id == entered.plan:
             key = f"console {form.get('key', '')[:64]} {content_hash(asked.model_dump(mode='json'))}"

@@ -62,8 +62,9 @@ async def review(
     flow = Flow(run) if run is not None and run.plan is not None else None
     return render(
         request, "review.html", screen="review", run=run, flow=flow, drawing=draw(flow) if flow else None,
-        styles=STATE_STYLES, ahead=page.runs[1:], more=page.next is not None, cursor=cursor, last=last,
-        skip=with_query(HERE, {"cursor": run.id, "last": run.id}) if run and page.runs[1:] else "",
+        styles=STATE_STYLES, ahead=page.runs[1:], cursor=cursor, last=last,
+        further=with_query(HERE, {"cursor": page.next, "last": last}) if page.next else "",
+        skip=with_query(HERE, {"cursor": run.id, "last": run.id}) if run and (page.runs[1:] or page.next) else "",
         confirmable=run is not None and _confirmable(run),
     )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """The screens of runs: the list, one run with its graph, approvals, and feedback."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
@@ -245,14 +246,18 @@ async def judge(run_id: Id, service: Service, who: Who, form: Form) -> Response:
 async def resolve(run_id: Id, service: Service, who: Who, form: Form) -> Response:
     """Settle a call in doubt."""
     who.require("approve")
+    said = await asyncio.to_thread(_settlement, form)
+    await service.decisions.resolve(run_id, form.get("step", ""), said, who.principal, wait=False)
+    return redirect(run_path(run_id))
+
+
+def _settlement(form: Mapping[str, str]) -> ResolveRequest:
     fields: dict[str, object] = {"outcome": form.get("outcome", ""), "message": form.get("message", "")}
     if form.get("item"):
         fields["item"] = form["item"]
     if form.get("value", "").strip():
         fields["value"] = read_json("value", form["value"])
-    said = request_of(ResolveRequest, fields)
-    await service.decisions.resolve(run_id, form.get("step", ""), said, who.principal, wait=False)
-    return redirect(run_path(run_id))
+    return request_of(ResolveRequest, fields)
 
 
 @router.get(f"{PATH}/approvals")

@@ -3,6 +3,7 @@
 import html
 import re
 import threading
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,9 @@ from services.contracts.api import Location, Parameter
 from services.contracts.comparison import Comparison
 from services.contracts.outcome import Succeeded
 from services.contracts.plan import AnswerOutput, LiteralValue, Match, Plan, Reference
+from services.contracts.planning import PlanResponse, Question
 from services.contracts.run import Run, RunStatus
+from services.http import loads_strict
 from tests.api.gateway.test_rerun import BROKEN, ran
 from tests.support.console_pages import ESCAPED, HOSTILE, get, hidden, post, visit
 from tests.support.gateways import (
@@ -308,3 +311,78 @@ async def test_a_form_with_a_nul_is_refused(gateway: Gateway) -> None:
     for path in ("playground/run", "playground/answers", "catalogue/import"):
         answer = await post(gateway, path, cookie, csrf=csrf, run="run_\x00", document="{}\x00")
         assert answer.status_code == 400
+
+
+async def test_what_is_entered_as_json_is_read_beside_the_event_loop(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = list[threading.Thread]()
+
+    def noting(*given: Any, **named: Any) -> Any:
+        threads.append(threading.current_thread())
+        return loads_strict(*given, **named)
+
+    monkeypatch.setattr("gateway.console.forms.loads_strict", noting)
+    schema = {"type": "object", "additionalProperties": {}}
+    question = Question(step="var1", api=FIND.id, argument="filter", text="Which?", json_schema=schema)
+    asks = PlanResponse(status="needs_input", questions=(question,), backend="scripted")
+    gateway.fakes.planner.answers["which"] = asks
+    asking = await gateway.client.solve(ask("which"))
+    assert asking.status is RunStatus.NEEDS_INPUT
+    done = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    cookie, csrf = await visit(gateway)
+    many = "[" + ",".join(["{}"] * 100_000) + "]"
+    for path, fields in (
+        ("playground/answers", {"run": asking.id, "value.filter": "VALUE"}),
+        (f"runs/{done.id}/resolve", {"step": "var1", "outcome": "succeeded", "value": "VALUE"}),
+        (f"runs/{done.id}/rerun", {"from": "var1", "more": "VALUE"}),
+        ("playground/run", {"run": done.id, "calls": "VALUE"}),
+    ):
+        threads.clear()
+        await post(gateway, path, cookie, csrf=csrf, **{k: v.replace("VALUE", "[{}]") for k, v in fields.items()})
+        assert threads, path
+        assert threads[0] is not threading.main_thread()
+        answer = await post(
+            gateway, path, cookie, csrf=csrf, **{k: v.replace("VALUE", many) for k, v in fields.items()}
+        )
+        assert answer.status_code == 422
+        assert "more than 100,000 values" in answer.text or "at most 40,000 characters" in answer.text
+        assert len(answer.content) < 10_000
+
+
+@pytest.mark.parametrize("field", ["calls", "arg.var1.name", "more", "in.name", "run", "provider"])
+async def test_a_page_does_not_repeat_megabytes_that_were_entered(gateway: Gateway, field: str) -> None:
+    run = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    cookie, csrf = await visit(gateway)
+    _, fields = await _planned(gateway, cookie, csrf)
+    path = "playground/run"
+    if field in ("more", "in.name"):
+        path, fields = f"runs/{run.id}/rerun", {"csrf": csrf, "from": "var1"}
+    if field == "provider":
+        path, fields = "catalogue/import", {"csrf": csrf, "document": "{}"}
+    answer = await post(gateway, path, cookie, **(fields | {field: "<" * 100_000}))
+    assert answer.status_code in (404, 422)
+    assert len(answer.content) < 30_000
+    refused = await post(gateway, "runs/cancel", cookie, csrf=csrf, **{f"run.{'<' * 100_000}": "1"})
+    assert (refused.status_code, len(refused.content) < 10_000) == (409, True)
+
+
+async def test_a_plan_that_grows_too_long_for_its_page_is_not_shown(gateway: Gateway) -> None:
+    cookie, csrf = await visit(gateway)
+    _, fields = await _planned(gateway, cookie, csrf)
+    deep = "[" * 50 + "1" + "]" * 50
+    calls = f'[{{"name": "world.bookRoom", "label": "a", "arguments": {{"room": [{",".join([deep] * 60)}]}}}}]'
+    assert len(calls) < 10_000
+    answer = await post(gateway, "playground/run", cookie, **(fields | {"calls": calls, "was": ""}), do="check")
+    assert answer.status_code == 422
+    assert "at most 40,000 characters" in answer.text
+
+
+async def test_a_form_counts_by_its_size(gateway: Gateway) -> None:
+    quotas = gateway.app.state.service.quotas
+    cookie, csrf = await visit(gateway)
+    for _ in range(20):
+        await post(gateway, "playground/run", cookie, csrf=csrf, run="run_1", calls="1" * 900_000)
+    assert quotas.used("default").tenants[0].requests.used > 500
+    while (await post(gateway, "playground/run", cookie, csrf=csrf, calls="1" * 900_000)).status_code != 429:
+        assert quotas.used("default").tenants[0].requests.used < 1_100

@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from services.codecs import nestful
 from services.contracts.demo import Demo
-from services.contracts.feedback import Verdict
+from services.contracts.feedback import FeedbackRequest, Verdict
 from services.contracts.outcome import Failed
 from services.contracts.plan import AnswerOutput, Plan, Reference
 from services.contracts.run import RunStatus
@@ -48,6 +50,20 @@ async def test_runs_without_feedback_are_shown_one_after_the_other(gateway: Gate
     for wrong, status in (({"verdict": "perhaps"}, 422), ({"verdict": "rejected", "csrf": "x"}, 403)):
         answer = await gateway.http.post(f"/console/review/{first.id}", headers=cookie, data=fields | wrong)
         assert answer.status_code == status
+
+
+async def test_a_review_goes_on_behind_many_judged_runs(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.listing.SEARCHED_RUNS", 2)
+    runs = [await gateway.client.solve(ask(ASK_HOLIDAYS)) for _ in range(4)]
+    for run in runs[1:]:
+        await gateway.client.judge(run.id, FeedbackRequest(verdict=Verdict.REJECTED))
+    cookie, _ = await _visit(gateway)
+    page = await gateway.http.get("/console/review", headers=cookie)
+    assert "Nothing to review" not in page.text
+    older = re.search(r'href="(/console/review\?cursor=[^"]+)">Look at older', page.text)
+    assert older is not None
+    behind = await gateway.http.get(older[1].replace("&amp;", "&"), headers=cookie)
+    assert f'action="/console/review/{runs[0].id}"' in behind.text
 
 
 async def test_a_plan_that_was_given_is_said_to_be_given(gateway: Gateway) -> None:

@@ -14,11 +14,22 @@ from services.contracts.access import Action, KeyRequest, Role
 from services.contracts.api import ImportRequest
 from services.contracts.demo import Demo
 from services.contracts.feedback import FeedbackRequest, Verdict
-from services.contracts.outcome import InDoubt
+from services.contracts.outcome import InDoubt, Succeeded
 from services.contracts.run import RunStatus
 from services.contracts.tenant import ExportLine, TenantDeletion
 from services.errors import Conflict, Forbidden, NotFound, ServiceUnavailable, Unauthorized
-from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, BOOK, BOOKING, Gateway, ask, open_gateway, until
+from tests.support.gateways import (
+    ASK_HOLIDAYS,
+    ASK_ROOM,
+    BOOK,
+    BOOKING,
+    HOLIDAYS,
+    Fakes,
+    Gateway,
+    ask,
+    open_gateway,
+    until,
+)
 
 PRINCIPALS: tuple[dict[str, Any], ...] = (
     {"name": "operator", "tenant": "default", "token": "operator-token"},
@@ -102,6 +113,34 @@ async def test_all_of_a_tenant_is_exported_and_nothing_else(database: str) -> No
             ("begun", "red", "default"),
             ("done", "red", "default"),
         ]
+
+
+async def test_a_tenant_exports_twice_at_a_time_and_is_charged_by_size(tmp_path: Path) -> None:
+    """Each export holds a run, which may have 16 MB, for as long as its reader takes."""
+    fakes = Fakes()
+    fakes.executor.outcomes[HOLIDAYS.id] = Succeeded(value={"names": ["x" * 100_000]}, status=200)
+    async with open_gateway(tmp_path, fakes, principals=PRINCIPALS, limits={"requests_per_s": 5}) as gateway:
+        service, principals = gateway.app.state.service, gateway.app.state.principals
+        who = {
+            name: await principals.authenticate_token(token.encode(), "127.0.0.1")
+            for name, token in (("default", "operator-token"), ("blue", "blue-boss-token"))
+        }
+        await gateway.as_principal("blue-boss-token").solve(ask(ASK_HOLIDAYS))
+        left = service.quotas.used("blue").tenants[0].requests.used
+        exports = [service.tenants.export("blue", who["blue"]) for _ in range(4)]
+        first = [asyncio.create_task(anext(export)) for export in exports]
+        await asyncio.wait(first, timeout=0.3)
+        assert [one.done() for one in first] == [True, True, False, False]
+        another = service.tenants.export("blue", who["default"])
+        assert len(await anext(another)) > 100_000
+        assert service.quotas.used("default").tenants[0].requests.used >= 3
+        assert service.quotas.used("blue").tenants[0].requests.used >= left + 4
+        await exports[0].aclose()
+        assert len(await first[2]) > 100_000
+        assert not first[3].done()
+        first[3].cancel()
+        for export in (*exports[1:3], another):
+            await export.aclose()
 
 
 async def test_all_of_a_tenant_is_deleted_and_nothing_else(database: str) -> None:

@@ -136,3 +136,32 @@ def test_steps_are_gone_through_a_few_times_to_find_their_depth() -> None:
     steps = Counted(Step(id=f"s{n}", api="a.b", after=(f"s{n - 1}",) if n else ()) for n in range(500))
     assert len(_by_depth(steps)) == 500
     assert Counted.times <= 2
+
+
+def test_each_dependency_is_looked_at_once_to_find_the_depth() -> None:
+    class Name(str):
+        __slots__ = ()
+        hashed = 0
+
+        def __hash__(self) -> int:
+            Name.hashed += 1
+            return super().__hash__()
+
+    def hashed(most: int) -> int:
+        names = [Name(f"s{n}") for n in range(most)]
+        after = [(), *((name,) for name in names[:-1])]
+        steps = [
+            Step.model_construct(id=name, api="a.b", after=waits) for name, waits in zip(names, after, strict=True)
+        ]
+        Name.hashed = 0
+        assert _by_depth(steps) == [[name] for name in names]
+        return Name.hashed
+
+    assert hashed(400) < 3 * hashed(200)
+
+
+def test_steps_of_a_cycle_come_last_and_steps_of_a_depth_in_the_order_of_the_plan() -> None:
+    waits = {"d": (), "z": ("d",), "c": ("x", "d"), "b": ("c",), "a": ("d",), "x": ("b",), "e": (), "y": ("y",)}
+    steps = [Step(id=name, api="a.b", after=after) for name, after in waits.items()]
+    assert _by_depth(steps) == [["d", "e"], ["z", "a"], ["c", "b", "x", "y"]]
+    assert _by_depth([]) == []

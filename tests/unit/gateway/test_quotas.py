@@ -62,6 +62,24 @@ def test_large_runs_that_are_read_count_as_many_requests() -> None:
     assert sent(quotas, "free", 50) == 50
 
 
+async def test_long_reads_leave_half_of_the_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slept = [100.0], list[float]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr("gateway.quotas.asyncio.sleep", sleep)
+    quotas, _ = counting(now, limits={"requests_per_s": 2}, tenant_limits={"free": {"requests_per_s": None}})
+    for size in (60_000, 300_000, 300_000):
+        await quotas.pace("red", size)
+    assert slept == [5.0]
+    assert sent(quotas, "red", 50) == 10
+    await quotas.pace("red", 60_000)
+    await quotas.pace("free", 300_000)
+    assert slept == [5.0]
+
+
 def test_a_tenants_own_limits_are_laid_over_everybodys() -> None:
     own = {"red": {"runs": 3}, "free": {"requests_per_s": None, "runs": None}}
     quotas, _ = counting([0.0], limits={"streams": 9}, tenant_limits=own)

@@ -19,7 +19,7 @@ from gateway.live import closing_event
 from gateway.storage import MEMBERS, RequestIdentity, RunStore, new_run_id
 from gateway.tables import RUNS, run_row, run_shape
 from services.contracts.event import RunEvent, RunFinished, RunPlanned
-from services.contracts.feedback import Feedback, Verdict
+from services.contracts.feedback import Feedback, Judged, Verdict
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveRequest
@@ -78,6 +78,12 @@ async def test_a_state_is_claimed_once_also_by_several_gateways(stores: list[Run
     assert (await stores[2].get(run.id, "default")).status is RunStatus.RUNNING
 
 
+def a_run_at(moment: datetime, status: RunStatus = RunStatus.SUCCEEDED) -> Run:
+    """A run that began then."""
+    run, ms = a_run(status), int(moment.timestamp() * 1000)
+    return run.model_copy(update={"id": f"run_{ms:012x}{run.id[16:]}", "created_at": moment})
+
+
 async def test_runs_are_counted_by_interval_and_status(stores: list[RunStore]) -> None:
     first = datetime(2027, 1, 1, tzinfo=UTC)
     hours = [first + timedelta(hours=n) for n in range(4)]
@@ -89,15 +95,15 @@ async def test_runs_are_counted_by_interval_and_status(stores: list[RunStore]) -
         (150, "failed"),
         (999, "planned"),
     ):
-        run = a_run(RunStatus(status)).model_copy(update={"created_at": first + timedelta(minutes=minutes)})
+        run = a_run_at(first + timedelta(minutes=minutes), RunStatus(status))
         await stores[0].insert(Ticket(run.id, "a", 0), run, REQUEST, None)
-    counted = await stores[1].listing.counts(Filter("default", after=first), hours[1:])
+    counted = await stores[1].listing.counts("default", first, hours[1:])
     assert counted == [
         {RunStatus.FAILED: 2, RunStatus.PLANNED: 1},
         {},
         {RunStatus.FAILED: 1, RunStatus.PLANNED: 1},
     ]
-    assert await stores[1].listing.counts(Filter("other"), hours[1:]) == [{}, {}, {}]
+    assert await stores[1].listing.counts("other", first, hours[1:]) == [{}, {}, {}]
 
 
 async def test_of_one_key_there_is_one_run_for_each_tenant(stores: list[RunStore]) -> None:
@@ -360,6 +366,79 @@ async def test_a_search_looks_at_the_beginning_of_so_many_runs(
     assert not (await stores[0].listing.page(Filter("other", text="room"), limit=1, cursor=None)).runs
 
 
+async def test_runs_by_feedback_are_found_among_so_many_runs(
+    stores: list[RunStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.listing.SEARCHED_RUNS", 3)
+    ids = await asked(stores[0], *("abcdefg"))
+    for run_id in (*ids[1:5], ids[6]):
+        await stores[0].judge(run_id, Feedback(verdict=Verdict.CONFIRMED, principal="desk", at=datetime.now(UTC)))
+
+    async def pages(which: Filter) -> list[list[str]]:
+        found, cursor = list[list[str]](), None
+        while not found or cursor:
+            page = await stores[0].listing.page(which, limit=3, cursor=cursor)
+            found.append([run.id for run in page.runs])
+            cursor = page.next
+        return found
+
+    assert await pages(Filter("default", judged=Judged.NONE)) == [[ids[5]], [], [ids[0]]]
+    assert await pages(Filter("default", judged=Judged.CONFIRMED)) == [[ids[6], ids[4], ids[3]], [ids[2], ids[1]]]
+    assert await pages(Filter("default", (RunStatus.PLANNED,), judged=Judged.CONFIRMED)) == [[], []]
+
+
+HOURS = [datetime(2026, 3, 1, hour, tzinfo=UTC) for hour in range(4)]
+FAILED_BETWEEN = Filter(
+    "default", (RunStatus.IN_DOUBT, RunStatus.FAILED, RunStatus.IN_DOUBT), after=HOURS[0], before=HOURS[3]
+)
+
+
+async def test_runs_by_status_and_time_are_listed_page_by_page(stores: list[RunStore]) -> None:
+    runs = [a_run_at(hour, status) for hour in HOURS for status in RunStatus]
+    for run in runs:
+        await stores[0].insert(Ticket(run.id, "a", 0), run, REQUEST, None)
+    ids = [run.id for run in runs if run.status in FAILED_BETWEEN.status and run.created_at in HOURS[1:3]]
+    for limit in (1, 2, 5):
+        found, cursor = list[str](), None
+        while not found or cursor:
+            page = await stores[0].listing.page(FAILED_BETWEEN, limit=limit, cursor=cursor)
+            found += [run.id for run in page.runs]
+            cursor = page.next
+        assert found == sorted(ids, reverse=True)
+    long_ago = Filter("default", before=datetime(1, 1, 1, tzinfo=UTC))
+    assert (await stores[0].listing.page(long_ago, limit=5, cursor=None)).runs == ()
+    last = Filter("default", after=datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))
+    assert (await stores[0].listing.page(last, limit=5, cursor=None)).runs == ()
+
+
+async def test_pages_by_status_and_time_read_no_other_runs(tmp_path: Path) -> None:
+    """Pages for which there are no runs would else read all runs of a tenant, again and again."""
+    engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
+    await migrate(engine, "gateway")
+    store, asked_for = RunStore(engine), list[tuple[str, Any]]()
+
+    def note(_connection: object, _cursor: object, statement: str, parameters: Any, *_rest: object) -> None:
+        asked_for.append((statement, parameters))
+
+    sa.event.listen(engine.sync_engine, "before_cursor_execute", note)
+    for which in (FAILED_BETWEEN, Filter("default", before=HOURS[0])):
+        await store.listing.page(which, limit=5, cursor=None)
+    sa.event.remove(engine.sync_engine, "before_cursor_execute", note)
+    ways = list[str]()
+    async with read(engine) as connection:
+        for statement, parameters in asked_for:
+            if statement.startswith("SELECT"):
+                rows = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+                ways += [row.detail for row in rows if " runs " in row.detail]
+    assert {way.partition("(")[2] for way in ways} == {
+        "tenant=? AND status=? AND id>? AND id<?)",
+        "id=?)",
+        "tenant=? AND id<?)",
+    }
+    store.close()
+    await engine.dispose()
+
+
 async def test_a_search_skips_no_run_if_one_is_deleted_meanwhile(
     stores: list[RunStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -426,11 +505,17 @@ async def test_searches_of_one_tenant_leave_connections_to_others(
 
     monkeypatch.setattr("gateway.listing.read", slow)
     store = stores[0]
-    search = partial(store.listing.page, Filter("default", text="x"), limit=1, cursor=None)
-    searches = [asyncio.create_task(search()) for _ in range(20)]
+    now = datetime.now(UTC)
+    ways = (
+        partial(store.listing.page, Filter("default", text="x"), limit=1, cursor=None),
+        partial(store.listing.page, Filter("default", judged=Judged.REJECTED), limit=1, cursor=None),
+        partial(store.listing.counts, "default", now, [now]),
+    )
+    searches = [asyncio.create_task(ways[n % 3]()) for n in range(20)]
     await asyncio.sleep(0)
-    with pytest.raises(Overloaded):
-        await search()
+    for search in ways:
+        with pytest.raises(Overloaded):
+            await search()
     other = asyncio.create_task(store.listing.page(Filter("other", text="x"), limit=1, cursor=None))
     listed = asyncio.create_task(store.listing.page(Filter("default"), limit=1, cursor=None))
     await asyncio.sleep(0)
