@@ -134,7 +134,7 @@ class ExecutorSettings(InternalSettings):
         default=64 * 1024 * 1024,
         ge=1,
         description="Most bytes of answers held in memory for all calls in flight, not counting the first 64 kB of "
-        "each answer. One upstream may use half of them, and so may one tenant.",
+        "each answer. One tenant may use half of them, one upstream three quarters.",
     )
     answers_wait_s: float = Field(
         default=10.0,

@@ -4,9 +4,10 @@ The size limit of one answer does not bound the memory of many. So the executor 
 first 64 kB from the budget while it is read, parsed, checked and masked. The values of a request, from other answers or
 the plan, are taken from it, too, before the request is built. For the gateway see :mod:`gateway.planning_room`.
 
-One upstream gets at most half of the budget, so an upstream that stalls in the middle of its answers blocks only its
-own calls; so does one tenant, which may call any number of upstreams that stall. The oldest share in the queue always
-gets what it asks for. This prevents a deadlock in which every call waits for the others.
+One tenant gets at most half of the budget, since it may call any number of upstreams that stall in the middle of their
+answers. One upstream gets at most three quarters: so if it stalls for several tenants, it blocks only its own calls,
+and what one tenant holds of it leaves room for the calls of others to it. The oldest share in the queue always gets
+what it asks for. This prevents a deadlock in which every call waits for the others.
 
 Thousands of calls may wait. So sums are kept, and bytes that come back are offered in turns: to each tenant, and of its
 calls to the first of each upstream. Whatever waits behind a call that finds no room is not looked at. A call that holds
@@ -16,10 +17,11 @@ bytes already, of an answer that is half read, waits behind none that holds noth
 import asyncio
 from collections import Counter, OrderedDict
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Literal, Self, TypeVar
 
 FREE_BYTES: Final = 64 * 1024
 """Bytes that every answer may hold outside the budget."""
+_Name = TypeVar("_Name", str, tuple[str, str])
 _Place = tuple[str, bool]
 """The queue that a share waits in: its host, and whether it holds bytes already."""
 
@@ -36,6 +38,7 @@ class ByteBudget:
         self._held = 0
         self._by_host: Counter[str] = Counter()
         self._by_tenant: Counter[str] = Counter()
+        self._by_both: Counter[tuple[str, str]] = Counter()
         self._shares: OrderedDict[Share, None] = OrderedDict()  # in the order in which they first asked
         self._own: dict[str, OrderedDict[Share, None]] = {}
         # Those that wait: by tenant and place, in the order of their next turns.
@@ -104,7 +107,8 @@ class ByteBudget:
         """What keeps a share from taking ``size`` more bytes: the calls to its host, or others. None: it may."""
         if next(iter(self._shares)) is share:
             return None
-        if self._by_host[share.host] + size > self.limit // 2:
+        own = self._by_both[share.tenant, share.host]
+        if own + size > self.limit // 2 or self._by_host[share.host] + size > self.limit * 3 // 4:
             return "host"
         if self._held + size > self.limit:
             return "others"
@@ -136,10 +140,15 @@ class ByteBudget:
     def _add(self, share: "Share", size: int) -> None:
         share.held += size
         self._held += size
-        for sums, name in ((self._by_host, share.host), (self._by_tenant, share.tenant)):
-            sums[name] += size
-            if not sums[name]:
-                del sums[name]
+        _count(self._by_host, share.host, size)
+        _count(self._by_tenant, share.tenant, size)
+        _count(self._by_both, (share.tenant, share.host), size)
+
+
+def _count(sums: "Counter[_Name]", name: _Name, size: int) -> None:
+    sums[name] += size
+    if not sums[name]:
+        del sums[name]
 
 
 class Share:

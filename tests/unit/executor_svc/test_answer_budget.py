@@ -76,6 +76,21 @@ async def test_tenants_take_turns_and_nobody_passes_a_large_answer_of_its_tenant
         assert got == ["blue 100", "blue 100", "red 400", "red 50", "red 50"]
 
 
+async def test_one_tenant_alone_leaves_others_room_for_the_same_upstream() -> None:
+    """Calls that wait for a connection of their tenant hold their bytes for as long as their tenant likes."""
+    budget, now = ByteBudget(1_000, patience_s=1), asyncio.get_running_loop().time()
+    with ExitStack() as stack:
+        for _ in range(5):
+            await stack.enter_context(budget.share("shared", "red")).take(100, now + WAIT_S)
+        with pytest.raises(BudgetTimeout):
+            await stack.enter_context(budget.share("shared", "red")).take(100, now)
+        for _ in range(2):
+            await stack.enter_context(budget.share("shared", "blue")).take(100, now)
+        with pytest.raises(BudgetTimeout):  # what is left is for calls to other upstreams
+            await stack.enter_context(budget.share("shared", "green")).take(100, now)
+        await stack.enter_context(budget.share("other", "green")).take(100, now)
+
+
 @pytest.mark.parametrize("seed", range(10))
 async def test_the_sums_are_right_after_cancels_time_outs_and_errors(seed: int) -> None:
     chance, budget = random.Random(seed), ByteBudget(1_000, patience_s=1)
@@ -85,11 +100,13 @@ async def test_the_sums_are_right_after_cancels_time_outs_and_errors(seed: int) 
     def check() -> None:
         held = [share for share in shares if share.held]
         assert budget._held == sum(share.held for share in held)
-        for sums, name in ((budget._by_host, "host"), (budget._by_tenant, "tenant")):
-            right = Counter[str]()
-            for share in held:
-                right[getattr(share, name)] += share.held
-            assert dict(sums) == dict(right)
+        hosts, tenants, both = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
+        for share in held:
+            hosts[share.host] += share.held
+            tenants[share.tenant] += share.held
+            both[share.tenant, share.host] += share.held
+        sums = (budget._by_host, budget._by_tenant, budget._by_both)
+        assert [dict(one) for one in sums] == [dict(hosts), dict(tenants), dict(both)]
 
     async def call(number: int) -> None:
         with budget.share(f"h{chance.randrange(4)}", f"t{chance.randrange(3)}") as share:
