@@ -9,7 +9,7 @@ from executor_svc.graph import Graph, NotAGraph
 from services.contracts.api import OUTSIDE_CONTENT
 from services.contracts.execution import ExecuteRequest
 from services.contracts.plan import content_hash
-from services.contracts.planning import CompiledPlan
+from services.contracts.planning import CompiledPlan, apis_too_large
 from services.errors import Conflict, ValidationFailed
 
 _REQUESTS: Final = b"nestor executor: requests in the ledger"
@@ -81,6 +81,15 @@ def graph_of(compiled: CompiledPlan) -> Graph:
         return Graph(compiled.plan)
     except NotAGraph as error:
         raise ValidationFailed(f"The plan cannot be run: {error}.") from None
+
+
+def check_size(compiled: CompiledPlan) -> None:
+    """Check that the plan's APIs take no more memory than a run may have. Raises ValidationFailed.
+
+    Only before a run starts: stored runs go on.
+    """
+    if problem := apis_too_large(compiled.apis.values()):
+        raise ValidationFailed(f"The plan cannot be run: {problem}.")
 
 
 def check_apis(compiled: CompiledPlan) -> None:

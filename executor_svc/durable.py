@@ -113,13 +113,14 @@ class DurableLane:
         async for event in self._follow_stored(request):
             yield event
 
-    async def follow(self, request: ExecuteRequest, refused: Conflict) -> AsyncGenerator[ExecutionEvent, None]:
+    async def follow(self, request: ExecuteRequest, refused: ServiceError) -> AsyncGenerator[ExecutionEvent, None]:
         """Follow the run of that id, if there is one with this plan. Starts nothing.
 
         A run that was started with a valid signature continues after the key has changed or the signature has expired.
 
         Raises:
-            Conflict: there is no such run (``refused``), or it has another plan.
+            ServiceError: there is no such run (``refused``).
+            Conflict: it has another plan.
         """
         if await self._store.execution(request.run_id) is None:
             raise refused

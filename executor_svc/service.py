@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Final
 
 from executor_svc.adapters.http import HttpAdapter
-from executor_svc.admission import admit, check_apis, graph_of
+from executor_svc.admission import admit, check_apis, check_size, graph_of
 from executor_svc.binding import hold_of
 from executor_svc.durable import DurableLane
 from executor_svc.graph import Graph
@@ -28,7 +28,7 @@ from services.contracts.operations import ExecutorStatus
 from services.contracts.planning import CompiledPlan
 from services.contracts.preview import PreviewRequest, PreviewResponse
 from services.contracts.secret import Credentials, JournalPage, SecretTest, SecretTestRequest
-from services.errors import Conflict, DeadlineExceeded, NotFound, Overloaded
+from services.errors import Conflict, DeadlineExceeded, NotFound, Overloaded, ServiceError, ValidationFailed
 from services.signing import PlanSigner
 from services.telemetry import get_logger
 
@@ -89,7 +89,7 @@ class ExecutorService:
         Raises:
             Conflict: the APIs are not those the plan was proved against, or reads are requested and the plan's
                 signature is not valid.
-            ValidationFailed: the plan is not a graph.
+            ValidationFailed: the plan is not a graph, or its APIs are too large.
             Overloaded: too many runs are active, or too much work is waiting.
             DeadlineExceeded: the requests were not known in time.
         """
@@ -105,14 +105,14 @@ class ExecutorService:
             raise Overloaded("Too many large requests are waiting to be shown.", retry_after_s=1) from None
 
     async def _preview(self, request: PreviewRequest) -> PreviewResponse:
+        check_size(request.compiled)
         deadline = asyncio.get_running_loop().time() + request.deadline_ms / 1000
         most = self._settings.max_items, self._settings.max_taken_bytes
         return await self._adapter.workers.run(BESIDE, deadline, previews, request.compiled, self._adapter, *most)
 
     async def _read_and_preview(self, request: PreviewRequest) -> PreviewResponse:
         compiled = request.compiled
-        refused = self._unsigned(compiled, request.tenant)
-        if refused is not None:
+        if (refused := self._refused(compiled, request.tenant)) is not None:
             raise refused
         self._check_room()
         value_store = self._lane.value_store(request.tenant)
@@ -137,10 +137,10 @@ class ExecutorService:
         Raises:
             Conflict: approvals are open, the APIs are not those the plan was proved against, or its signature is not
                 valid. A run that has started can still be followed if its signature is no longer valid.
-            ValidationFailed: the plan is not a graph.
+            ValidationFailed: the plan is not a graph, or its APIs are too large. One that has started can be followed.
             Overloaded: too many runs are active.
         """
-        graph, refused = admit(request), self._unsigned(request.compiled, request.tenant)
+        graph, refused = admit(request), self._refused(request.compiled, request.tenant)
         self._check_room()
         apis = request.compiled.apis
         if any(apis[step.api].mutating for step in request.compiled.plan.steps):
@@ -149,12 +149,13 @@ class ExecutorService:
             raise refused
         return self._read(request, graph)
 
-    def _unsigned(self, compiled: CompiledPlan, tenant: str) -> Conflict | None:
-        """The error if the plan's signature is required but not valid; otherwise None."""
+    def _refused(self, compiled: CompiledPlan, tenant: str) -> ServiceError | None:
+        """The error if the plan's APIs are too large, or its signature is required but not valid; otherwise None."""
         try:
+            check_size(compiled)
             if self._signer is not None:
                 self._signer.check(compiled, tenant)
-        except Conflict as refused:
+        except (Conflict, ValidationFailed) as refused:
             return refused
         return None
 

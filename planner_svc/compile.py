@@ -7,7 +7,7 @@ reference leads to a field of a fitting type, the order can be executed and the 
 credentials are listed, not refused: the plan can run once they are configured.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from planner_svc.compiler.access import Access, check_access
@@ -28,7 +28,15 @@ from services.contracts.plan import (
     step_references,
     step_values,
 )
-from services.contracts.planning import CompiledPlan, CompileResponse, DiagnosticCode, Fix, Policy, Proof
+from services.contracts.planning import (
+    CompiledPlan,
+    CompileResponse,
+    DiagnosticCode,
+    Fix,
+    Policy,
+    Proof,
+    apis_too_large,
+)
 from services.errors import ValidationFailed
 
 MAX_VALUES = 200_000
@@ -62,15 +70,16 @@ def compile_plan(
     """
     known = _by_id(apis)
     findings, schemas = Findings(), Schemas()
-    if problem := _too_large(plan):
-        findings.error(DiagnosticCode.TOO_LARGE, problem, fixes=[Fix(message="Split the request into smaller ones.")])
-        return CompileResponse(diagnostics=findings.sorted())
+    if problem := _too_large(plan) or apis_too_large(_used(plan, known)):
+        return _refused(problem, findings)
     configured = None if credentials is None else frozenset(credentials)
     checker = ArgumentChecker(plan, known, schemas, findings)
     missing = find_missing(plan, known, checker)
     completer = Completer(plan, known, policy, configured, checker, schemas) if missing else None
     if completer is not None:
         plan = completer.complete(missing, findings)
+        if problem := apis_too_large(_used(plan, known)):
+            return _refused(problem, findings)
         checker = ArgumentChecker(plan, known, schemas, findings)
         missing = find_missing(plan, known, checker)
     questions = report_missing(missing, completer, findings)
@@ -85,6 +94,15 @@ def compile_plan(
     inserted = tuple(completer.inserted) if completer is not None else ()
     compiled = _prove(plan, known, graph, access, inserted, (findings.checks, schemas.assumed))
     return CompileResponse(compiled=compiled, diagnostics=findings.sorted())
+
+
+def _used(plan: Plan, known: Mapping[str, Api]) -> Iterator[Api]:
+    return (known[name] for name in dict.fromkeys(step.api for step in plan.steps) if name in known)
+
+
+def _refused(problem: str, findings: Findings) -> CompileResponse:
+    findings.error(DiagnosticCode.TOO_LARGE, problem, fixes=[Fix(message="Split the request into smaller ones.")])
+    return CompileResponse(diagnostics=findings.sorted())
 
 
 def _prove(

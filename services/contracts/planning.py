@@ -1,5 +1,6 @@
 """Requests and responses of the planner: plans, their proofs, and diagnostics of plans that cannot be proved."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final, Literal, Self
@@ -21,6 +22,8 @@ Cascade = Literal["model_first", "compact_first"]
 """Which planner is asked first if a language model is configured: the model, or the planner that needs none."""
 MAX_NEEDS = 4
 MAX_NEED_CHARS = 200
+MAX_APIS_BYTES: Final = 2_000_000
+"""Most bytes of a plan's APIs together, as JSON in ASCII. Each of its runs holds them, in several times that memory."""
 
 
 class Decision(StrEnum):
@@ -208,6 +211,16 @@ class Signature(Contract):
     tenant: str = Field(max_length=100)
     expires_at: int = Field(ge=0, description="Expiry, in seconds since 1970 (UTC).")
     mac: str = Field(pattern=r"^[0-9a-f]{64}$", description="HMAC-SHA-256 over plan, APIs, proof, tenant and expiry.")
+
+
+def apis_too_large(apis: Iterable[Api]) -> str | None:
+    """Why one plan cannot call all these APIs, or None. Stops at the limit: further ones cost nothing."""
+    left = MAX_APIS_BYTES
+    for api in apis:
+        left -= len(api.model_dump_json(ensure_ascii=True))
+        if left < 0:
+            return f"the plan's APIs take more than {MAX_APIS_BYTES:,} bytes together"
+    return None
 
 
 class CompiledPlan(Contract):

@@ -8,12 +8,14 @@ from typing import Any
 import httpx2
 import pytest
 from aiohttp import web
+from pydantic import JsonValue
 
 from services.clients import ExecutorClient
-from services.contracts.api import Location, RequestBody, SecretKind, SecurityRequirement
+from services.contracts.api import ApiResponse, Location, RequestBody, SecretKind, SecurityRequirement
 from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished, StepFinished, StepStarted
 from services.contracts.outcome import Failed, Succeeded
 from services.contracts.planning import CompiledPlan
+from services.contracts.preview import PreviewRequest
 from services.contracts.secret import SecretTestRequest
 from services.errors import Conflict, Overloaded, PayloadTooLarge, ValidationFailed
 from tests.api.executor_svc.conftest import Starter
@@ -224,6 +226,23 @@ async def test_what_is_no_graph_is_refused(executor: ExecutorClient) -> None:
     for steps in ([step("a", call, {"x": ref("a")})], [step("a", call, after=("b",))]):
         with pytest.raises(ValidationFailed, match="cannot be run"):
             await run(executor, request(compiled([call], *steps)))
+
+
+async def test_a_plan_of_too_large_apis_is_refused(upstream: Upstream, executor: ExecutorClient) -> None:
+    many: dict[str, JsonValue] = {f"field{number:06}": {"type": "string"} for number in range(8_500)}
+    large = [
+        api(upstream.origin, "/", name=f"large{number}").model_copy(
+            update={"response": ApiResponse(json_schema={"type": "object", "properties": many})}
+        )
+        for number in range(8)
+    ]
+    plan = compiled(large, step("a", large[0]))
+    with pytest.raises(ValidationFailed, match="more than 2,000,000 bytes"):
+        await run(executor, request(plan))
+    for reads in (False, True):
+        with pytest.raises(ValidationFailed, match="more than 2,000,000 bytes"):
+            await executor.preview(PreviewRequest(compiled=plan, reads=reads))
+    assert upstream.seen == []
 
 
 async def test_too_many_runs_are_refused(upstream: Upstream, started: Starter) -> None:
