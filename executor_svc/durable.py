@@ -122,7 +122,7 @@ class DurableLane:
             ServiceError: there is no such run (``refused``).
             Conflict: it has another plan.
         """
-        if await self._store.execution(request.run_id) is None:
+        if await self._store.status(request.run_id) is None:
             raise refused
         async for event in self._follow_stored(request):
             yield event
@@ -136,12 +136,13 @@ class DurableLane:
         Raises:
             NotFound: there is no such run. It cannot be started later either, even if a request for it is on its way.
         """
-        if await self._store.execution(run_id) is None and await self._store.forbid(run_id):
+        if await self._store.status(run_id) is None and await self._store.forbid(run_id):
             raise NotFound(f"There is no durable execution {run_id}, and none will be started.")
         await self._store.request_cancel(run_id)
         self._cancel_live(run_id)
-        execution = await self._stored(run_id)
-        return ExecutionState.model_validate({"run_id": run_id, "status": execution.status})
+        if (status := await self._store.status(run_id)) is None:
+            raise _unknown(run_id)
+        return ExecutionState.model_validate({"run_id": run_id, "status": status})
 
     def value_store(self, tenant: str) -> ValueStore:
         """The store of one run's large values, empty. Close it when the run is over."""
@@ -272,8 +273,7 @@ class DurableLane:
                 await self._publish(live, ticket, ended)
             return
         # Read again: a cancellation may have come after the takeover, but before the run was registered as live.
-        stored = await self._stored(execution.run_id)
-        live.cancelled |= stored.cancel_requested
+        live.cancelled |= bool(await self._store.to_stop(ticket.owner, [execution.run_id]))
         tenant, traceparent = execution.request.tenant, execution.traceparent
         for_tenant.set(tenant)
         with closing(self.value_store(tenant)) as value_store, continued("executor_svc", traceparent):
@@ -338,13 +338,15 @@ class DurableLane:
     async def _follow_stored(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Follow a run of another process by polling the ledger, until it ends or this process takes it over."""
         while True:
-            execution = await self._stored(request.run_id)
-            if execution.plan_id != request.compiled.plan.id:
+            if (stored := await self._store.ending(request.run_id)) is None:
+                raise _unknown(request.run_id)
+            plan_id, result = stored
+            if plan_id != request.compiled.plan.id:
                 raise _other_plan(request)
-            if execution.result is not None:
-                for record in execution.result.records:
+            if result is not None:
+                for record in result.records:
                     yield StepFinished(record=record)
-                yield execution.result
+                yield result
                 return
             live = self._live.get(request.run_id)
             if live is not None:
@@ -373,11 +375,14 @@ class DurableLane:
             await asyncio.sleep(self._membership.lease_s / 10)
 
     async def _take_over(self) -> None:
-        room = self._settings.max_concurrent_runs - self.active
-        if room <= 0:
-            return
+        after = ""  # each at most once: one that ends at once has to wait, as the database may be away
         async with self._takeover_lock:
-            for execution, ticket in await self._store.take_over(self._membership, self._live.keys(), room):
+            while self.active < self._settings.max_concurrent_runs:
+                found = await self._store.take_over(self._membership, self._live.keys(), after)
+                if found is None:
+                    return
+                execution, ticket = found
+                after = execution.run_id
                 _log.warning("run taken over", run=execution.run_id, from_=execution.owner, epoch=ticket.epoch)
                 self._metrics.taken_over.inc()
                 self._launch(execution.request, partial(self._continue, execution, ticket))
@@ -389,8 +394,12 @@ class DurableLane:
     async def _stored(self, run_id: str) -> Execution:
         execution = await self._store.execution(run_id)
         if execution is None:
-            raise NotFound(f"There is no durable execution {run_id}.")
+            raise _unknown(run_id)
         return execution
+
+
+def _unknown(run_id: str) -> NotFound:
+    return NotFound(f"There is no durable execution {run_id}.")
 
 
 def _other_plan(request: ExecuteRequest) -> Conflict:

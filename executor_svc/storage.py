@@ -147,6 +147,30 @@ class LedgerStore:
         except ValueError:
             raise Conflict(f"The stored run {run_id} cannot be read.", run_id=run_id) from None
 
+    async def status(self, run_id: str) -> str | None:
+        """The status of the stored execution: its request is not read. None as for :meth:`execution`."""
+        c = EXECUTIONS.c
+        async with read(self._engine) as connection:
+            found: str | None = await connection.scalar(sa.select(c.status).where(c.id == run_id, c.request != ""))
+        return found
+
+    async def ending(self, run_id: str) -> tuple[str, ExecutionFinished | None] | None:
+        """The plan of the stored execution, and how it ended: its request is not read. None as for :meth:`execution`.
+
+        Raises:
+            Conflict: it cannot be read.
+        """
+        c = EXECUTIONS.c
+        async with read(self._engine) as connection:
+            asked = sa.select(c.plan_id, c.result).where(c.id == run_id, c.request != "")
+            row = (await connection.execute(asked)).first()
+        try:
+            if row is None or row.result is None:
+                return None if row is None else (row.plan_id, None)
+            return row.plan_id, ExecutionFinished.model_validate_json(row.result)
+        except ValueError:
+            raise Conflict(f"The stored run {run_id} cannot be read.", run_id=run_id) from None
+
     async def forbid(self, run_id: str) -> bool:
         """Prevent any execution of that id from starting. Returns False if one has started already."""
         row = {
@@ -183,25 +207,24 @@ class LedgerStore:
         return await workers(self._engine, MEMBERS, lease_s, owned)
 
     async def take_over(
-        self, membership: Membership, running: Collection[str], limit: int
-    ) -> list[tuple[Execution, Ticket]]:
-        """Take ownership of at most ``limit`` executions that no process works on.
+        self, membership: Membership, running: Collection[str], after: str = ""
+    ) -> tuple[Execution, Ticket] | None:
+        """Take ownership of the first execution that no process works on, of those with a higher id than ``after``.
 
-        ``running`` is a live view of those that this one works on. One that cannot be read ends as failed: it must not
-        keep the others from being taken over.
+        One at a time, since their requests may be large. ``running`` is a live view of those that this process works
+        on. One that cannot be read ends as failed: it must not keep the others from being taken over.
         """
-        under_way = EXECUTIONS.c.status == "running"
+        under_way = (EXECUTIONS.c.status == "running") & (EXECUTIONS.c.id > after)
         async with write(self._engine) as connection:
-            found = []
-            for row in await lock_orphans(connection, membership, EXECUTIONS, under_way, running, limit):
+            while found := await lock_orphans(connection, membership, EXECUTIONS, under_way, running, 1):
                 try:
-                    execution = self._execution(row)
+                    execution = self._execution(found[0])
                 except ValueError as error:
-                    await _end_unreadable(connection, row.id, error, self._now)
+                    await _end_unreadable(connection, found[0].id, error, self._now)
                     continue
                 execution = replace(execution, takeovers=execution.takeovers + 1)
-                found.append((execution, await _take(connection, execution, membership.id)))
-            return found
+                return execution, await _take(connection, execution, membership.id)
+        return None
 
     async def reopen(self, execution: Execution, owner: str) -> Ticket | None:
         """Set an execution that ended in doubt running again. None if it has changed in the meantime."""

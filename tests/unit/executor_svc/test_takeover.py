@@ -10,13 +10,14 @@ import pytest
 from aiohttp import web
 
 from executor_svc.admission import Sealer
+from executor_svc.durable import DurableLane
 from executor_svc.held import HeldAnswers
-from executor_svc.models import CallResult, CallState, Conclusion, Outcome
+from executor_svc.models import Admission, CallResult, CallState, Conclusion, Outcome
 from executor_svc.runner import Run
 from executor_svc.storage import LedgerStore
 from executor_svc.tables import EXECUTIONS, MEMBERS
 from services.contracts.doubt import ResolveRequest, doubts_of
-from services.contracts.execution import ExecutionFinished
+from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import InDoubt, Skipped, StepOutcome, StepRecord
 from services.contracts.planning import CompiledPlan
 from services.ownership.ticket import Ticket
@@ -156,6 +157,44 @@ async def test_no_bug_ends_the_search_for_orphans(
 
     monkeypatch.setattr(LedgerStore, "take_over", stumbling)
     assert (await finish(await house.executor(), plan)).status == "succeeded"
+
+
+async def test_runs_are_read_one_by_one_and_not_to_cancel_them(
+    house: House, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All requests of a dead process were in memory at once, and each cancellation read one twice."""
+    held_bookings(upstream)
+    plan, seen = two_bookings(booking(upstream)), list[str]()
+    await house.left_behind(plan)
+    store = LedgerStore(house.engine, Sealer(None))
+    for name in ("run-2", "run-3"):
+        late = asked(plan).model_copy(update={"run_id": name})
+        await store.write([Admission(Ticket(name, DEAD.owner, 1), late)])
+    reading, launching = LedgerStore._execution, DurableLane._launch
+
+    def read(store: LedgerStore, row: Any) -> Any:
+        seen.append(f"read {row.id}")
+        return reading(store, row)
+
+    def launch(lane: DurableLane, request: ExecuteRequest, work: Any) -> Any:
+        seen.append(f"launch {request.run_id}")
+        return launching(lane, request, work)
+
+    monkeypatch.setattr(LedgerStore, "_execution", read)
+    monkeypatch.setattr(DurableLane, "_launch", launch)
+    executor = await house.executor()
+    async with asyncio.timeout(20):
+        while executor._lane.active < 3:  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.005)
+    assert seen == [f"{what} run-{number}" for number in (1, 2, 3) for what in ("read", "launch")]
+    other = await house.executor()
+    for one in (executor, other):
+        await one.cancel("run-2")
+    following = asyncio.create_task(finish(other, plan))
+    await asyncio.sleep(0.3)
+    following.cancel()
+    assert sum(one.startswith("read") for one in seen) == 3
+    store.close()
 
 
 async def test_a_run_that_brings_down_its_process_again_and_again_is_given_up(house: House, upstream: Upstream) -> None:
