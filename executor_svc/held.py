@@ -42,6 +42,7 @@ class HeldAnswers:
     def __init__(self, limit: int) -> None:
         self._limit, self.share = limit, limit // 2
         self._held: Counter[str] = Counter()
+        self._beyond = set[str]()  # the tenants of which a run goes on without room
 
     def take(self, tenant: str, size: int) -> None:
         """Count an answer of so many bytes. Raises NoRoom."""
@@ -49,11 +50,19 @@ class HeldAnswers:
             raise NoRoom(f"the answers that a tenant's runs hold take {self.share} bytes of memory at most; try again")
         if self._held.total() + size > self._limit:
             raise NoRoom(f"the answers that all runs hold take {self._limit} bytes of memory at most; try again")
-        self.add(tenant, size)
-
-    def add(self, tenant: str, size: int) -> None:
-        """Count an answer of so many bytes, even beyond the limit."""
         self._held[tenant] += size
+
+    def take_beyond(self, tenant: str, size: int) -> bool:
+        """Count an answer of so many bytes even beyond the limit, for one run of the tenant at a time; else False."""
+        if tenant in self._beyond:
+            return False
+        self._beyond.add(tenant)
+        self._held[tenant] += size
+        return True
+
+    def end_beyond(self, tenant: str) -> None:
+        """The run that was beyond the limit is over."""
+        self._beyond.discard(tenant)
 
     def give_back(self, tenant: str, size: int) -> None:
         """Count answers no longer."""
@@ -66,7 +75,7 @@ class Room:
     """What one run holds. Close it when the run is over."""
 
     def __init__(self, held: HeldAnswers, tenant: str) -> None:
-        self._held, self._tenant, self._taken = held, tenant, 0
+        self._held, self._tenant, self._taken, self._beyond = held, tenant, 0, False
 
     def take(self, size: int) -> None:
         """Count a further answer. Raises NoRoom."""
@@ -78,19 +87,24 @@ class Room:
 
         They were within a tenant's share there. If that was larger, they count as this one, and not more. Once
         ``waits`` says no, they count even without room: what the run has done must be told all the same, and smaller
-        answers of others could take the room again and again.
+        answers of others could take the room again and again. One run of a tenant does so at a time.
         """
         size = min(size, self._held.share)
-        while waits():
+        while True:
             try:
                 return self.take(size)
             except NoRoom:
-                await asyncio.sleep(_POLL_S)
-        _log.warning("a run goes on without room for the answers that it had", tenant=self._tenant, bytes=size)
-        self._held.add(self._tenant, size)
-        self._taken += size
+                self._beyond = not waits() and self._held.take_beyond(self._tenant, size)
+            if self._beyond:
+                _log.warning("a run goes on without room for its earlier answers", tenant=self._tenant, bytes=size)
+                self._taken += size
+                return None
+            await asyncio.sleep(_POLL_S)
 
     def close(self) -> None:
         """Give everything back."""
         self._held.give_back(self._tenant, self._taken)
         self._taken = 0
+        if self._beyond:
+            self._held.end_beyond(self._tenant)
+            self._beyond = False

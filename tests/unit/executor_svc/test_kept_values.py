@@ -357,6 +357,26 @@ async def test_a_run_that_goes_on_waits_for_room_no_longer_than_its_deadline() -
     held.take("red", 500)
 
 
+async def test_one_run_of_a_tenant_at_a_time_goes_on_without_room() -> None:
+    """Six that were settled and cancelled together loaded 370 MB each, beyond what their tenant may have."""
+    held = HeldAnswers(1_000)
+    held.take("red", 400)
+    rooms = [Room(held, "red") for _ in range(3)]
+    async with asyncio.timeout(20):
+        waiting = [asyncio.create_task(room.take_in_turn(450, lambda: False)) for room in rooms]
+        await asyncio.sleep(0.5)
+        assert sum(task.done() for task in waiting) == 1
+        held.take("blue", 100)
+        await Room(held, "blue").take_in_turn(450, lambda: False)  # each tenant has its own turn
+        for room, task in zip(rooms, waiting, strict=True):
+            await task
+            room.close()
+            room.close()
+    held.give_back("red", 400)
+    held.give_back("blue", 550)
+    held.take("red", 500)
+
+
 @pytest.mark.parametrize(
     "text",
     [
