@@ -55,6 +55,7 @@ _STATES = (
 _NOT_OVER = ("running", "in_doubt")
 _STORED = '"stored":{"id":"'
 """In the recorded result of a call, before the id of its large value."""
+_REFERENCE = re.compile(re.escape(_STORED) + "([0-9a-f]{64})")
 _REPEATABLE_S = 2 * SIGNATURE_HOLDS_S
 """How long a request may be repeated after it began. Twice as long as its signature holds: clocks may differ."""
 
@@ -296,7 +297,7 @@ class LedgerStore:
         unused = VALUES.c.created_at < before
         async with read(self._engine) as connection:
             values = set(await connection.scalars(sa.select(VALUES.c.id).where(unused).limit(limit)))
-            needed = values & await _needed_values(connection) if values else values
+            needed = await _needed(connection, values) if values else values
         async with write(self._engine) as connection:
             old = list(await connection.scalars(sa.select(c.id).where(ended).limit(limit)))
             for value_id in sorted(needed):
@@ -392,13 +393,16 @@ async def _still_in_doubt(connection: AsyncConnection, execution: Execution) -> 
     return await connection.scalar(sa.select(c.id).where(same).with_for_update()) is not None
 
 
-async def _needed_values(connection: AsyncConnection) -> set[str]:
-    """The ids of the large values that calls of executions refer to which are not over."""
+async def _needed(connection: AsyncConnection, values: Collection[str]) -> set[str]:
+    """Those of the large values that calls of executions refer to which are not over.
+
+    Answers of upstreams may hold what looks like a reference: other ids than those of ``values`` are not collected.
+    """
     not_over = sa.select(EXECUTIONS.c.id).where(EXECUTIONS.c.status.in_(_NOT_OVER))
     results = sa.select(CALLS.c.result).where(CALLS.c.run_id.in_(not_over), CALLS.c.result.contains(_STORED))
     found = set[str]()
     async for result in await connection.stream_scalars(results):
-        found.update(re.findall(re.escape(_STORED) + "([0-9a-f]{64})", result))
+        found.update(one[1] for one in _REFERENCE.finditer(result) if one[1] in values)
     return found
 
 

@@ -5,15 +5,15 @@ import sqlalchemy as sa
 
 from executor_svc.admission import Sealer
 from executor_svc.models import Admission, LargeValue, value_id_of
-from executor_svc.storage import LedgerStore
+from executor_svc.storage import LedgerStore, _needed
 from executor_svc.tables import CALLS, EXECUTIONS, VALUES
 from services.contracts.doubt import ResolveRequest
 from services.contracts.plan import ForEach
 from services.errors import Conflict, NotFound
 from services.ownership.ticket import Ticket
-from services.storage.engine import write
+from services.storage.engine import read, write
 from services.storage.migrate import migrate
-from tests.support.durable import House, asked, booking, finish, held_bookings, sending, two_bookings
+from tests.support.durable import House, asked, booking, done, finish, held_bookings, sending, two_bookings
 from tests.support.executing import compiled, item, literal, ref, step
 from tests.support.upstream import Upstream
 
@@ -141,4 +141,20 @@ async def test_large_values_of_a_run_in_doubt_are_not_forgotten(house: House, up
     upstream.replies("/book", {"id": "b2"})
     await executor.resolve("run-1", "a", ResolveRequest(outcome="succeeded", value={"id": "b1"}, item=1))
     assert (await finish(executor, plan)).status == "succeeded"
+    store.close()
+
+
+async def test_what_answers_write_like_references_is_not_collected(house: House, upstream: Upstream) -> None:
+    """Answers of runs in doubt held millions of ids that no value has: 300 bytes of memory each, in every search."""
+    plan = two_bookings(booking(upstream))
+    like = [{"stored": {"id": f"{number:064x}"}} for number in range(20_000)]
+    await house.left_behind(plan, sending("a", room="blue"), done("a", like))
+    store, old = LedgerStore(house.engine, Sealer(None)), LargeValue(value_id_of('"old"'), '"old"')
+    await store.write([old])
+    async with write(house.engine) as connection:
+        await connection.execute(VALUES.update().values(created_at=1_000.0))
+    async with read(house.engine) as connection:
+        assert await _needed(connection, {old.id}) == set()
+        assert await _needed(connection, {old.id, f"{7:064x}"}) == {f"{7:064x}"}
+    assert await store.forget(60.0) == 1
     store.close()
