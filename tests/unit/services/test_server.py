@@ -5,6 +5,7 @@ import contextlib
 import json
 
 import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from services.server import BoundedConfig, Bounds
 from services.settings import ServiceSettings
@@ -183,6 +184,43 @@ async def test_a_refusal_arrives_though_the_body_does_not(wish: bytes) -> None:
         assert await line.status() == 404
         if wish:
             assert await line.is_over()
+
+
+@pytest.mark.parametrize("head", [POST, b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\n"], ids=["read", "unread"])
+async def test_a_body_in_tiny_pieces_is_refused(head: bytes) -> None:
+    """Each piece is a call, which cost anybody six bytes."""
+    async with running() as house:
+        line = await house.connect(head + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 5_000)
+        status, body = await line.answer()
+        assert (status, json.loads(body)["type"]) == (400, "urn:nestor:problem:invalid-request")
+        assert await line.is_over()
+
+
+async def test_a_discarded_body_in_pieces_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces: list[int] = []
+    monkeypatch.setattr(HttpToolsProtocol, "on_body", lambda _, body: pieces.append(len(body)))
+    async with running() as house:
+        line = await house.connect(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert await line.status() == 404
+        with contextlib.suppress(ConnectionError):
+            for _ in range(20):
+                await line.send((b"40\r\n" + b"a" * 64 + b"\r\n") * 1_000)
+        assert await line.is_over()
+        assert len(pieces) <= 1_020
+
+
+async def test_small_pieces_among_others_are_taken() -> None:
+    async with running() as house:
+        item = b"50\r\n" + b'"' + b"a" * 78 + b'"' + b"\r\n1\r\n,\r\n"
+        body = b'6\r\n{"a":[\r\n' + item * 3_000 + b"3\r\n1]}\r\n0\r\n\r\n"
+        line = await house.connect(POST + b"Transfer-Encoding: chunked\r\n\r\n" + body)
+        assert await line.status() == 200
+        text = b'{"a": "' + b"x" * 2_000 + b'"}'
+        await line.send(POST + b"Content-Length: %d\r\n\r\n" % len(text))
+        for one in text:
+            await line.send(bytes([one]))
+            await asyncio.sleep(0)
+        assert await line.status() == 200
 
 
 async def test_who_wants_to_close_is_closed() -> None:
