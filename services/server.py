@@ -154,6 +154,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._bounds = self.config.bounds
         self._expects: Literal["head", "body"] | None = "head"
         self._head_bytes = 0
+        self._headers_seen = 0
         self._unread_bytes = 0  # since the parser last made progress
         self._progress = False
         self._body_bytes = 0
@@ -253,7 +254,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         super().on_message_begin()
-        self._head_bytes = 0
+        self._head_bytes = self._headers_seen = 0
         self._await("head")
 
     def on_url(self, url: bytes) -> None:
@@ -262,11 +263,14 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a trailer."""
+        """A header, or a trailer. Trailers are dropped: uvicorn would add them to the headers."""
         self._count(len(name) + len(value) + 4)
-        if len(self.headers) >= _MAX_HEADERS:
+        self._headers_seen += 1
+        if self._headers_seen > _MAX_HEADERS:
             self._refusal = HeadersTooLarge(f"There are more than {_MAX_HEADERS} headers.")
             raise ValueError("too many headers")
+        if self._expects == "body":
+            return  # a proxy may pass trailers on unchecked, for example one that names the client's address
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

@@ -23,9 +23,10 @@ from tests.support.edge import GET, POST, app, running
         [b"GET /" + b"a" * 100_000],
         [b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"],
         [POST + b"Transfer-Encoding: chunked\r\n\r\n", b"2\r\n{}\r\n0\r\n", b"X: " + b"a" * 1_000_000],
+        [POST + b"Transfer-Encoding: chunked\r\n\r\n", b"2\r\n{}\r\n0\r\n", b"a:\r\n" * 201],
         [POST + b"Transfer-Encoding: chunked\r\n\r\n", b"2;" + b"a" * 1_000_000],
     ],
-    ids=["value", "at once", "many", "many small ones", "address", "whole address", "trailer", "chunk extension"],
+    ids=["value", "at once", "many", "small ones", "address", "whole address", "trailer", "many more", "extension"],
 )
 async def test_headers_are_bounded(pieces: list[bytes]) -> None:
     async with running() as house:
@@ -207,6 +208,21 @@ async def test_a_discarded_body_in_pieces_is_not_parsed(monkeypatch: pytest.Monk
                 await line.send((b"40\r\n" + b"a" * 64 + b"\r\n") * 1_000)
         assert await line.is_over()
         assert len(pieces) <= 1_020
+
+
+async def test_trailers_are_no_headers() -> None:
+    """A proxy that passes them on has checked `X-Forwarded-For` in the head only."""
+    async with running(trusted_proxies=("127.0.0.1",)) as house:
+        head = b"GET /from HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 203.0.113.7\r\n"
+        trailers = b"X-Forwarded-For: 192.0.2.1\r\nAuthorization: Bearer b\r\n"
+        line = await house.connect(head + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + trailers + b"\r\n")
+        status, body = await line.answer()
+        assert (status, json.loads(body)) == (
+            200,
+            {"client": "203.0.113.7", "headers": ["host", "transfer-encoding", "x-forwarded-for"]},
+        )
+        await line.send(head + b"\r\n")  # the connection goes on
+        assert await line.status() == 200
 
 
 async def test_small_pieces_among_others_are_taken() -> None:
