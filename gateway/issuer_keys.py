@@ -73,15 +73,16 @@ class IssuerKeys:
         """The key that a token names, or, if it names none, the only key for its algorithm.
 
         Raises:
-            ServiceUnavailable: the key is not known, and keys cannot be fetched now.
+            ServiceUnavailable: the key is not known, and keys cannot be fetched now: the last fetch failed, or was just
+                made for another token.
         """
         if (found := self._known(kid, algorithm)) is not None:
             if self._clock() - self._fetched_at >= REFRESH_S:
                 self._begin()  # this request does not wait for it
             return found
-        await self._refresh()
+        fetched = await self._refresh()
         found = self._known(kid, algorithm)
-        if found is None and self._failed:
+        if found is None and (self._failed or not fetched):
             raise ServiceUnavailable("The issuer's keys cannot be fetched now.")
         return found
 
@@ -105,10 +106,13 @@ class IssuerKeys:
         fitting = [key for key in self._keys if key.algorithm == algorithm and kid in (None, key.kid)]
         return fitting[0] if len(fitting) == 1 else None
 
-    async def _refresh(self) -> None:
+    async def _refresh(self) -> bool:
+        """Fetch the keys, or wait for the fetch under way. False: it is too soon for one."""
         self._begin()
-        if self._fetching is not None:
-            await asyncio.wait({self._fetching})  # a cancelled request does not cancel the fetch for the others
+        if self._fetching is None:
+            return False
+        await asyncio.wait({self._fetching})  # a cancelled request does not cancel the fetch for the others
+        return True
 
     def _begin(self) -> None:
         if self._fetching is None and self._clock() - self._tried_at >= FETCH_EVERY_S:

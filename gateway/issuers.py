@@ -45,7 +45,8 @@ class Issuers:
 
         Raises:
             Unauthorized: the issuer has signed the token, but it is not valid here (the detail says why); or the
-                issuer's keys cannot be fetched now.
+                issuer's keys cannot be fetched now. That is no wrong token: anybody may use up a fetch, and a
+                signature cannot be guessed.
         """
         read = _read(token)
         issuer = self._issuers.get(_text(read[1].get("iss"))) if read is not None else None

@@ -93,7 +93,7 @@ class Quotas:
         """
         rate = self.limits(tenant).requests_per_s
         if rate is not None and size > _FREE_BYTES and (left := self._left(tenant, rate)) < 0:
-            self._refuse(tenant, "requests", "Too much was read within the last seconds.", (1 - left) / rate)
+            self._refuse(tenant, "requests", "Too much was read or sent within the last seconds.", (1 - left) / rate)
         self.charge(tenant, size)
 
     async def pace(self, tenant: str, size: int) -> None:

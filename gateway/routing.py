@@ -49,9 +49,14 @@ class ProtectedRoute(StrictRoute):
         request.app.state.service.quotas.count_request(principal.tenant)
         accept(request.scope, principal.tenant)
 
+    def tenant_of(self, request: Request) -> str:
+        """The caller's tenant."""
+        tenant: str = request.state.principal.tenant
+        return tenant
+
     def charge(self, request: Request, size: int) -> None:
-        """Count a refused body like stored JSON of its size: to find out that it is wrong takes as long."""
-        request.app.state.service.quotas.charge(request.state.principal.tenant, size)
+        """Count a body like stored JSON of its size: to parse it takes as long. Raises QuotaExceeded."""
+        request.app.state.service.quotas.read(request.state.principal.tenant, size)
 
     async def readmit(self, request: Request) -> None:
         """End a stream whose caller's key or token has ended (Unauthorized)."""

@@ -27,6 +27,7 @@ from services.errors import (
     ValidationFailed,
     all_errors,
 )
+from services.fair_slots import FairSlots
 from services.streams import EventResponse
 from services.telemetry import request_id
 
@@ -41,6 +42,10 @@ _RETRY_AFTER_S: Final = 2
 MAX_VALUES: Final = 1_000_000
 _LARGE: Final = 65_536
 """Bodies of more bytes are parsed and validated in a thread. Also the size of the pieces that values are counted in."""
+_PARSING: Final = 2
+"""Large bodies that are parsed at a time, one of a tenant: each thread takes time from the event loop."""
+_MAX_PARSING_WAITING: Final = 1_000
+_PARSING_WAIT_S: Final = 30.0
 _BULK: Final = 10
 """Routes that take larger bodies take this many times as many values."""
 _MAX_PLACE_CHARS: Final = 32 * 1024 * 1024
@@ -113,6 +118,11 @@ def _ends_in_escape(body: bytes, start: int, end: int) -> bool:
     return (len(piece) - len(piece.rstrip(b"\\"))) % 2 == 1
 
 
+def parsing_slots() -> FairSlots:
+    """The turns in which an app parses large bodies; its ``app.state.parsing``."""
+    return FairSlots(_PARSING, _MAX_PARSING_WAITING, each=1, what="large bodies")
+
+
 BODY_LIMIT = "x-body-limit-setting"
 """``openapi_extra`` key of a route that takes larger bodies: the name of the setting that holds its limit in bytes.
 
@@ -121,7 +131,13 @@ Such a route also takes ten times as many JSON values as ``max_json_values``. A 
 
 
 class StrictRequest(Request):
-    """A request whose body is limited to the route's maximum, and whose JSON is parsed strictly."""
+    """A request whose body is limited to the route's maximum, and whose JSON is parsed strictly.
+
+    Attributes:
+        tenant: whose turns it takes where large bodies are parsed; empty if that is not known.
+    """
+
+    tenant = ""
 
     async def body(self) -> bytes:
         """The whole body.
@@ -163,8 +179,11 @@ class StrictRequest(Request):
         self._json = await self._beside(partial(_validated, model, value))
 
     async def _beside(self, work: Callable[[], Any]) -> Any:
-        """Work on the body: in a thread if the body is large."""
-        return await asyncio.to_thread(work) if len(await self.body()) > _LARGE else work()
+        """Work on the body: if it is large, in a thread, when its tenant has a turn. Raises Overloaded."""
+        if len(await self.body()) <= _LARGE:
+            return work()
+        async with self.app.state.parsing.slot(self.tenant, _PARSING_WAIT_S):
+            return await asyncio.to_thread(work)
 
     def _extra(self) -> dict[str, Any]:
         return getattr(self.scope.get("route"), "openapi_extra", None) or {}
@@ -233,8 +252,16 @@ class StrictRoute(APIRoute):
     async def readmit(self, request: Request) -> None:
         """Raise a :class:`~services.errors.ServiceError` to end a stream of events. Called before each event."""
 
+    def tenant_of(self, request: Request) -> str:
+        """Whose turns an admitted request takes where large bodies are parsed. No service but the gateway knows."""
+        return ""
+
     def charge(self, request: Request, size: int) -> None:
-        """Charge the caller for a body of ``size`` bytes that was read and refused. No service but the gateway does."""
+        """Charge the caller for a body of ``size`` bytes that was read. No service but the gateway does.
+
+        Raises:
+            ServiceError: the caller has sent too much, so the body is not parsed.
+        """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap FastAPI's handler."""
@@ -244,14 +271,12 @@ class StrictRoute(APIRoute):
         async def strict(request: Request) -> Response:
             await self.admit(request)
             own = StrictRequest(request.scope, request.receive)
+            own.tenant = self.tenant_of(request)
             # Read here, because FastAPI would replace our errors by one without details, build all errors of the body
             # and validate on the event loop. Other bodies are not read: anybody may send one to a route without token.
             if model and await own.body() and "json" in own.headers.get("content-type", "").lower():
-                try:
-                    await own.validate(model)
-                except (InvalidRequest, RequestValidationError):
-                    self.charge(request, len(await own.body()))
-                    raise
+                self.charge(request, len(await own.body()))
+                await own.validate(model)
             response = await handle(own)
             if isinstance(response, EventResponse):
                 response.check = partial(self.readmit, own)

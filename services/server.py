@@ -33,6 +33,10 @@ _MAX_PIPELINED: Final = 16
 """Maximum number of pipelined requests that wait on one connection."""
 _MAX_HEADERS: Final = 200
 """Maximum number of headers. Each takes a hundred bytes of memory, also if it is four bytes long."""
+_PIECE_BYTES: Final = 64
+"""A piece of a body is small below this size. Each piece costs a call, however small it is."""
+_MAX_SMALL_PIECES: Final = 1_000
+"""How many more small pieces than others one body may have."""
 _MAX_FILES: Final = 65_536
 _BODY_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
 
@@ -150,9 +154,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._bounds = self.config.bounds
         self._expects: Literal["head", "body"] | None = "head"
         self._head_bytes = 0
+        self._headers_seen = 0
         self._unread_bytes = 0  # since the parser last made progress
         self._progress = False
         self._body_bytes = 0
+        self._small_pieces = 0  # of the current body, less the others
         self._began = 0.0
         self._refusal: ServiceError | None = None
         self._over = False
@@ -218,6 +224,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._slow_down()
             return
         self._progress = False
+        self._small_pieces = max(self._small_pieces - 1, 0)  # a slow client may send a few bytes at a time
         super().data_received(data)
         if self._over or self.transport.is_closing():
             return
@@ -247,7 +254,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         super().on_message_begin()
-        self._head_bytes = 0
+        self._head_bytes = self._headers_seen = 0
         self._await("head")
 
     def on_url(self, url: bytes) -> None:
@@ -256,11 +263,14 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a trailer."""
+        """A header, or a trailer. Trailers are dropped: uvicorn would add them to the headers."""
         self._count(len(name) + len(value) + 4)
-        if len(self.headers) >= _MAX_HEADERS:
+        self._headers_seen += 1
+        if self._headers_seen > _MAX_HEADERS:
             self._refusal = HeadersTooLarge(f"There are more than {_MAX_HEADERS} headers.")
             raise ValueError("too many headers")
+        if self._expects == "body":
+            return  # a proxy may pass trailers on unchecked, for example one that names the client's address
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -275,6 +285,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if b"transfer-encoding" in names and self.parser.get_http_version() != "1.1":
             self._reject("Only HTTP/1.1 has Transfer-Encoding (RFC 9112, section 6.1).")
         self._progress = True
+        self._small_pieces = 0
         self._await("body")
         super().on_headers_complete()
         if upgrades:
@@ -286,9 +297,13 @@ class BoundedProtocol(HttpToolsProtocol):
             self.flow.pause_reading()  # until the application asks for the body: its turn may be late
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """A piece of the body. While the body is discarded, every piece counts as small."""
         self._progress = True
         self._body_bytes += len(body)
+        small = len(body) < _PIECE_BYTES or self.cycle.response_complete
+        self._small_pieces = max(self._small_pieces + (1 if small else -1), 0)
+        if self._small_pieces > _MAX_SMALL_PIECES:
+            self._reject(f"The body comes in too many pieces of less than {_PIECE_BYTES} bytes.")
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -299,6 +314,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer a request that the parser rejected."""
+        if self._expects == "body" and self.cycle.response_complete:
+            self._over = True  # a second response would pass for that of the next request
+            self.transport.write_eof()
+            return
         self._refuse(self._refusal or InvalidRequest(msg))
 
     # ---- the application's side

@@ -51,6 +51,10 @@ def app() -> FastAPI:
         accept(request.scope, "owner")
         return {}
 
+    @router.get("/from")
+    async def from_whom(request: Request) -> dict[str, Any]:
+        return {"client": request.client and request.client.host, "headers": sorted(request.headers)}
+
     @router.get("/endless")
     async def endless() -> StreamingResponse:
         async def pieces() -> AsyncIterator[bytes]:

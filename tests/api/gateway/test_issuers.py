@@ -224,14 +224,14 @@ def forged(issuer: Issuer) -> list[str]:
     ]
 
 
-async def test_what_the_issuer_did_not_sign(tmp_path: Path, issuer: Issuer) -> None:
+async def test_what_the_issuer_did_not_sign(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.issuer_keys.FETCH_EVERY_S", 0)  # an unknown key is looked for, and not found
     issuer.add("rs", "RS256")
     async with trusting(tmp_path, issuer, {"max_wrong_tokens": 0}) as gateway:
         assert (await status(gateway, issuer.token("rs")))[0] == 200
         for token in forged(issuer):
             code, detail = await status(gateway, token)
             assert (code, detail) == (401, "Send `Authorization: Bearer TOKEN` with a token of this gateway."), token
-        assert issuer.fetches == 1, "an unknown key is not looked for more often than every so many seconds"
         assert gateway.fakes.retriever.calls == []
 
 
@@ -291,6 +291,18 @@ async def test_a_new_key_is_fetched_once(tmp_path: Path, issuer: Issuer, monkeyp
         for number in range(20):
             assert (await status(gateway, issuer.token(headers={"kid": f"made-up-{number}"})))[0] == 401
         assert issuer.fetches == 2
+
+
+async def test_tokens_of_a_key_that_was_not_looked_for_are_no_guesses(tmp_path: Path, issuer: Issuer) -> None:
+    """Anybody may use up the fetch of 30 s. The users of a new key would lock out the address that they share."""
+    async with trusting(tmp_path, issuer, {"max_wrong_tokens": 3}) as gateway:
+        assert (await status(gateway, issuer.token(headers={"kid": "made-up"})))[0] == 401
+        issuer.add("new", "ES256")
+        for number in range(6):
+            code, detail = await status(gateway, issuer.token("new", jti=str(number)))
+            assert (code, "cannot be fetched" in detail) == (401, True)
+        assert issuer.fetches == 1
+        assert (await status(gateway, "operator-token"))[0] == 200
 
 
 async def test_a_withdrawn_key_is_refused(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """Quotas: the limits of one tenant, and the capacity that stays free for others."""
 
 import asyncio
+import json
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ from services.contracts.constants import ConstantsRequest
 from services.contracts.event import RunEvent
 from services.contracts.outcome import Succeeded
 from services.contracts.run import RunStatus
-from services.errors import Overloaded, QuotaExceeded, ValidationFailed
+from services.errors import InvalidRequest, Overloaded, QuotaExceeded, ValidationFailed
 from services.turns import MOST
 from tests.support.console_pages import get, log_in
 from tests.support.gateways import (
@@ -385,6 +387,49 @@ async def test_a_refused_body_counts_by_its_size(tmp_path: Path) -> None:
             answers = [await gateway.http.post("/solve", content=body, headers=headers) for _ in range(5)]
             assert [answer.status_code for answer in answers[2:]] == [429] * 3
             assert answers[0].status_code in (400, 422)
+
+
+async def test_a_large_body_counts_by_its_size_before_it_is_parsed(tmp_path: Path) -> None:
+    """Also one that is what the route takes, and those that arrive together."""
+    async with two_tenants(tmp_path, limits={"requests_per_s": 5}) as gateway:
+        call = {"name": "a.b", "arguments": {"a": [[] for _ in range(49_000)]}}
+        body = json.dumps({"query": "x", "calls": [call]}).encode() + b" " * 800_000
+        headers = {"Authorization": "Bearer kiosk-token", "Content-Type": "application/json"}
+        answers = await asyncio.gather(*(gateway.http.post("/runs", content=body, headers=headers) for _ in range(6)))
+        assert Counter(answer.status_code for answer in answers) == {422: 2, 429: 4}
+
+
+async def test_tenants_take_turns_where_large_bodies_are_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads that parse share the interpreter with the event loop: many of them would leave it no time."""
+    parsed, most = list[bytes](), 0
+    under_way = set[bytes]()
+
+    def parse(body: bytes, **_: object) -> object:
+        nonlocal most
+        under_way.add(body)
+        most = max(most, len(under_way))
+        time.sleep(0.05)
+        under_way.remove(body)
+        parsed.append(body[:4])
+        raise InvalidRequest("It is no request.")
+
+    monkeypatch.setattr("services.http.loads_strict", parse)
+    async with two_tenants(tmp_path, limits={"requests_per_s": None}) as gateway:
+        answers = await asyncio.gather(
+            *(
+                gateway.http.post(
+                    "/solve",
+                    content=f"{tenant}{number}".encode() + b" " * 70_000,
+                    headers={"Authorization": f"Bearer {tenant}-token", "Content-Type": "application/json"},
+                )
+                for tenant, number in [*(("kiosk", n) for n in range(6)), ("desk", 0)]
+            )
+        )
+    assert {answer.status_code for answer in answers} == {400}
+    assert most <= 2, "one of a tenant"
+    assert parsed.index(b"desk") <= 2
 
 
 async def test_reading_apis_demonstrations_documents_and_credentials_counts_by_size(

@@ -5,6 +5,7 @@ import contextlib
 import json
 
 import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from services.server import BoundedConfig, Bounds
 from services.settings import ServiceSettings
@@ -22,9 +23,10 @@ from tests.support.edge import GET, POST, app, running
         [b"GET /" + b"a" * 100_000],
         [b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"],
         [POST + b"Transfer-Encoding: chunked\r\n\r\n", b"2\r\n{}\r\n0\r\n", b"X: " + b"a" * 1_000_000],
+        [POST + b"Transfer-Encoding: chunked\r\n\r\n", b"2\r\n{}\r\n0\r\n", b"a:\r\n" * 201],
         [POST + b"Transfer-Encoding: chunked\r\n\r\n", b"2;" + b"a" * 1_000_000],
     ],
-    ids=["value", "at once", "many", "many small ones", "address", "whole address", "trailer", "chunk extension"],
+    ids=["value", "at once", "many", "small ones", "address", "whole address", "trailer", "many more", "extension"],
 )
 async def test_headers_are_bounded(pieces: list[bytes]) -> None:
     async with running() as house:
@@ -183,6 +185,58 @@ async def test_a_refusal_arrives_though_the_body_does_not(wish: bytes) -> None:
         assert await line.status() == 404
         if wish:
             assert await line.is_over()
+
+
+@pytest.mark.parametrize("head", [POST, b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\n"], ids=["read", "unread"])
+async def test_a_body_in_tiny_pieces_is_refused(head: bytes) -> None:
+    """Each piece is a call, which cost anybody six bytes."""
+    async with running() as house:
+        line = await house.connect(head + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 5_000)
+        status, body = await line.answer()
+        assert (status, json.loads(body)["type"]) == (400, "urn:nestor:problem:invalid-request")
+        assert await line.is_over()
+
+
+async def test_a_discarded_body_in_pieces_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces: list[int] = []
+    monkeypatch.setattr(HttpToolsProtocol, "on_body", lambda _, body: pieces.append(len(body)))
+    async with running() as house:
+        line = await house.connect(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert await line.status() == 404
+        with contextlib.suppress(ConnectionError):
+            for _ in range(20):
+                await line.send((b"40\r\n" + b"a" * 64 + b"\r\n") * 1_000)
+        assert await line.is_over()
+        assert len(pieces) <= 1_020
+
+
+async def test_trailers_are_no_headers() -> None:
+    """A proxy that passes them on has checked `X-Forwarded-For` in the head only."""
+    async with running(trusted_proxies=("127.0.0.1",)) as house:
+        head = b"GET /from HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 203.0.113.7\r\n"
+        trailers = b"X-Forwarded-For: 192.0.2.1\r\nAuthorization: Bearer b\r\n"
+        line = await house.connect(head + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + trailers + b"\r\n")
+        status, body = await line.answer()
+        assert (status, json.loads(body)) == (
+            200,
+            {"client": "203.0.113.7", "headers": ["host", "transfer-encoding", "x-forwarded-for"]},
+        )
+        await line.send(head + b"\r\n")  # the connection goes on
+        assert await line.status() == 200
+
+
+async def test_small_pieces_among_others_are_taken() -> None:
+    async with running() as house:
+        item = b"50\r\n" + b'"' + b"a" * 78 + b'"' + b"\r\n1\r\n,\r\n"
+        body = b'6\r\n{"a":[\r\n' + item * 3_000 + b"3\r\n1]}\r\n0\r\n\r\n"
+        line = await house.connect(POST + b"Transfer-Encoding: chunked\r\n\r\n" + body)
+        assert await line.status() == 200
+        text = b'{"a": "' + b"x" * 2_000 + b'"}'
+        await line.send(POST + b"Content-Length: %d\r\n\r\n" % len(text))
+        for one in text:
+            await line.send(bytes([one]))
+            await asyncio.sleep(0)
+        assert await line.status() == 200
 
 
 async def test_who_wants_to_close_is_closed() -> None:
