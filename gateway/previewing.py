@@ -30,7 +30,7 @@ _MAX_CHOSEN: Final = 50
 """Maximum number of distinct items in a plan that are chosen by words. Each one is matched against a whole list."""
 
 _READING: Final = 2
-"""Reruns that read large values at a time."""
+"""Reruns that read large values, and given plans that are read, at a time."""
 _MAX_WAITING: Final = 1_000
 _READING_WAIT_S: Final = 20.0
 
@@ -53,6 +53,7 @@ class Previews:
         self._peers, self._store, self._policy, self._max_bytes = peers, store, policy, max_bytes
         self._quotas = quotas
         self._reading = FairSlots(_READING, _MAX_WAITING, 1, "reruns that read large values")
+        self._decoding = FairSlots(_READING, _MAX_WAITING, 1, "given plans")
 
     async def rerun(self, run_id: str, request: RerunRequest, principal: Principal) -> tuple[Run, Rerun, CompiledPlan]:
         """The earlier run, the rerun of it, and the rerun's compiled plan.
@@ -88,17 +89,22 @@ class Previews:
         """What the compiler answers for an unchanged plan: its proof, or the diagnostics of its steps."""
         return await prove(self._peers, plan, self._policy(principal.tenant, mutations))
 
+    async def plan_of(self, calls: Sequence[JsonValue], tenant: str) -> Plan:
+        """The plan that a list of calls describes; tenants take turns at reading them.
 
-async def plan_of(calls: Sequence[JsonValue]) -> Plan:
-    """The plan that a list of calls describes. Raises ValidationFailed if it is not a plan or is too large."""
-    given = list(calls)
-    if has_more_values(given, _MAX_GIVEN_VALUES):
-        raise ValidationFailed(f"The calls have more than {_MAX_GIVEN_VALUES} values.")
-    try:
-        plan = await asyncio.to_thread(partial(nestful.decode, given, matches=True))  # keeps the event loop free
-    except CodecError as error:
-        raise ValidationFailed(f"The calls are not a valid plan: {error}.") from error
-    values = (*(one for step in plan.steps for one in step_references(step)), *(one.value for one in plan.answer))
-    if len({one for one in values if one.match is not None}) > _MAX_CHOSEN:
-        raise ValidationFailed(f"The calls choose more than {_MAX_CHOSEN} items by words.")
-    return plan
+        Raises:
+            ValidationFailed: it is not a plan or is too large.
+            Overloaded: too many wait for their turn.
+        """
+        given = list(calls)
+        if has_more_values(given, _MAX_GIVEN_VALUES):
+            raise ValidationFailed(f"The calls have more than {_MAX_GIVEN_VALUES} values.")
+        try:
+            async with self._decoding.slot(tenant, _READING_WAIT_S):  # a thread, which keeps the event loop free
+                plan = await asyncio.to_thread(partial(nestful.decode, given, matches=True))
+        except CodecError as error:
+            raise ValidationFailed(f"The calls are not a valid plan: {error}.") from error
+        values = (*(one for step in plan.steps for one in step_references(step)), *(one.value for one in plan.answer))
+        if len({one for one in values if one.match is not None}) > _MAX_CHOSEN:
+            raise ValidationFailed(f"The calls choose more than {_MAX_CHOSEN} items by words.")
+        return plan

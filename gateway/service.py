@@ -17,7 +17,7 @@ from gateway.metrics import GatewayMetrics
 from gateway.operations import Overview
 from gateway.outcomes import Outcomes
 from gateway.peers import Peers
-from gateway.previewing import Previews, plan_of
+from gateway.previewing import Previews
 from gateway.principals import Principal
 from gateway.quotas import Quotas
 from gateway.roles import Role
@@ -99,7 +99,7 @@ class GatewayService:
             Overloaded: too many runs are under way.
             ServiceError: what kept the plan from being proved or executed, with the run's `run_id`.
         """
-        plan = await plan_of([dict(call) for call in request.calls])
+        plan = await self.previews.plan_of([dict(call) for call in request.calls], principal.tenant)
         return await self._solve(
             _given_plan_request(request.query, request.options, request.wait), principal, key, {"plan": plan}
         )

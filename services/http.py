@@ -267,6 +267,7 @@ class StrictRoute(APIRoute):
         """Wrap FastAPI's handler."""
         handle = super().get_route_handler()
         model = TypeAdapter[Any](self.body_field.field_info.annotation or Any) if self.body_field else None
+        bulk = BODY_LIMIT in (self.openapi_extra or {})
 
         async def strict(request: Request) -> Response:
             await self.admit(request)
@@ -275,8 +276,14 @@ class StrictRoute(APIRoute):
             # Read here, because FastAPI would replace our errors by one without details, build all errors of the body
             # and validate on the event loop. Other bodies are not read: anybody may send one to a route without token.
             if model and await own.body() and "json" in own.headers.get("content-type", "").lower():
-                self.charge(request, len(await own.body()))
-                await own.validate(model)
+                if not bulk:
+                    self.charge(request, len(await own.body()))
+                try:
+                    await own.validate(model)
+                except (InvalidRequest, RequestValidationError):
+                    if bulk:  # what it takes, such as an import, has limits of its own
+                        self.charge(request, len(await own.body()))
+                    raise
             response = await handle(own)
             if isinstance(response, EventResponse):
                 response.check = partial(self.readmit, own)

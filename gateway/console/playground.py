@@ -27,7 +27,6 @@ from gateway.console.graph import draw
 from gateway.console.pages import ConsoleRoute, curl, get_form, get_session, redirect, render, with_query
 from gateway.console.session import PATH, Session
 from gateway.console.status import STATE_STYLES
-from gateway.previewing import plan_of
 from gateway.routing import PRINTABLE, Service
 from services.app import service_router
 from services.codecs.calls import RESULT
@@ -229,7 +228,7 @@ async def check_or_run(request: Request, service: Service, who: Who, form: Form)
     draft = None
     try:
         draft = await _draft(service, form, origin.tenant)
-        plan = await plan_of(draft.calls)
+        plan = await service.previews.plan_of(draft.calls, origin.tenant)
         draft.calls = await _calls(plan) or draft.calls
     except ValidationFailed as error:
         unread = origin.model_copy(update=_UNPROVED | {"plan": None, "status": RunStatus.NO_PLAN})
@@ -270,7 +269,7 @@ def _proved(plan: Plan, answer: CompileResponse) -> dict[str, Any]:
 
 async def _draft(service: Service, form: dict[str, str], tenant: str) -> Draft:
     """The calls with the values entered in their fields. If their JSON was edited, the fields are ignored."""
-    plan = await plan_of(await asyncio.to_thread(read_calls, form["calls"]))
+    plan = await service.previews.plan_of(await asyncio.to_thread(read_calls, form["calls"]), tenant)
     calls = await _calls(plan) or []
     if stamp(form["calls"]) != form.get("was"):
         return Draft(calls)
