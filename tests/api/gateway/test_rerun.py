@@ -133,7 +133,7 @@ async def test_large_values_that_parts_are_taken_from_are_counted(
     gateway.fakes.executor.outcomes[FIND.id] = Succeeded(value={"code": "P..."}, status=200, stored=kept)
     first = await gateway.client.start(start())
     await gateway.client.rerun(first.id, again("var2"))
-    assert charged == [(first.tenant, 20_000_000)]
+    assert [one for one in charged if one[1] > 1_000] == [(first.tenant, 20_000_000)]  # the others are bodies
     gateway.fakes.executor.outcomes[HOLIDAYS.id] = BROKEN
     found = [call(f"var{number}", FIND, name="Spain") for number in (1, 2)]
     used = [call(f"var{n + 2}", HOLIDAYS, country=Reference(step=f"var{n}", path=("code",))) for n in (1, 2)]
