@@ -337,24 +337,16 @@ class ArgumentChecker:
         wrong = mismatch(self._schemas, given, wanted, as_text=place.as_text)
         if wrong is None:
             return
-        name = (
-            f"{value.step!r}{written_path(value.path)}"
-            if isinstance(value, Reference)
-            else f"the item{written_path(value.path)}"
-        )
+        name = f"{value.step!r}" if isinstance(value, Reference) else "the item"
         record = self._findings.error if wrong.certain else self._findings.warning
         fixes = [] if self._findings.full else self._fixes(place, wrong, value.path, given, wanted)
-        record(
-            wrong.code,
-            f"{name}{written_path(value.path)} does not fit: {wrong.message}",
-            place.step,
-            place.argument,
-            fixes,
-        )
+        message = f"{name}{written_path(value.path)} does not fit: {wrong.message}"
+        record(wrong.code, message, place.step, place.argument, fixes)
 
     def _fixes(self, place: Place, wrong: Mismatch, path: JsonPath, given: Node, wanted: Node) -> list[Fix]:
         if wrong.code is DiagnosticCode.LIST_FOR_SINGLE:
-            return [*_loop(place), Fix(message="Take one item, for example the first.", value=[*path, 0])]
+            first: list[JsonValue] = [0 if part == EVERY else part for part in path] if EVERY in path else [*path, 0]
+            return [*_loop(place), Fix(message="Take one item, for example the first.", value=first)]
         if wrong.code is DiagnosticCode.SINGLE_FOR_LIST:
             return [Fix(message="Put the value into a list of one.")]
         fitting: Iterable[str] = (

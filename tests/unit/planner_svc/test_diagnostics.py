@@ -161,7 +161,9 @@ def test_a_field_of_every_item_is_a_list() -> None:
     names = plan(step("a", "list"), step("b", "total", numbers="$a.*.name$"))
     only(prove(names, LIST, total), DiagnosticCode.TYPE_MISMATCH)
     single = plan(step("a", "list"), step("b", "holidays", country="$a.*.code$"))
-    only(prove(single, *APIS), DiagnosticCode.LIST_FOR_SINGLE)
+    found = only(prove(single, *APIS), DiagnosticCode.LIST_FOR_SINGLE)
+    assert found.message == "'a'[*].code does not fit: it is a list, and text is asked for"
+    assert found.fixes[-1].value == [0, "code"]
     found = only(prove(plan(step("a", "list"), answer="$a.*.cod$"), *APIS), DiagnosticCode.UNKNOWN_FIELD)
     assert found.message == "the output of 'a'[*] has no field 'cod'; it has code, name, area, tags"
     found = only(prove(plan(step("a", "list"), answer="$a.name$"), *APIS), DiagnosticCode.LIST_FOR_SINGLE)
