@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from services.compute import with_checkpoints
 from services.contracts.api import Api, Location
 from services.contracts.plan import Plan, Reference, Step, dependencies
 
@@ -24,7 +25,7 @@ def with_change_order(plan: Plan, apis: Mapping[str, Api]) -> Plan:
     needed = {step.id: dependencies(step) for step in plan.steps}
     steps: list[Step] = []
     changes: list[Step] = []
-    for step in plan.steps:
+    for step in with_checkpoints(plan.steps):
         api = apis.get(step.api)
         if api is not None and changes:
             mine = [one for one in changes if apis[one.api].provider == api.provider]
@@ -38,11 +39,12 @@ def with_change_order(plan: Plan, apis: Mapping[str, Api]) -> Plan:
 
 def _after(step: Step, wanted: list[str], needed: dict[str, frozenset[str]]) -> Step:
     """The step, waiting for the wanted ones that it does not wait for already, and that do not wait for it."""
-    added: list[str] = []
-    for other in reversed(wanted):  # the last change waits for earlier ones of the same thing
-        if other not in _before(step.id, needed) and step.id not in _before(other, needed):
-            needed[step.id] |= {other}
+    before, added = _before(step.id, needed), list[str]()
+    for other in with_checkpoints(reversed(wanted)):  # the last change waits for earlier ones of the same thing
+        if other not in before and step.id not in (earlier := _before(other, needed)):
+            before |= {other, *earlier}
             added.append(other)
+    needed[step.id] |= set(added)
     return step.model_copy(update={"after": (*step.after, *reversed(added))}) if added else step
 
 

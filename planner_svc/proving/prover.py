@@ -120,7 +120,7 @@ class Prover:
             changes = any(step.api in changing for step in plan.steps)
             plan = await self._pool.run(with_matches, plan, request.query, request.context.values, changes=changes)
         if backend != DEMONSTRATED:  # the same request gives the same plan
-            plan = with_change_order(plan, {api.id: api for api in apis})
+            plan = await self._pool.run(with_change_order, plan, {api.id: api for api in apis})
         result = await self._pool.run(compile_plan, plan, apis, request.policy, request.credentials)
         if result.compiled is None and (repaired := await self._pool.run(repair, plan, result.diagnostics)) is not None:
             result = await self._pool.run(compile_plan, repaired, apis, request.policy, request.credentials)

@@ -22,7 +22,7 @@ from planner_svc.reading.text import MAX_CHARS, QUOTED, STOP, Word, name_parts, 
 from services.compute import checkpoint
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
-from services.contracts.plan import LiteralValue, Plan, Step, Value, dependencies, scalars
+from services.contracts.plan import LiteralValue, Plan, Reference, Step, Value, dependencies, scalars
 
 _JSON: Final = json.JSONDecoder()
 _MAX_LEAVES: Final = 120
@@ -160,11 +160,14 @@ def _given(step: Step, query: str, api: Api, plan: Plan) -> Step:
 
 
 def _is_anothers(one: Stated, step: Step, plan: Plan) -> bool:
-    """Whether a step has another value for the argument, and a further step has the stated one."""
-    name, value = str(one.path[0]), LiteralValue(value=one.value)
-    own = step.arguments.get(name)
+    """Whether a step has another value where this one belongs, and a further step has it under the same name.
+
+    A reference is no such value: its call may only have looked up what is stated.
+    """
+    name, value = next(part for part in reversed(one.path) if isinstance(part, str)), LiteralValue(value=one.value)
+    own = step.arguments.get(str(one.path[0]))
     further = (other.arguments.get(name) for other in plan.steps if other is not step)
-    return isinstance(own, LiteralValue) and own != value and value in further
+    return own is not None and not isinstance(own, Reference) and own != value and value in further
 
 
 def _is_said_once(query: str, one: Stated) -> bool:

@@ -10,7 +10,7 @@ from planner_svc.reading.stated import stated, with_stated
 from planner_svc.reading.text import MAX_CHARS
 from services.compute import ComputePool
 from services.contracts.api import Api, Location
-from services.contracts.plan import LiteralValue, Plan
+from services.contracts.plan import ListValue, LiteralValue, Plan, Reference
 from services.errors import DeadlineExceeded
 from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, record, step
 
@@ -162,6 +162,18 @@ def test_a_value_that_a_further_call_has_is_not_stated_for_this_one() -> None:
     assert with_stated(subject, query, apis) == subject
     wrong = plan(step("a", "create_order", shop_id="s1", title="Summer"), step("b", "rename_order", title="Summer"))
     assert with_stated(wrong, query, apis).steps[0].arguments["title"] == LiteralValue(value="Spring")
+
+
+def test_a_value_that_a_further_call_has_is_not_put_into_a_body_of_its_own() -> None:
+    role = record(name=TEXT, description=TEXT)
+    made = api("create_role", param("description", at=BODY), method="POST", returns=role)
+    read = api("read_role", param("name"), returns=role)
+    given = api("give_role", param("body", {"type": "array", "items": role}, at=BODY), method="POST")
+    whole = ListValue(items=(Reference(step="b"),))
+    steps = (step("a", "create_role", description="Pays."), step("b", "read_role", name="x"))
+    subject = plan(*steps, step("c", "give_role", body=whole))
+    apis = {one.id: one for one in (made, read, given)}
+    assert with_stated(subject, 'Create a role with description "Pays." and give it to me', apis) == subject
 
 
 def test_calls_that_nothing_tells_apart_are_left_alone() -> None:
