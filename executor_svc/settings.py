@@ -116,7 +116,7 @@ class ExecutorSettings(InternalSettings):
     connect_timeout_s: float = Field(
         default=5.0, gt=0, description="How long opening a connection may take, in seconds."
     )
-    max_connections: int = Field(
+    max_upstream_connections: int = Field(
         default=256, ge=1, description="Open connections to all upstreams together; one tenant may use half."
     )
     max_connections_per_host: int = Field(

@@ -187,7 +187,7 @@ class Hosts:
         self._settings = settings
         self._known: LruCache[tuple[str | None, URL], Host] = LruCache(_MAX_HOSTS)
         # Never evicted, since requests wait in them. Bounded, since the keys come from the settings.
-        most = settings.max_connections
+        most = settings.max_upstream_connections
         self._shared = {fresh: FairSlots(most, sys.maxsize, max(1, most // 2)) for fresh in (False, True)}
         self._limits: Mapping[str, HostLimits] = {
             name.lower(): HostLimits(limit) for name, limit in settings.host_limits.items()

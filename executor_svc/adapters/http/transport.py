@@ -302,7 +302,7 @@ def _session(settings: ExecutorSettings, guard: AddressGuard, *, fresh: bool) ->
         resolver=guard,
         use_dns_cache=False,  # the guard has one; in aiohttp's, a tenant waits for what another one has begun
         socket_factory=guard.open_socket,
-        limit=settings.max_connections,
+        limit=settings.max_upstream_connections,
         limit_per_host=settings.max_connections_per_host,
         force_close=fresh,
     )

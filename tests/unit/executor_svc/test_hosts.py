@@ -222,7 +222,7 @@ async def test_a_tenant_whose_upstream_is_silent_leaves_connections_to_others(
         await go.wait()
         return web.json_response({})
 
-    call = await opened(max_connections=4, max_connections_per_host=4)
+    call = await opened(max_upstream_connections=4, max_connections_per_host=4)
     made = api(upstream.origin, "/silent", method=method)
     waiting = [asyncio.create_task(call(made, tenant="red")) for _ in range(8)]
     await asyncio.gather(heard.acquire(), heard.acquire())
@@ -270,7 +270,7 @@ async def test_the_connections_to_all_hosts_are_shared_by_tenants(opened: Opener
         return web.json_response({})
 
     async with serve_upstream() as one, serve_upstream() as two, serve_upstream() as well:
-        call = await opened(max_connections=4, max_connections_per_host=4)
+        call = await opened(max_upstream_connections=4, max_connections_per_host=4)
         waiting = []
         for upstream in (one, two):
             upstream.on("/silent")(silent)

@@ -7,6 +7,11 @@ import json
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from demo_svc.settings import DemoSettings
+from executor_svc.settings import ExecutorSettings
+from gateway.settings import GatewaySettings
+from planner_svc.settings import PlannerSettings
+from retriever_svc.settings import RetrieverSettings
 from services.server import BoundedConfig, Bounds
 from services.settings import ServiceSettings
 from services.turns import address_key
@@ -322,6 +327,13 @@ def test_connections_leave_files_for_others(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("resource.getrlimit", lambda _: (256, 256))
     bounds = Bounds.of(ServiceSettings(max_connections=5_000, max_connections_per_address=5_000))
     assert (bounds.connections, bounds.connections_per_address) == (128, 64)
+
+
+@pytest.mark.parametrize(
+    "settings", [DemoSettings, ExecutorSettings, GatewaySettings, PlannerSettings, RetrieverSettings]
+)
+def test_all_services_take_the_same_connections(settings: type[ServiceSettings]) -> None:
+    assert Bounds.of(settings()) == Bounds.of(ServiceSettings())
 
 
 def test_what_counts_as_one_address() -> None:
