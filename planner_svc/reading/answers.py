@@ -15,14 +15,15 @@ def answer_of(profile: Profile, said: Sequence[Field] = ()) -> list[tuple[str, J
 
     If fields of a list's items are asked for, they are asked for all items, so the whole list is returned. If nothing
     is known to be asked for, choosing would leave something out: then everything in the answer is returned
-    (:func:`whole_answer_fields`).
+    (:func:`whole_answer_fields`). Of a change with a small answer more is returned than what is asked for: all but its
+    lists, so that one sees what was changed.
 
     Args:
         profile: profile of the called API.
         said: fields that are asked for, if known.
     """
     found: dict[JsonPath, str] = {}
-    for field in said or whole_answer_fields(profile):
+    for field in (*said, *_changed(profile)) or whole_answer_fields(profile):
         path, name = field.path, field.name
         if 0 in path:
             path = path[: path.index(0)]
@@ -39,10 +40,16 @@ def whole_answer_fields(profile: Profile) -> list[Field]:
     except those that repeat the arguments.
     """
     lists = [field for field in profile.fields if "array" in field.kinds and not field.listed]
-    if len(lists) == 1 and profile.effect in ("read", "compute"):
+    if len(lists) == 1 and not _changes(profile):
         return lists
-    members = [field for field in _new_fields(profile) if len(field.path) == 1 and not field.listed]
+    members = _members(_new_fields(profile))
     return members if len(members) <= MAX_MEMBERS and not any("array" in one.kinds for one in members) else []
+
+
+def _changed(profile: Profile) -> list[Field]:
+    """What tells of a change how the thing is now: the members of a small answer that are no lists."""
+    members = _members(profile.fields) if _changes(profile) else []
+    return [one for one in members if "array" not in one.kinds] if len(members) <= MAX_MEMBERS else []
 
 
 def unique_name(name: str, taken: set[str]) -> str:
@@ -50,6 +57,14 @@ def unique_name(name: str, taken: set[str]) -> str:
     label = next(text for n in range(1, len(taken) + 2) if (text := name if n == 1 else f"{name}_{n}") not in taken)
     taken.add(label)
     return label[:200]
+
+
+def _changes(profile: Profile) -> bool:
+    return profile.effect not in ("read", "compute")
+
+
+def _members(fields: Sequence[Field]) -> list[Field]:
+    return [field for field in fields if len(field.path) == 1 and not field.listed]
 
 
 def _new_fields(profile: Profile) -> list[Field]:

@@ -51,12 +51,20 @@ def test_a_small_answer_is_told_by_its_members_without_what_was_asked_with() -> 
     assert answer_of(profile) == [("score", ("score",))]
 
 
-def test_of_what_was_done_all_is_told() -> None:
-    made = record(id=TEXT, status=TEXT, amount=WHOLE)
+def test_of_a_change_is_told_what_is_asked_and_all_but_lists() -> None:
+    made = record(id=TEXT, to=TEXT, amount=WHOLE)
     profile = read_profile(api("create_payment", param("to"), method="POST", path="/payments", returns=made))
-    assert _paths(profile) == [("id",), ("status",), ("amount",)]
+    assert _paths(profile) == [("id",), ("to",), ("amount",)]
+    assert _paths(profile, _field(profile, "amount")) == [("amount",), ("id",), ("to",)]
     listing = read_profile(api("create_batch", param("to"), method="POST", path="/batches", returns=PAYMENT))
-    assert _paths(listing) == [()]
+    assert _paths(listing) == [("id",), ("status",), ("amount",)]
+    assert _paths(listing, _field(listing, "lines")) == [("lines",), ("id",), ("status",), ("amount",)]
+
+
+def test_of_a_change_with_a_large_answer_what_is_asked_for_is_told() -> None:
+    made = record(**{f"field{number}": TEXT for number in range(20)})
+    profile = read_profile(api("create_payment", param("to"), method="POST", path="/payments", returns=made))
+    assert _paths(profile, _field(profile, "field7")) == [("field7",)]
 
 
 def test_a_field_that_is_asked_for_by_name_is_told_where_none_that_was_chosen_is_called_so() -> None:
