@@ -9,7 +9,7 @@ from typing import Final
 
 from planner_svc.models import Fault
 from services.contracts.plan import Plan
-from services.contracts.planning import Cascade, PlanResponse
+from services.contracts.planning import Cascade, PlanRequest, PlanResponse
 from services.contracts.trace import PlannerTrace
 
 MODEL: Final = "served"
@@ -89,6 +89,7 @@ class BackendAnswer:
         own_confidence: the backend's own confidence in the plan, or in there being no plan.
         rank: place of the plan among the backend's drafts, 0 for the best.
         judged: whether the response's confidence is a judge's, rather than the backend's own.
+        reworded: the request that the plan is for, with codes in place of names; None: as it was asked.
     """
 
     response: PlanResponse
@@ -99,6 +100,7 @@ class BackendAnswer:
     own_confidence: float = 0.0
     rank: int = 0
     judged: bool = False
+    reworded: PlanRequest | None = None
 
     @property
     def can_be_judged(self) -> bool:

@@ -16,6 +16,7 @@ from planner_svc.proving.item_matches import unordered
 from planner_svc.proving.prover import Prover, probability
 from planner_svc.proving.untold import join_words, missing_from_plan, untold
 from planner_svc.proving.unused_values import values_left_out
+from planner_svc.reading.standard_codes import with_codes
 from planner_svc.reading.stated import without_constants
 from planner_svc.sentences.writer import SentenceWriter
 from services.compute import ComputePool, for_tenant
@@ -177,6 +178,7 @@ class PlannerService:
         for_tenant.set(request.policy.tenant)
         async with self._turns.slot(request.policy.tenant, time_left.share_s(last=True)):
             answer, asked, trace = await self._ask_in_order(order, request, time_left)
+        request = answer.reworded or request
         missing, elsewhere = await self._find_missing(answer, request)
         response = answer.response.model_copy(update={"untold": missing})
         response = response if request.backend else self._withhold_if_unsure(answer, response)
@@ -249,7 +251,7 @@ class PlannerService:
             weigh = self._weigh.get(name)
             if weigh is None or not answer.can_be_judged:
                 return answer, _log_entry(answer, started)
-            likely = probability(await self._pool.run(weigh, request, answer))
+            likely = probability(await self._pool.run(weigh, answer.reworded or request, answer))
         except (ServiceUnavailable, Overloaded, DeadlineExceeded) as failed:
             return failed, _failure_entry(name, failed, started)
         self._metrics.judged.observe(likely)
@@ -282,12 +284,28 @@ class PlannerService:
                 while answer.outcome in ("unproved", "garbage") and draft.revise is not None:
                     draft = await draft.revise(answer.response.diagnostics)
                     answer = await self._prover.answer(draft, request, name)
-                return answer
+                return await self._in_codes(name, request, answer)
         except TimeoutError as error:
             if limit_s < self._backend_timeout_s:  # the caller's deadline; clients report it in these words
                 detail = f"planner_svc did not answer within {limit_s:g} s."
                 raise DeadlineExceeded(detail, service="planner_svc") from error
             raise DeadlineExceeded(f"the planner backend {name!r} gave no draft within {limit_s:g} s") from error
+
+    async def _in_codes(self, name: str, request: PlanRequest, answer: BackendAnswer) -> BackendAnswer:
+        """A plan with the codes that the answer asks for, if the request names what they stand for; else the answer.
+
+        A backend that copies values out of the request knows no code for "euros". It is asked again with "EUR".
+        """
+        if answer.outcome != "needs_input" or name == MODEL:
+            return answer
+        coded = await self._pool.run(with_codes, request, answer.response.questions)
+        if coded is request:
+            return answer
+        draft = await self._backends[name].plan(await self._request_for(name, coded))
+        again = await self._prover.answer(draft, coded, name)
+        left = again.response.questions
+        better = again.outcome in ("planned", "needs_input") and len(left) < len(answer.response.questions)
+        return dataclasses.replace(again, reworded=coded) if better else answer
 
     async def _find_missing(self, answer: BackendAnswer, request: PlanRequest) -> tuple[str, tuple[str, ...]]:
         """What is asked for and no API returns, as a sentence; and names that only APIs outside the plan may return.

@@ -1,0 +1,163 @@
+"""Codes of public standards for the names that people use: "euros" is EUR where an argument takes ISO 4217 codes.
+
+A network that copies values out of a request cannot know these. The names are those of Unicode's CLDR, in English.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Final, Literal
+
+from babel import Locale
+from babel.core import get_global
+from babel.numbers import get_currency_name, get_currency_symbol, get_territory_currencies
+
+from planner_svc.reading.leaves import flat
+from planner_svc.reading.profile import Slot, profile_of
+from planner_svc.reading.text import MAX_CHARS, without_quotes
+from services.contracts.planning import PlanRequest, Question
+
+Standard = Literal["currency", "country", "country, three letters", "language"]
+_STATED: Final[dict[Standard, re.Pattern[str]]] = {
+    "currency": re.compile(r"\bISO[ -]?4217\b|\bcurrency[ _-]?code", re.IGNORECASE),
+    "country, three letters": re.compile(r"\balpha-?3\b|\b(?:three|3)[ -]letter (?:ISO )?country", re.IGNORECASE),
+    "country": re.compile(r"\bISO[ -]?3166\b|\balpha-?2\b|\bcountry[ _-]?code", re.IGNORECASE),
+    "language": re.compile(r"\bISO[ -]?639\b|\blanguage[ _-]?code|\bBCP[ -]?47\b", re.IGNORECASE),
+}
+"""How a document states that an argument takes codes of a standard. The first that matches counts."""
+_WORD: Final = re.compile(r"[^\W\d_]+(?:[.'\u2019-][^\W\d_]+)*")
+_LONGEST: Final = 6
+"""Words of the longest name that is looked for."""
+
+Names = dict[tuple[str, ...], str]
+Edit = tuple[int, int, str]
+"""Start and end of characters, and what takes their place."""
+
+
+def standard_of(slot: Slot) -> Standard | None:
+    """The standard whose codes an argument takes, if its name or its description says so."""
+    text = f"{slot.name} {slot.said} {slot.parameter.description or ''} {slot.text}"[:MAX_CHARS]
+    return next((standard for standard, pattern in _STATED.items() if pattern.search(text)), None)
+
+
+def with_codes(request: PlanRequest, questions: Sequence[Question]) -> PlanRequest:
+    """The request with the codes that are asked for in place of names: "100 dollars in euros", "100 USD in EUR".
+
+    Quotations stay. The request itself is returned if no codes are asked for, or it names nothing that has one.
+
+    Args:
+        request: what was asked, with the candidates.
+        questions: about arguments that the request seems to say nothing about.
+    """
+    known = {one.api.id: one.api for one in request.candidates}
+    wanted = {(one.api, one.argument.rpartition(".")[2]) for one in questions if one.api in known}
+    slots = ((api, slot) for api in {api for api, _ in wanted} for slot in flat(profile_of(known[api])).slots)
+    standards = {standard_of(slot) for api, slot in slots if (api, slot.name) in wanted}
+    text = without_quotes(request.query[:MAX_CHARS])
+    edits = sorted(edit for standard in standards if standard is not None for edit in _edits(text, standard))
+    if not edits:
+        return request
+    clauses = []
+    for one in request.clauses:
+        start, end = _moved(one.start, edits), _moved(one.end, edits)
+        clauses.append(one.model_copy(update={"start": start, "end": end}))
+    said = _applied(request.query, edits)
+    clauses = [one.model_copy(update={"text": said[one.start : one.end]}) for one in clauses]
+    return request.model_copy(update={"query": said, "clauses": tuple(clauses)})
+
+
+def _edits(text: str, standard: Standard) -> Iterator[Edit]:
+    """Where a text names something of the standard, and the codes; no two places overlap."""
+    names = _names(standard)
+    words = list(_WORD.finditer(text))
+    at = 0
+    while at < len(words):
+        folded = [word[0].casefold() for word in words[at : at + _LONGEST]]
+        length = next((n for n in range(len(folded), 0, -1) if tuple(folded[:n]) in names), 0)
+        if length:
+            yield words[at].start(), words[at + length - 1].end(), names[tuple(folded[:length])]
+        at += max(length, 1)
+    if standard == "currency":
+        signs = _signs()
+        sign = f"[{re.escape(''.join(signs))}]"
+        for found in re.finditer(rf"(?P<before>{sign})\s?(?P<amount>\d[\d.,]*\b)|(?P<after>(?<=\d)\s?{sign})", text):
+            code = signs[(found["before"] or found["after"]).strip()]
+            yield found.start(), found.end(), f"{found['amount']} {code}" if found["before"] else f" {code}"
+
+
+def _moved(position: int, edits: Sequence[Edit]) -> int:
+    """Where a position of the text is after the edits; a position inside one is moved to its end."""
+    shift = 0
+    for start, end, text in edits:
+        if position <= start:
+            break
+        if position < end:
+            return start + shift + len(text)
+        shift += len(text) - (end - start)
+    return position + shift
+
+
+def _applied(text: str, edits: Sequence[Edit]) -> str:
+    parts, last = [], 0
+    for start, end, new in edits:
+        if start >= last:
+            parts += [text[last:start], new]
+            last = end
+    return "".join([*parts, text[last:]])
+
+
+@cache
+def _names(standard: Standard) -> Names:
+    """Codes by the words of their names, folded."""
+    if standard == "currency":
+        return _currencies()
+    english = Locale("en")
+    known = english.languages if standard == "language" else english.territories
+    names = {_words(name): code for code, name in known.items() if len(code) == 2 and code.isalpha()}
+    if standard != "country, three letters":
+        return names
+    longer = {aliases[0]: code for code, aliases in get_global("territory_aliases").items() if _is_alpha3(code)}
+    return {name: longer[code] for name, code in names.items() if code in longer}
+
+
+def _is_alpha3(code: str) -> bool:
+    return len(code) == 3 and code.isalpha()
+
+
+def _currencies() -> Names:
+    """Currencies in use, by their names in singular and plural, and by the last word where it tells which is meant.
+
+    Of several dollars or pounds, the one that a bare sign stands for is meant.
+    """
+    names: Names = {}
+    short: dict[str, set[str]] = {}
+    for code in _current():
+        for number in (1, 2):
+            words = _words(get_currency_name(code, count=number, locale="en"))
+            names[words] = code
+            short.setdefault(words[-1], set()).add(code)
+    signed = set(_signs().values())
+    for word, codes in short.items():
+        meant = codes if len(codes) == 1 else codes & signed
+        if len(meant) == 1:
+            names.setdefault((word,), *meant)
+    return names
+
+
+@cache
+def _current() -> tuple[str, ...]:
+    territories = get_global("territory_currencies")
+    return tuple(sorted({code for territory in territories for code in get_territory_currencies(territory)}))
+
+
+@cache
+def _signs() -> dict[str, str]:
+    """Currencies by the bare sign that stands for them in English."""
+    signs = {get_currency_symbol(code, locale="en"): code for code in _current()}
+    return {sign: code for sign, code in signs.items() if len(sign) == 1}
+
+
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(word[0].casefold() for word in _WORD.finditer(name))
