@@ -81,6 +81,11 @@ class Slot:
         return self.parameter.needed
 
     @property
+    def paired(self) -> frozenset[str]:
+        """The words of its name without the end of a pair: those that ``from_unit`` and ``to_unit`` share."""
+        return frozenset(self.said.lower().split()) - _FROM - _TO
+
+    @property
     def as_text(self) -> bool:
         """Whether it is sent as text, outside a JSON body."""
         return self.parameter.location is not Location.BODY

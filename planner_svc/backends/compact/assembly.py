@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.draft_calls import PLACES, Argument, DraftCall, LiteralArgument, ReferenceArgument
@@ -42,12 +43,44 @@ class Assembly:
 
     def missing(self) -> tuple[MissingValue, ...]:
         """The required arguments that no source gives."""
-        return tuple(MissingValue(_id(index), name) for index, call in enumerate(self.calls) for name in call.missing)
+        return tuple(
+            MissingValue(_id(index), name)
+            for index, call in enumerate(self.calls)
+            for name in (*call.missing, *self._guessed_ends(index))
+        )
 
     def _arguments(self, index: int) -> dict[str, Value]:
         call = self.calls[index]
-        values = {name: self._value(index, name, one) for name, one in call.arguments.items()}
+        guessed = self._guessed_ends(index)
+        values = {name: self._value(index, name, one) for name, one in call.arguments.items() if name not in guessed}
         return nested(self.apis[call.api].profile, values)
+
+    def _guessed_ends(self, index: int) -> set[str]:
+        """One of two ends of a pair that have one source: nothing is converted from euros to euros.
+
+        It is where the pair ends, unless the words say that what is there is that end: "to euros". Only required ends
+        count, and no times: a day can begin and end a period.
+        """
+        call = self.calls[index]
+        slots = self.apis[call.api].profile.slots
+        ends = [one for one in slots if one.role and one.required and not one.temporal and one.name in call.arguments]
+        found: set[str] = set()
+        for one, other in combinations(ends, 2):
+            source = self._source(index, one.name)
+            alike = one.role != other.role and one.paired == other.paired
+            if alike and source is not None and source == self._source(index, other.name):
+                argument = call.arguments[one.name]
+                place = argument.place if isinstance(argument, LiteralArgument) else None
+                kept = self.decoder.end_at(place[0]) if place is not None else None
+                found.add(other.name if one.role == (kept or "from") else one.name)
+        return found
+
+    def _source(self, index: int, name: str) -> tuple[object, ...] | None:
+        """Where an argument's value comes from; None if no words and no call say it."""
+        argument = self.calls[index].arguments[name]
+        if isinstance(argument, LiteralArgument):
+            return argument.place
+        return self._producer(index, name, argument), argument.field.path
 
     def _value(self, index: int, name: str, argument: Argument) -> Value:
         if isinstance(argument, LiteralArgument):

@@ -132,7 +132,10 @@ class Decoder:
 
     def pair_end(self, call: DraftCall) -> Role | None:
         """The end of a pair that a call's values are in the request's words: "from Oslo", "to Rome"."""
-        start = min((start for start, _ in call.places), default=0)
+        return self.end_at(min((start for start, _ in call.places), default=0))
+
+    def end_at(self, start: int) -> Role | None:
+        """The end of a pair that the words at a character of the request are, as the words before them tell."""
         found = _ENDS.search(self._task.query, max(start - _NEAR, 0), start)
         return None if found is None else "to" if found["to"] else "from"
 

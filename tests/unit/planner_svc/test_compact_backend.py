@@ -275,3 +275,21 @@ def test_a_model_of_ones_own_is_found_beside_the_process(tmp_path: Path, monkeyp
 def test_a_model_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises((EncoderError, CalibrationError), match=r"planner\.onnx"):
         load_backends(ComputePool(1), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("query", "missing"),
+    [("Convert 40 kilograms", ["to_unit"]), ("Convert 40 kilograms to pounds", [])],
+)
+def test_the_ends_of_a_pair_have_two_sources(backend: CompactBackend, query: str, missing: list[str]) -> None:
+    units = {"type": "string", "enum": ["kilogram", "pound", "gram", "ounce"]}
+    convert = api(
+        "convertUnits",
+        "Convert a value from one unit to another",
+        param("value", {"type": "number"}, required=True),
+        param("from_unit", units, required=True),
+        param("to_unit", units, required=True),
+    )
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=convert, score=1),)))
+    assert draft.plan is not None
+    assert sorted(one.argument for one in draft.missing) == missing
