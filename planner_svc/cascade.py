@@ -89,7 +89,7 @@ class BackendAnswer:
         own_confidence: the backend's own confidence in the plan, or in there being no plan.
         rank: place of the plan among the backend's drafts, 0 for the best.
         judged: whether the response's confidence is a judge's, rather than the backend's own.
-        reworded: the request that the plan is for, with codes in place of names; None: as it was asked.
+        reworded: the request that the plan is for, with codes for names, or today's date; None: as it was asked.
     """
 
     response: PlanResponse

@@ -11,11 +11,13 @@ from planner_svc.cascade import DEMONSTRATED, MODEL, BackendAnswer, CascadePolic
 from planner_svc.compile import compile_plan
 from planner_svc.judging.judge import Weigh
 from planner_svc.metrics import PlannerMetrics
+from planner_svc.models import PlanDraft
 from planner_svc.proving.contradictions import forbidden_change
 from planner_svc.proving.item_matches import unordered
 from planner_svc.proving.prover import Prover, probability
 from planner_svc.proving.untold import join_words, missing_from_plan, untold
 from planner_svc.proving.unused_values import values_left_out
+from planner_svc.reading.implied import with_today
 from planner_svc.reading.standard_codes import with_codes
 from planner_svc.reading.stated import without_constants
 from planner_svc.sentences.writer import SentenceWriter
@@ -284,28 +286,32 @@ class PlannerService:
                 while answer.outcome in ("unproved", "garbage") and draft.revise is not None:
                     draft = await draft.revise(answer.response.diagnostics)
                     answer = await self._prover.answer(draft, request, name)
-                return await self._in_codes(name, request, answer)
+                return await self._with_known(name, request, draft, answer)
         except TimeoutError as error:
             if limit_s < self._backend_timeout_s:  # the caller's deadline; clients report it in these words
                 detail = f"planner_svc did not answer within {limit_s:g} s."
                 raise DeadlineExceeded(detail, service="planner_svc") from error
             raise DeadlineExceeded(f"the planner backend {name!r} gave no draft within {limit_s:g} s") from error
 
-    async def _in_codes(self, name: str, request: PlanRequest, answer: BackendAnswer) -> BackendAnswer:
-        """A plan with the codes that the answer asks for, if the request names what they stand for; else the answer.
+    async def _with_known(
+        self, name: str, request: PlanRequest, draft: PlanDraft, answer: BackendAnswer
+    ) -> BackendAnswer:
+        """The answer without questions that the request or its clock answers: EUR is the code of "euros".
 
-        A backend that copies values out of the request knows no code for "euros". It is asked again with "EUR".
+        A backend that copies values out of the request knows no codes. It is asked again, with codes in place of names.
         """
+        questions = answer.response.questions
         if answer.outcome != "needs_input" or name == MODEL:
             return answer
-        coded = await self._pool.run(with_codes, request, answer.response.questions)
-        if coded is request:
+        known = await self._pool.run(with_codes, request, questions)
+        if known is not request:
+            draft = await self._backends[name].plan(await self._request_for(name, known))
+        known = await self._pool.run(with_today, known, questions)
+        if known is request:
             return answer
-        draft = await self._backends[name].plan(await self._request_for(name, coded))
-        again = await self._prover.answer(draft, coded, name)
-        left = again.response.questions
-        better = again.outcome in ("planned", "needs_input") and len(left) < len(answer.response.questions)
-        return dataclasses.replace(again, reworded=coded) if better else answer
+        again = await self._prover.answer(draft, known, name)
+        better = again.outcome in ("planned", "needs_input") and len(again.response.questions) < len(questions)
+        return dataclasses.replace(again, reworded=known) if better else answer
 
     async def _find_missing(self, answer: BackendAnswer, request: PlanRequest) -> tuple[str, tuple[str, ...]]:
         """What is asked for and no API returns, as a sentence; and names that only APIs outside the plan may return.

@@ -338,6 +338,9 @@ class Filler:
         named = {str(one.value): one for one in reversed(list(named_choices(fill.slot, self._words)))}
         ranked = sorted(self._offered(fill, named), key=lambda one: -one[0])
         likely = [value for odds, value in ranked if odds > 0] or [value for _, value in ranked[:1]]
+        own = [one.value for one in named.values() if {one.role, fill.slot.role} != {"from", "to"}]
+        if len(own) == fill.times > 1:
+            likely = own  # one for each call
         places = {value: (one.start, one.end) for value, one in named.items()}
         if fill.listed:
             if likely and fill.allows(likely):
@@ -353,7 +356,8 @@ class Filler:
     def _offered(self, fill: FillRequest, named: Mapping[str, NamedChoice]) -> list[tuple[float, JsonValue]]:
         """The options with their log-odds. An option that another argument with the same options has is less likely.
 
-        The network sees only the start of a long list. Of the rest, only options that the request names are offered.
+        The network sees only the start of a long list. Of such a list, options that the request names for this end of
+        a pair are offered alone, if there are any, else what the network sees.
         """
         logits = self._task.reading.logits["option"]
         offered = [
@@ -361,7 +365,10 @@ class Filler:
             for at, item in self._task.items(fill.number, Kind.OPTION)
             if self._task.reading.inputs.parent[at] == fill.place
         ]
-        offered += [(0.0, choice) for choice in fill.slot.choices[MAX_OPTIONS:] if str(choice) in named]
+        if len(fill.slot.choices) > MAX_OPTIONS:
+            offered += [(0.0, choice) for choice in fill.slot.choices[MAX_OPTIONS:] if str(choice) in named]
+            own = {value for value, one in named.items() if {one.role, fill.slot.role} != {"from", "to"}}
+            offered = [one for one in offered if str(one[1]) in own] or offered
         used = [value for choices, value in fill.used if choices == fill.slot.choices]
 
         def bonus(value: JsonValue) -> float:

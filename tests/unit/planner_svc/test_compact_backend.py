@@ -293,3 +293,27 @@ def test_the_ends_of_a_pair_have_two_sources(backend: CompactBackend, query: str
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=convert, score=1),)))
     assert draft.plan is not None
     assert sorted(one.argument for one in draft.missing) == missing
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("A field of 3 acres: how many hectares is that?", ["hectare"]),
+        ("50 miles in kilometers and 3 miles in yards", ["kilometer", "yard"]),
+    ],
+)
+def test_options_that_are_named_beyond_those_that_the_network_sees(
+    backend: CompactBackend, query: str, wanted: list[str]
+) -> None:
+    seen = ["kilometer", "meter", "mile", "liter", "gram", "pound", *(f"unit{number}" for number in range(10))]
+    units = {"type": "string", "enum": [*seen, "acre", "hectare", "yard"]}
+    convert = api(
+        "convertUnits",
+        "Convert a value from one unit to another",
+        param("value", {"type": "number"}, required=True),
+        param("from_unit", units, required=True),
+        param("to_unit", units, required=True),
+    )
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=convert, score=1),)))
+    assert draft.plan is not None
+    assert [step.arguments["to_unit"] for step in draft.plan.steps] == [LiteralValue(value=one) for one in wanted]
