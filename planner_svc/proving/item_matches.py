@@ -1,13 +1,14 @@
 """Which item of a result list a plan means: the plan stores the request's words for it, and the executor uses them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal
 
 from pydantic import JsonValue
 
-from planner_svc.reading.text import STOP, words_of
+from planner_svc.reading.readings import NO_CLOCK, whole_moments
+from planner_svc.reading.text import STOP, without_quotes, words_of
 from services.contracts.api import Api
 from services.contracts.base import before_every
 from services.contracts.plan import (
@@ -30,6 +31,8 @@ _ANY: Final = re.compile(
     re.IGNORECASE,
 )
 """Words that show that the request does not mean an item by its name."""
+_NAME: Final = re.compile(r"(?<=[^\s.!?:]\s)[A-Z][\w'\u2019-]+(?:\s+[A-Z][\w'\u2019-]+)*|\b(?=\w*\d)\w{2,}(?:-\w+)*\b")
+"""What is likely a name or an id: capitals within a sentence, and words with digits."""
 _SORTS: Final = re.compile(r"sort|order_?by|ordering|^order$", re.IGNORECASE)
 _NO_VALUES: Final[Mapping[str, JsonValue]] = MappingProxyType({})
 _MAX_SAID: Final = 8
@@ -43,8 +46,10 @@ def with_matches(
 ) -> Plan:
     """The plan with a match at every reference to the first item of a list that was searched with words of the request.
 
-    An index other than 0 already says which item is meant. So does a word such as "any" or "cheapest" if the plan only
-    reads. A change needs more than such a word: the list may be in any order, unless the call sorts it.
+    A list that was searched with no words, such as all rooms, is matched with the names and ids that no call uses:
+    "book the Aurora room". An index other than 0 already says which item is meant. So does a word such as "any" or
+    "cheapest" if the plan only reads. A change needs more than such a word: the list may be in any order, unless the
+    call sorts it.
 
     Args:
         plan: the plan.
@@ -56,7 +61,8 @@ def with_matches(
     loose = _loose(_without_literals(plan, read))
     if loose is not None and not changes:
         return plan
-    matches = {step.id: match for step in plan.steps if (match := _match(step, read, loose)) is not None}
+    names = _unused_names(plan, read) if loose is None else []
+    matches = {step.id: match for step in plan.steps if (match := _match(step, read, loose, names)) is not None}
     if not matches:
         return plan
     steps = tuple(_matched_step(step, matches, values) for step in plan.steps)
@@ -108,13 +114,26 @@ def _without_literals(plan: Plan, query: str) -> str:
     return query
 
 
-def _match(step: Step, query: str, loose: re.Match[str] | None) -> Match | None:
+def _unused_names(plan: Plan, query: str) -> list[str]:
+    """Names and ids in the request that are in no argument of the plan. Quotations and dates are values of others."""
+    text = "".join(
+        "," if bare == "Q" != char else char for char, bare in zip(query, without_quotes(query), strict=True)
+    )
+    for found in whole_moments(query, NO_CLOCK):
+        text = text[: found.start] + "," * (found.end - found.start) + text[found.end :]
+    values = {str(one).casefold() for step in plan.steps for value in step_values(step) for one in scalars(value)}
+    names = dict.fromkeys(name[0] for name in _NAME.finditer(text) if len(name[0]) <= _MAX_CHARS)
+    return [name for name in names if not any(name.casefold() in value for value in values)][:_MAX_SAID]
+
+
+def _match(step: Step, query: str, loose: re.Match[str] | None, names: Sequence[str]) -> Match | None:
     """What the item of this step's list must match; None if anything may.
 
     Args:
         step: the step.
         query: the request.
         loose: the word that means any item, or an extreme one, if there is one.
+        names: names and ids that no call uses.
     """
     extreme = loose["extreme"] if loose is not None else None
     if step.foreach is not None or (extreme and _sorts(step)):
@@ -122,6 +141,8 @@ def _match(step: Step, query: str, loose: re.Match[str] | None) -> Match | None:
     said, words = _said(step, query)
     if not said and extreme:
         said = [extreme]  # no item has this word, so that a change asks which one is meant
+    if not said and not any(isinstance(one, str) for value in step_values(step) for one in scalars(value)):
+        said = [*names]
     pick: Literal["any", "extreme"] | None = "extreme" if extreme else "any" if loose is not None else None
     return Match(said=tuple(said), words=tuple(words), pick=pick) if said else None
 

@@ -53,6 +53,23 @@ def test_a_change_still_needs_the_name(query: str, pick: str | None) -> None:
     assert (match.said, match.pick) == (("Grace Hopper",), pick)
 
 
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("Please book the Aurora room for Ada on 3 October 2028 from 10:00", ("Aurora",)),
+        ("book room R-17 for Ada", ("R-17",)),
+        ("Book a room for Ada. The Blue Lagoon, please", ("Blue Lagoon",)),
+        ('book a room for Ada, titled "Kick-off Berlin"', None),
+        ("book a room for Ada next Friday", None),
+        ("book any room for Ada in Berlin", None),
+    ],
+)
+def test_of_a_list_of_everything_a_name_that_no_call_uses_says_which(query: str, said: tuple[str, ...] | None) -> None:
+    rooms = plan(step("a", "listRooms", limit=50), step("b", "book", person="$a.items.0.id$", guest="Ada"))
+    match = match_of(with_matches(rooms, query))
+    assert (match.said if match is not None else None) == said
+
+
 def test_of_an_extreme_one_a_change_asks_unless_the_call_sorts() -> None:
     def made(**arguments: Any) -> Match | None:
         of = plan(step("a", "listOrders", **arguments), step("b", "cancel", person="$a.items.0.id$"))
