@@ -1,7 +1,7 @@
 """Typed values in a request: numbers, moments, quoted text, codes, each with its surrounding words."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import zip_longest
@@ -9,7 +9,7 @@ from typing import Literal
 
 from planner_svc.reading.dates import DateReader, Duration, Moment
 from planner_svc.reading.numbers import DIGITS, NUMBER_WORD, number
-from planner_svc.reading.text import QUOTED, STOP, stem, words_of
+from planner_svc.reading.text import QUOTED, STOP, stem, stems, words_of
 
 Kind = Literal["number", "duration", "moment", "quoted", "code", "email", "url", "phone"]
 
@@ -37,6 +37,8 @@ _COMPASS = {
     "east": ("longitude", 1),
     "west": ("longitude", -1),
 }
+_AXES = {stem("latitude"): frozenset(stems("latitude lat")), stem("longitude"): frozenset(stems("longitude lon lng"))}
+"""What arguments for a coordinate are called, by the coordinate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,20 @@ def _numbers(text: str) -> Iterator[Span]:
         end = match.end("n")
         unit, value = _unit(text, end, suffix, value)
         yield Span("number", match.start("n"), end, match["n"], value, unit=unit)
+
+
+def coordinate_in(text: str, start: int, words: Collection[str], value: int | float) -> int | float:
+    """The value of a number in a text, negative if it is a coordinate in the south or the west: "21.9 W".
+
+    Args:
+        text: the text.
+        start: where the number starts.
+        words: stems of the argument's name.
+        value: the number.
+    """
+    found = _NUMBER.match(text, start)
+    unit, signed = _unit(text, found.end("n"), found["after"] or "", value) if found is not None else ("", value)
+    return signed if _AXES.get(unit, frozenset()).intersection(words) else value
 
 
 def _is_counted(text: str, match: re.Match[str]) -> bool:

@@ -317,3 +317,18 @@ def test_options_that_are_named_beyond_those_that_the_network_sees(
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=convert, score=1),)))
     assert draft.plan is not None
     assert [step.arguments["to_unit"] for step in draft.plan.steps] == [LiteralValue(value=one) for one in wanted]
+
+
+def test_a_coordinate_in_the_south_or_the_west_is_negative(backend: CompactBackend) -> None:
+    number = {"type": "number"}
+    nearest = api(
+        "findNearestAirports",
+        "Airports nearest to a place",
+        param("latitude", number, "Latitude in degrees", required=True),
+        param("lon", number, "Longitude in degrees", required=True),
+    )
+    query = "Which airport is nearest to 64.13 N 21.9 W?"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=nearest, score=1),)))
+    assert draft.plan is not None
+    where = draft.plan.steps[0].arguments
+    assert where == {"latitude": LiteralValue(value=64.13), "lon": LiteralValue(value=-21.9)}
