@@ -17,7 +17,7 @@ from planner_svc.proving.item_matches import unordered
 from planner_svc.proving.prover import Prover, probability
 from planner_svc.proving.untold import join_words, missing_from_plan, untold
 from planner_svc.proving.unused_values import values_left_out
-from planner_svc.reading.implied import with_today
+from planner_svc.reading.implied import with_implied
 from planner_svc.reading.standard_codes import with_codes
 from planner_svc.reading.stated import without_constants
 from planner_svc.sentences.writer import SentenceWriter
@@ -300,18 +300,20 @@ class PlannerService:
 
         A backend that copies values out of the request knows no codes. It is asked again, with codes in place of names.
         """
-        questions = answer.response.questions
+        questions, found = answer.response.questions, answer
         if answer.outcome != "needs_input" or name == MODEL:
             return answer
-        known = await self._pool.run(with_codes, request, questions)
-        if known is not request:
-            draft = await self._backends[name].plan(await self._request_for(name, known))
-        known = await self._pool.run(with_today, known, questions)
-        if known is request:
-            return answer
-        again = await self._prover.answer(draft, known, name)
-        better = again.outcome in ("planned", "needs_input") and len(again.response.questions) < len(questions)
-        return dataclasses.replace(again, reworded=known) if better else answer
+        coded = await self._pool.run(with_codes, request, questions)
+        if coded is not request:
+            draft = await self._backends[name].plan(await self._request_for(name, coded))
+            found = await self._prover.answer(draft, coded, name)
+        implied = coded
+        if found.outcome == "needs_input" and found.plan is not None:
+            implied = await self._pool.run(with_implied, coded, found.response.questions, found.plan)
+        if implied is not coded:
+            found = await self._prover.answer(draft, implied, name)
+        better = found.outcome in ("planned", "needs_input") and len(found.response.questions) < len(questions)
+        return dataclasses.replace(found, reworded=implied) if better else answer
 
     async def _find_missing(self, answer: BackendAnswer, request: PlanRequest) -> tuple[str, tuple[str, ...]]:
         """What is asked for and no API returns, as a sentence; and names that only APIs outside the plan may return.

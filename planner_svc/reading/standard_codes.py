@@ -68,6 +68,12 @@ def with_codes(request: PlanRequest, questions: Sequence[Question]) -> PlanReque
     return request.model_copy(update={"query": said, "clauses": tuple(clauses)})
 
 
+def codes_in(text: str, standard: Standard) -> set[str]:
+    """The codes of a standard in a text, as a document writes them: "EUR", not "eur"."""
+    known = set(_names(standard).values())
+    return known.intersection(word[0] for word in _WORD.finditer(text))
+
+
 def _edits(text: str, standard: Standard) -> Iterator[Edit]:
     """Where a text names something of the standard, and the codes; no two places overlap."""
     names = _names(standard)
