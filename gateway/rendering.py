@@ -21,6 +21,9 @@ _MAX_BARE: Final = 60
 _MAX_NAMED: Final = 5
 _PUNCTUATED: Final = re.compile('[.!?:;\u2026\u3002\uff01\uff1f](?=\\s|$)|["“”„«»{}]')
 _LISTED: Final = re.compile(_PUNCTUATED.pattern + "|,")
+_SAYING: Final = ("detail", "message", "error_description", "description", "error", "errors", "title", "msg", "reason")
+"""Members of an error that say in words what is wrong, the clearest first."""
+_MAX_WITHIN: Final = 4
 _OPEN, _CLOSE = "“", "”"
 
 
@@ -51,6 +54,20 @@ def message_line(detail: JsonValue) -> str:
     text = detail if isinstance(detail, str) else to_json(detail).decode()
     line = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * MAX_REASON_CHARS]).split())
     return line[:MAX_REASON_CHARS]
+
+
+def said_in(detail: JsonValue) -> str:
+    """What the body of an upstream's error says in words, on one line; empty if it says nothing.
+
+    Members are those of RFC 9457, and what others call them.
+    """
+    for _ in range(_MAX_WITHIN):
+        if isinstance(detail, list):
+            detail = detail[0] if detail else None
+        if not isinstance(detail, dict):
+            break
+        detail = next((detail[name] for name in _SAYING if detail.get(name)), None)
+    return message_line(detail) if isinstance(detail, str) and not detail.lstrip().startswith("<") else ""
 
 
 def fill_sentence(pieces: Sequence[str | int], values: Sequence[AnswerValue]) -> str | None:

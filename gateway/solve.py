@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,14 +12,14 @@ from gateway.demonstrations import apis_of_same_request, offer_apis_of, select_d
 from gateway.lookup import look_up
 from gateway.peers import Peers
 from gateway.planning_room import BoundedPeers, PlanningRoom
-from gateway.rendering import message_line, render
+from gateway.rendering import message_line, render, said_in
 from services.clients import CREDENTIALS_TIMEOUT_S, Executor, Planner
-from services.contracts.answer import Answer
+from services.contracts.answer import Answer, AnswerValue
 from services.contracts.demo import SelectDemosResponse
 from services.contracts.doubt import doubts_of
 from services.contracts.evidence import MAX_ATTEMPTS
 from services.contracts.execution import ExecuteRequest, ExecutionFinished, StepFinished, StepStarted
-from services.contracts.outcome import Failed, UnmatchedItem
+from services.contracts.outcome import Failed, Succeeded, UnmatchedItem
 from services.contracts.planning import PlanRequest, PlanResponse, Policy
 from services.contracts.retrieval import RetrieveRequest, RetrieveResponse
 from services.contracts.run import CandidateSummary, DemoSummary, Run, RunStatus, Timings
@@ -28,6 +28,7 @@ from services.contracts.trace import LookUp, PlannerTrace
 from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable
 
 Emit = Callable[[StepStarted | StepFinished], None]
+_READING: Final = frozenset({"GET", "HEAD"})
 _PLANNER_SHARE: Final = 0.97
 """Share of the remaining time that the planner gets as its deadline. The rest is for sending its answer."""
 
@@ -239,6 +240,7 @@ def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: C
     values = (*run.kept, *finished.answer)
     remarks = [run.unsure, *(text for text in map(_unmatched, finished.unmatched) if text not in run.unsure)]
     unsure = " ".join(filter(None, remarks))
+    text = render(_shown(values, finished), unsure, run.untold)
     return run.model_copy(
         update={
             "status": status,
@@ -246,10 +248,23 @@ def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: C
             "steps": finished.records,
             "unsure": unsure,
             "doubts": doubts_of(finished.records) if status is RunStatus.IN_DOUBT else (),
-            "answer": Answer(values=values, text=render(values, unsure, run.untold), sentence=sentence),
+            "answer": Answer(values=values, text=text, sentence=sentence),
             "timings": clock.timings(),
         }
     )
+
+
+def _shown(values: Sequence[AnswerValue], finished: ExecutionFinished) -> list[AnswerValue]:
+    """The values as the text has them: of a change that answers nothing, that it is done."""
+    done = {
+        record.step: f"done ({record.api})"
+        for record in finished.records
+        if isinstance(record.outcome, Succeeded) and any(one.method not in _READING for one in record.requests)
+    }
+    return [
+        one.model_copy(update={"value": done[one.step]}) if one.value in (None, {}) and one.step in done else one
+        for one in values
+    ]
 
 
 def _unmatched(item: UnmatchedItem) -> str:
@@ -260,6 +275,10 @@ def _unmatched(item: UnmatchedItem) -> str:
 
 
 def _failure(finished: ExecutionFinished) -> str:
-    """Why a run failed: the message of the first step that failed."""
+    """Why a run failed: the message of the first step that failed, with what the upstream says in words."""
     outcomes = (record.outcome for record in finished.records) if finished.status == "failed" else ()
-    return next((outcome.message for outcome in outcomes if isinstance(outcome, Failed)), "")
+    failed = next((outcome for outcome in outcomes if isinstance(outcome, Failed)), None)
+    if failed is None:
+        return ""
+    said = said_in(failed.detail)
+    return f"{failed.message}: “{said}”" if said else failed.message

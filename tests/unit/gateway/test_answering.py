@@ -2,11 +2,69 @@
 
 from datetime import UTC, datetime
 
+import pytest
+from pydantic import JsonValue
+
 from gateway.solve import Clock, answer
 from services.contracts.answer import AnswerValue
 from services.contracts.execution import ExecutionFinished
-from services.contracts.outcome import UnmatchedItem
+from services.contracts.outcome import Failed, RequestRecord, StepOutcome, StepRecord, Succeeded, UnmatchedItem
 from services.contracts.run import Run, RunStatus
+
+
+def record(outcome: StepOutcome, method: str) -> StepRecord:
+    return StepRecord(
+        step="var1",
+        api="shop.cancelOrder",
+        requests=(RequestRecord(method=method, url="https://shop.example/orders/5"),),
+        outcome=outcome,
+        started_ms=0,
+        duration_ms=1,
+    )
+
+
+def ended(finished: ExecutionFinished) -> Run:
+    run = Run(id="run-1", status=RunStatus.PLANNED, query="q", created_at=datetime.now(UTC))
+    return answer(run, finished, None, Clock(1_000))
+
+
+@pytest.mark.parametrize(
+    ("method", "value", "text"),
+    [
+        ("DELETE", None, "result: done (shop.cancelOrder)"),
+        ("POST", {}, "result: done (shop.cancelOrder)"),
+        ("POST", {"id": 5}, "result:\n  id: 5"),
+        ("GET", None, "result: none"),
+    ],
+)
+def test_a_change_that_answers_nothing_is_done(method: str, value: JsonValue, text: str) -> None:
+    found = AnswerValue(name="result", value=value, step="var1")
+    of = ExecutionFinished(
+        status="succeeded",
+        records=(record(Succeeded(status=204, value=value), method),),
+        answer=(found,),
+        duration_ms=1,
+    )
+    assert (ended(of).answer.text, ended(of).answer.values) == (text, (found,))
+
+
+@pytest.mark.parametrize(
+    ("detail", "said"),
+    [
+        ({"title": "Not Found", "detail": "There is no order\n5."}, ": “There is no order 5.”"),
+        ({"error": {"code": 7, "message": "No such order"}}, ": “No such order”"),
+        ({"errors": [{"message": "sku is unknown"}, {"message": "more"}]}, ": “sku is unknown”"),
+        ("no order 5", ": “no order 5”"),
+        ("<html>404</html>", ""),
+        ({"code": 7}, ""),
+        (None, ""),
+        ([], ""),
+    ],
+)
+def test_why_a_call_failed_is_told_in_the_words_of_the_service(detail: JsonValue, said: str) -> None:
+    failed = Failed(reason="upstream_error", message="the upstream answered 404", status=404, detail=detail)
+    of = ExecutionFinished(status="failed", records=(record(failed, "GET"),), answer=(), duration_ms=1)
+    assert ended(of).reason == f"the upstream answered 404{said}"
 
 
 def test_an_item_that_may_be_the_wrong_one_is_told_before_the_values() -> None:
