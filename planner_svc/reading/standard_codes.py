@@ -16,7 +16,7 @@ from babel.numbers import get_currency_name, get_currency_symbol, get_territory_
 
 from planner_svc.reading.leaves import flat
 from planner_svc.reading.profile import Slot, profile_of
-from planner_svc.reading.text import MAX_CHARS, without_quotes
+from planner_svc.reading.text import MAX_CHARS, stem, without_quotes
 from services.contracts.planning import PlanRequest, Question
 
 Standard = Literal["currency", "country", "country, three letters", "language"]
@@ -27,6 +27,17 @@ _STATED: Final[dict[Standard, re.Pattern[str]]] = {
     "language": re.compile(r"\bISO[ -]?639\b|\blanguage[ _-]?code|\bBCP[ -]?47\b", re.IGNORECASE),
 }
 """How a document states that an argument takes codes of a standard. The first that matches counts."""
+_NAMED: Final[dict[str, Standard]] = {
+    stem("currency"): "currency",
+    stem("country"): "country",
+    stem("language"): "language",
+    "lang": "language",
+}
+"""What an argument is called that may take codes of a standard; an example has to show that it does."""
+_SHORT: Final = {"UK": "GB", "USA": "US"}
+"""Common abbreviations of countries' names that are no codes."""
+_MAX_NAME: Final = 60
+_MAX_CHOICES: Final = 300
 _WORD: Final = re.compile(r"[^\W\d_]+(?:[.'\u2019-][^\W\d_]+)*")
 _LONGEST: Final = 6
 """Words of the longest name that is looked for."""
@@ -37,9 +48,22 @@ Edit = tuple[int, int, str]
 
 
 def standard_of(slot: Slot) -> Standard | None:
-    """The standard whose codes an argument takes, if its name or its description says so."""
+    """The standard whose codes an argument takes, if its name or its description says so, or an example is one."""
     text = f"{slot.name} {slot.said} {slot.parameter.description or ''} {slot.text}"[:MAX_CHARS]
-    return next((standard for standard, pattern in _STATED.items() if pattern.search(text)), None)
+    stated = next((standard for standard, pattern in _STATED.items() if pattern.search(text)), None)
+    if stated is not None or slot.kinds != {"string"}:
+        return stated
+    shown = {*slot.examples, *map(str, slot.choices[:_MAX_CHOICES])}
+    named = (standard for name, standard in _NAMED.items() if slot.words[-1:] == (name,))
+    return next((one for one in named if shown & set(_names(one).values())), None)
+
+
+def code_named(slot: Slot, text: str) -> str | None:
+    """The code for which an argument's text is the name: "EUR" for "euros". None if it takes no codes, or is one."""
+    standard = standard_of(slot)
+    if standard is None or len(text) > _MAX_NAME:
+        return None
+    return _names(standard).get(_words(text)) or (_SHORT.get(text) if standard == "country" else None)
 
 
 def with_codes(request: PlanRequest, questions: Sequence[Question]) -> PlanRequest:
@@ -84,6 +108,8 @@ def _edits(text: str, standard: Standard) -> Iterator[Edit]:
         length = next((n for n in range(len(folded), 0, -1) if tuple(folded[:n]) in names), 0)
         if length:
             yield words[at].start(), words[at + length - 1].end(), names[tuple(folded[:length])]
+        elif standard == "country" and (short := _SHORT.get(words[at][0])):
+            yield words[at].start(), words[at].end(), short
         at += max(length, 1)
     if standard == "currency":
         signs = _signs()

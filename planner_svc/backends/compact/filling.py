@@ -26,6 +26,7 @@ from planner_svc.reading.dates import Found, Moment
 from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.profile import Field, Slot, first_item
 from planner_svc.reading.readings import readings, whole_moments
+from planner_svc.reading.standard_codes import code_named
 from planner_svc.reading.text import stems, words_of
 from planner_svc.reading.values import coordinate_in
 
@@ -275,6 +276,9 @@ class Filler:
     def _meaning(self, fill: FillRequest, start: int, end: int) -> JsonValue:
         """The words as a value, in the parameter's usual form; None if that value is not allowed."""
         text = self._task.query[start:end]
+        code = code_named(fill.slot, text)
+        if code is not None and fill.allows([code] if fill.listed else code):
+            return code
         form = self._form(fill)
         formats = date_formats(fill.slot.parameter.description)
         moment = self._moment(start, end) if fill.slot.temporal or formats or form in OF_TIME else None

@@ -9,7 +9,7 @@ from planner_svc.cascade import MODEL
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.reading.profile import read_profile
-from planner_svc.reading.standard_codes import standard_of, with_codes
+from planner_svc.reading.standard_codes import code_named, standard_of, with_codes
 from planner_svc.service import PlannerService
 from services.compute import ComputePool
 from services.contracts.api import Api
@@ -111,3 +111,27 @@ async def test_a_language_model_knows_the_codes_itself(pool: ComputePool) -> Non
     backend = Copies(MODEL)
     assert await planned(pool, backend, "convert 100 to euros") == "needs_input"
     assert len(backend.queries) == 1
+
+
+def test_an_example_shows_that_codes_are_taken() -> None:
+    shown = {"type": "string", "example": "EUR"}
+    (with_example,) = read_profile(api("a", param("currency", shown))).slots
+    (with_options,) = read_profile(api("a", param("country", {"type": "string", "enum": ["DE", "FR"]}))).slots
+    (without,) = read_profile(api("a", param("country", {"type": "string", "example": "France"}))).slots
+    assert [standard_of(one) for one in (with_example, with_options, without)] == ["currency", "country", None]
+
+
+@pytest.mark.parametrize(
+    ("called", "text", "code"),
+    [
+        (CONVERT, "euros", "EUR"),
+        (CONVERT, "EUR", None),
+        (CONVERT, "the euros of Ada", None),
+        (COUNTRY, "South Korea", "KR"),
+        (COUNTRY, "UK", "GB"),
+        (LANGUAGE, "French", "fr"),
+        (PLAIN, "France", None),
+    ],
+)
+def test_the_words_for_an_argument_become_its_code(called: Api, text: str, code: str | None) -> None:
+    assert code_named(read_profile(called).slots[-1], text) == code
