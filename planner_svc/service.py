@@ -363,7 +363,7 @@ class PlannerService:
         reason = (
             "I am not sure what you mean. The closest plan is right with a probability of only "
             f"{response.confidence:.0%}: {_briefly(answer.plan)}. Describe in more detail what you want. To get this "
-            f"plan anyway, set the backend to its planner ({response.backend})."
+            f"plan anyway, ask again with the option backend={response.backend}."
         )
         if response.untold:
             reason = f"{response.untold} {reason}"

@@ -325,7 +325,8 @@ def questions_inside(
 
 
 def _question(gap: Missing) -> Question:
-    label = " ".join(_words(gap.parameter.name)) or gap.parameter.name
+    *holders, last = [part for part in re.sub(r"\[\d+\]", "", gap.parameter.name).split(".") if part] or [""]
+    label = " of the ".join(" ".join(_words(part)) for part in (last, *holders[-1:])) or gap.parameter.name
     purpose = gap.api.summary or gap.api.name
     schema = gap.parameter.json_schema
     choices = schema.get("enum")

@@ -212,3 +212,10 @@ def test_the_likeliest_producer_is_named_first_and_one_that_needs_the_value_itse
     listing = get("cCustomers", "/customers", returns=listed(record(customerId=TEXT)))
     response = prove(plan(step("a", "ordersOf")), notes, invoices, listing, orders)
     assert [fix.api for fix in response.diagnostics[0].fixes] == ["t.cCustomers", "t.bInvoices", "t.aNotes"]
+
+
+def test_a_question_about_a_part_of_an_object_names_both() -> None:
+    parcel = {**record(declared_value=NUMBER), "required": ["declared_value"]}
+    send = api("send", param("items", listed(parcel), required=True), method="POST", summary="Send a parcel")
+    found = prove(plan(step("s", "send", items=[{}])), send)
+    assert [one.text for one in found.questions] == ["What is the declared value of the items for “Send a parcel”?"]
