@@ -25,6 +25,7 @@ MAX_SAMPLES = 3
 
 _FROM = word_set("from origin source start first departure begin since after earliest min minimum lowest")
 _TO = word_set("to destination target end second arrival until before latest into max maximum highest")
+_RANGE = word_set("start end first last begin min minimum lowest max maximum highest since until earliest latest")
 _TEMPORAL = stem_set("date day time when start end due until since month year moment datetime timestamp")
 _PAGING = word_set("page size limit offset cursor pages next_cursor page_token next_page_token per_page")
 _PROBES = ("lorem", "Ipsum dolor", "word", "Some Name", "x1", "AB", "12345", "what?", "a_b", "QWERTY")
@@ -81,9 +82,13 @@ class Slot:
         return self.parameter.needed
 
     @property
-    def paired(self) -> frozenset[str]:
-        """The words of its name without the end of a pair: those that ``from_unit`` and ``to_unit`` share."""
-        return frozenset(self.said.lower().split()) - _FROM - _TO
+    def paired(self) -> frozenset[str] | None:
+        """The words of its name without the end of a pair: those that ``from_unit`` and ``to_unit`` share.
+
+        None for an end of a range, such as a first and a last page, which can be the same.
+        """
+        words = frozenset(self.said.lower().split())
+        return None if self.temporal or words & _RANGE else words - _FROM - _TO
 
     @property
     def as_text(self) -> bool:

@@ -59,11 +59,13 @@ class Assembly:
         """One of two ends of a pair that have one source: nothing is converted from euros to euros.
 
         It is where the pair ends, unless the words say that what is there is that end: "to euros". Only required ends
-        count, and no times: a day can begin and end a period.
+        count, and none of ranges.
         """
         call = self.calls[index]
         slots = self.apis[call.api].profile.slots
-        ends = [one for one in slots if one.role and one.required and not one.temporal and one.name in call.arguments]
+        ends = [
+            one for one in slots if one.role and one.required and one.paired is not None and one.name in call.arguments
+        ]
         found: set[str] = set()
         for one, other in combinations(ends, 2):
             source = self._source(index, one.name)

@@ -27,7 +27,7 @@ from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.profile import Field, Slot, first_item
 from planner_svc.reading.readings import readings, whole_moments
 from planner_svc.reading.standard_codes import code_named
-from planner_svc.reading.text import stems, words_of
+from planner_svc.reading.text import STOP, stems, words_of
 from planner_svc.reading.values import coordinate_in
 
 OMITTED: Final = 0.5
@@ -372,7 +372,8 @@ class Filler:
         ]
         if len(fill.slot.choices) > MAX_OPTIONS:
             offered += [(0.0, choice) for choice in fill.slot.choices[MAX_OPTIONS:] if str(choice) in named]
-            own = {value for value, one in named.items() if {one.role, fill.slot.role} != {"from", "to"}}
+            said = ((value, one) for value, one in named.items() if value not in STOP)  # "it" is hardly Italian
+            own = {value for value, one in said if {one.role, fill.slot.role} != {"from", "to"}}
             offered = [one for one in offered if str(one[1]) in own] or offered
         used = [value for choices, value in fill.used if choices == fill.slot.choices]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.contracts.api import Api, Location, Parameter, SecretKind
-from services.contracts.plan import LiteralValue
+from services.contracts.plan import LiteralValue, ObjectValue
 from services.contracts.planning import Decision, DiagnosticCode, Policy
 from services.supply import Operation
 from tests.unit.planner_svc.building import api, codes, listed, param, plan, prove, record, secret, step
@@ -216,6 +216,6 @@ def test_the_likeliest_producer_is_named_first_and_one_that_needs_the_value_itse
 
 def test_a_question_about_a_part_of_an_object_names_both() -> None:
     parcel = {**record(declared_value=NUMBER), "required": ["declared_value"]}
-    send = api("send", param("items", listed(parcel), required=True), method="POST", summary="Send a parcel")
-    found = prove(plan(step("s", "send", items=[{}])), send)
-    assert [one.text for one in found.questions] == ["What is the declared value of the items for “Send a parcel”?"]
+    send = api("send", param("parcel", parcel, required=True), method="POST", summary="Send a parcel")
+    found = prove(plan(step("s", "send", parcel=ObjectValue(fields={}))), send)
+    assert [one.text for one in found.questions] == ["What is the declared value of the parcel for “Send a parcel”?"]
