@@ -27,6 +27,8 @@ _COUNTED = re.compile(
     rf"[$€£¥]?\s?(?P<n>{DIGITS}(?:\s?(?:million|billion|thousand|hundred|k)\b)?)(?P<after>.*)", re.DOTALL
 )
 _WORDED = re.compile(rf"(?P<n>{NUMBER_WORD})\b(?P<after>.*)", re.IGNORECASE | re.DOTALL)
+_DECIMAL_COMMA = re.compile(r"[$€£¥]?\s?(?P<whole>\d{1,3}(?:\.\d{3})+|\d+),(?P<part>\d{1,2})(?P<after>.*)", re.DOTALL)
+"""A number as much of Europe writes it: 1.234,50. With three digits after it, a comma separates thousands."""
 _UNIT = re.compile(r"\s?(?:%|percent|°\s?[CF]?|-?[^\W\d_]{1,14}|[€£$])?\.?")
 _YES, _NO = ("yes", "true", "on", "enabled"), ("no", "false", "off", "disabled")
 TRUTHS = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
@@ -78,6 +80,9 @@ def number_in(text: str) -> int | float | None:
         match = pattern.fullmatch(text.strip())
         if match is not None and _UNIT.fullmatch(match["after"]):
             return number(match["n"])
+    match = _DECIMAL_COMMA.fullmatch(text.strip())
+    if match is not None and _UNIT.fullmatch(match["after"]):
+        return number(f"{match['whole'].replace('.', '')}.{match['part']}")
     return None
 
 

@@ -36,6 +36,7 @@ _NAMED: Final[dict[str, Standard]] = {
 """What an argument is called that may take codes of a standard; an example has to show that it does."""
 _SHORT: Final = {"UK": "GB", "USA": "US"}
 """Common abbreviations of countries' names that are no codes."""
+_THREE_CAPITALS: Final = "^[A-Z]{3}$"
 _MAX_NAME: Final = 60
 _MAX_CHOICES: Final = 300
 _WORD: Final = re.compile(r"[^\W\d_]+(?:[.'\u2019-][^\W\d_]+)*")
@@ -54,6 +55,8 @@ def standard_of(slot: Slot) -> Standard | None:
     if stated is not None or slot.kinds != {"string"}:
         return stated
     shown = {*slot.examples, *map(str, slot.choices[:_MAX_CHOICES])}
+    if isinstance(slot.node.schema, dict) and slot.node.schema.get("pattern") == _THREE_CAPITALS:
+        shown.add("EUR")  # nothing else that is called currency is written so
     named = (standard for name, standard in _NAMED.items() if slot.words[-1:] == (name,))
     return next((one for one in named if shown & set(_names(one).values())), None)
 

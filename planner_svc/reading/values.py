@@ -37,6 +37,8 @@ _COMPASS = {
     "east": ("longitude", 1),
     "west": ("longitude", -1),
 }
+_FRACTIONS = {"half": 0.5, "quarter": 0.25}
+_FRACTION = re.compile(r"\s+and\s+a\s+(half|quarter)\b", re.IGNORECASE)
 _AXES = {stem("latitude"): frozenset(stems("latitude lat")), stem("longitude"): frozenset(stems("longitude lon lng"))}
 """What arguments for a coordinate are called, by the coordinate."""
 
@@ -154,15 +156,18 @@ def _numbers(text: str) -> Iterator[Span]:
         yield Span("number", match.start("n"), end, match["n"], value, unit=unit)
 
 
-def coordinate_in(text: str, start: int, words: Collection[str], value: int | float) -> int | float:
-    """The value of a number in a text, negative if it is a coordinate in the south or the west: "21.9 W".
+def number_in_context(text: str, start: int, end: int, words: Collection[str], value: int | float) -> int | float:
+    """The value of a number in a text: 3.5 for "three and a half", negative for a coordinate in the south or the west.
 
     Args:
         text: the text.
-        start: where the number starts.
+        start: where the words for the number start.
+        end: where they end.
         words: stems of the argument's name.
-        value: the number.
+        value: what these words mean by themselves.
     """
+    if (fraction := _FRACTION.match(text, end)) is not None:
+        return value + _FRACTIONS[fraction[1].lower()]
     found = _NUMBER.match(text, start)
     unit, signed = _unit(text, found.end("n"), found["after"] or "", value) if found is not None else ("", value)
     return signed if _AXES.get(unit, frozenset()).intersection(words) else value

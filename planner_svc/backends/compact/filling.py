@@ -28,7 +28,7 @@ from planner_svc.reading.profile import Field, Slot, first_item
 from planner_svc.reading.readings import readings, whole_moments
 from planner_svc.reading.standard_codes import code_named
 from planner_svc.reading.text import STOP, stems, words_of
-from planner_svc.reading.values import coordinate_in
+from planner_svc.reading.values import number_in_context
 
 OMITTED: Final = 0.5
 """Probability of having no value from which on an optional parameter is left out."""
@@ -288,7 +288,7 @@ class Filler:
             return read
         value: JsonValue = None
         if isinstance(read, int | float) and not isinstance(read, bool):
-            value = number_written(form, coordinate_in(self._task.query, start, fill.slot.words, read))
+            value = number_written(form, number_in_context(self._task.query, start, end, fill.slot.words, read))
         elif (
             fill.slot.kinds & {"string", "array"} and not fill.slot.choices and (read is None or isinstance(read, str))
         ):

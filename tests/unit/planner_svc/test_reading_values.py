@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner_svc.reading.numbers import number
+from planner_svc.reading.readings import number_in
 from planner_svc.reading.text import shape, split_name, stem, stems
-from planner_svc.reading.values import Span, find_spans
+from planner_svc.reading.values import Span, find_spans, number_in_context
 
 NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
 
@@ -94,3 +95,37 @@ def test_names_are_split_and_shapes_compared() -> None:
     assert split_name("countryCode") == split_name("country_code") == ["country", "code"]
     assert shape("PX-20931") == shape("AB-1") == "A-9"
     assert stems("Which of the branches are open?") == [stem("branch"), stem("open")]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("€23,50", 23.5),
+        ("23,5 kg", 23.5),
+        ("1.234,50", 1234.5),
+        ("1,234", 1234),
+        ("1,234.50", 1234.5),
+        ("1,2,3", None),
+        ("23,", None),
+    ],
+)
+def test_a_comma_before_one_or_two_digits_is_a_decimal_one(text: str, value: float | None) -> None:
+    assert number_in(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "words", "value"),
+    [
+        ("log one and a half hours", "one", ("hour",), 1.5),
+        ("log 2 and a quarter hours", "2", ("hour",), 2.25),
+        ("64.13 N 21.9 W", "21.9", ("lon",), -21.9),
+        ("64.13 N 21.9 W", "64.13", ("latitud",), 64.13),
+        ("21.9 west", "21.9", ("longitud",), -21.9),
+        ("21.9 W", "21.9", ("power",), 21.9),
+    ],
+)
+def test_the_words_after_a_number_count(text: str, said: str, words: tuple[str, ...], value: float) -> None:
+    start = text.index(said)
+    read = number_in(said)
+    assert read is not None
+    assert number_in_context(text, start, start + len(said), words, read) == value

@@ -118,7 +118,9 @@ def test_an_example_shows_that_codes_are_taken() -> None:
     (with_example,) = read_profile(api("a", param("currency", shown))).slots
     (with_options,) = read_profile(api("a", param("country", {"type": "string", "enum": ["DE", "FR"]}))).slots
     (without,) = read_profile(api("a", param("country", {"type": "string", "example": "France"}))).slots
-    assert [standard_of(one) for one in (with_example, with_options, without)] == ["currency", "country", None]
+    (with_pattern,) = read_profile(api("a", param("currency", {"type": "string", "pattern": "^[A-Z]{3}$"}))).slots
+    found = [standard_of(one) for one in (with_example, with_options, with_pattern, without)]
+    assert found == ["currency", "country", "currency", None]
 
 
 @pytest.mark.parametrize(
