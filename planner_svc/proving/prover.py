@@ -110,7 +110,8 @@ class Prover:
 
     async def _prove(self, plan: Plan, apis: Sequence[Api], request: PlanRequest, backend: str) -> CompileResponse:
         if backend != DEMONSTRATED and may_state(request.query):  # a demonstration's pattern matches every word
-            plan = await self._pool.run(with_stated, plan, request.query, {api.id: api for api in apis})
+            if backend != MODEL:  # that reads what a value is stated for: "close what has status open"
+                plan = await self._pool.run(with_stated, plan, request.query, {api.id: api for api in apis})
             plan = await self._pool.run(keep_single_change, plan, request.query, {api.id: api for api in apis})
         if request.context.values:
             plan = await self._pool.run(with_answers, plan, request.context, {api.id: api for api in apis})

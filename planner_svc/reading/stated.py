@@ -15,14 +15,14 @@ from typing import Final
 import orjson
 from pydantic import JsonValue
 
-from planner_svc.reading.leaves import flat, put
+from planner_svc.reading.leaves import flat, held_at, put
 from planner_svc.reading.profile import Profile, Slot, profile_of
 from planner_svc.reading.readings import NO_CLOCK, TRUTHS, moment_of, number_in, readings
 from planner_svc.reading.text import MAX_CHARS, QUOTED, STOP, Word, name_parts, split_name, stem, stem_set
 from services.compute import checkpoint
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
-from services.contracts.plan import LiteralValue, Plan, Reference, Step, Value, dependencies, scalars
+from services.contracts.plan import ItemReference, LiteralValue, Plan, Reference, Step, Value, dependencies, scalars
 
 _JSON: Final = json.JSONDecoder()
 _MAX_LEAVES: Final = 120
@@ -129,8 +129,8 @@ def without_constants(query: str, apis: Sequence[Api]) -> str:
 def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
     """The plan with the stated values of its arguments, and without calls that only looked these up.
 
-    An API that is called several times is skipped: it is unknown which of the calls is meant. So is an argument that
-    has another value where a further call has the stated one: "title "A" ... rename it to "B"".
+    An API that is called several times is skipped: it is unknown which of the calls is meant. So is an argument with
+    another value that the request says: "if the status is open, set it to closed".
     """
     called = [step.api for step in plan.steps]
     steps, changed = [], False
@@ -146,7 +146,9 @@ def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
 
 
 def _given(step: Step, query: str, api: Api, plan: Plan) -> Step:
-    found = [one for one in stated(query, profile_of(api)) if not _is_anothers(one, step, plan)]
+    found = stated(query, profile_of(api))
+    unstated = _without_values(query, found)
+    found = [one for one in found if not _stays(one, step, unstated, plan)]
     own = {str(one.path[0]) for one in found}
     taken = {one.value for one in found if _is_said_once(query, one)}
     arguments: dict[str, Value] = {}
@@ -159,15 +161,31 @@ def _given(step: Step, query: str, api: Api, plan: Plan) -> Step:
     return step if arguments == step.arguments else step.model_copy(update={"arguments": arguments})
 
 
-def _is_anothers(one: Stated, step: Step, plan: Plan) -> bool:
-    """Whether a step has another value where this one belongs, and a further step has it under the same name.
+def _without_values(query: str, found: Sequence[Stated]) -> str:
+    """The request with blanks in place of the stated values."""
+    for one in found:
+        query = query[: one.start] + " " * (one.end - one.start) + query[one.end :]
+    return query
 
-    A reference is no such value: its call may only have looked up what is stated.
+
+def _stays(one: Stated, step: Step, unstated: str, plan: Plan) -> bool:
+    """Whether the step has another value there, which the rest of the request says and no further step has.
+
+    So does a reference to an object with all its members. A reference in the value's own place is replaced: its call
+    may only have looked up what is stated.
     """
-    name, value = next(part for part in reversed(one.path) if isinstance(part, str)), LiteralValue(value=one.value)
-    own = step.arguments.get(str(one.path[0]))
-    further = (other.arguments.get(name) for other in plan.steps if other is not step)
-    return own is not None and not isinstance(own, Reference) and own != value and value in further
+    held, inside = held_at(step.arguments, one.path)
+    if isinstance(held, Reference | ItemReference):
+        return bool(inside)
+    value = held.value if isinstance(held, LiteralValue) else held
+    if not isinstance(value, str | int | float) or isinstance(value, bool) or value == one.value:
+        return False
+    said = re.search(rf"(?<!\w){re.escape(str(value))}(?!\w)", unstated, re.IGNORECASE)
+    return said is not None and all(value not in _literals(other) for other in plan.steps if other is not step)
+
+
+def _literals(step: Step) -> list[JsonValue]:
+    return [one for value in step.arguments.values() for one in scalars(value)]
 
 
 def _is_said_once(query: str, one: Stated) -> bool:

@@ -9,9 +9,10 @@ import pytest
 from planner_svc.backends.served.prompt import ADDED_INSTRUCTION, PROMPT_VERSIONS
 from planner_svc.cascade import CascadePolicy
 from planner_svc.models import PlanDraft
+from services.contracts.api import Location
 from services.contracts.context import Context
 from services.contracts.demo import Demo, SelectedDemo
-from services.contracts.plan import Reference
+from services.contracts.plan import LiteralValue, Reference
 from services.contracts.planning import Decision, PlanRequest, Policy
 from services.contracts.retrieval import Candidate, FoundBy
 from services.contracts.trace import MAX_OUTPUT_CHARS, MAX_PROMPT_CHARS
@@ -332,3 +333,23 @@ async def test_without_candidates_nobody_is_asked(world: Make) -> None:
     response = await made.service.plan(REQUEST.model_copy(update={"candidates": ()}))
     assert response.status == "no_plan"
     assert made.server.asked == []
+
+
+async def test_what_the_model_wrote_is_not_replaced_by_what_a_name_stands_before(world: Make) -> None:
+    """To close what is open is no request to open it."""
+    update = api(
+        "update",
+        param("code", required=True, at=Location.PATH),
+        param("status", {"enum": ["open", "closed"]}, at=Location.BODY),
+        method="PATCH",
+        summary="Update a ticket: close or open it",
+    )
+    search = api("search", param("text"), returns=record(code={"type": "string"}))
+    first = {"name": "search", "label": "var1", "arguments": {"text": "open"}}
+    second = {"name": "update", "label": "var2", "arguments": {"code": "$var1.code$", "status": "closed"}}
+    made = await world(calls(first, second))
+    candidates = tuple(Candidate(api=one, score=1) for one in (update, search))
+    asked = PlanRequest(query="Update the ticket with status open: close it", candidates=candidates)
+    response = await made.service.plan(asked)
+    assert response.status == "planned"
+    assert response.plan.steps[1].arguments["status"] == LiteralValue(value="closed")
