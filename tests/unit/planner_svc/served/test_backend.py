@@ -337,19 +337,19 @@ async def test_without_candidates_nobody_is_asked(world: Make) -> None:
 
 async def test_what_the_model_wrote_is_not_replaced_by_what_a_name_stands_before(world: Make) -> None:
     """To close what is open is no request to open it."""
-    update = api(
-        "update",
+    close = api(
+        "close_ticket",
         param("code", required=True, at=Location.PATH),
         param("status", {"enum": ["open", "closed"]}, at=Location.BODY),
         method="PATCH",
-        summary="Update a ticket: close or open it",
+        summary="Close or open a ticket",
     )
     search = api("search", param("text"), returns=record(code={"type": "string"}))
-    first = {"name": "search", "label": "var1", "arguments": {"text": "open"}}
-    second = {"name": "update", "label": "var2", "arguments": {"code": "$var1.code$", "status": "closed"}}
+    first = {"name": "search", "label": "var1", "arguments": {"text": "Leak"}}
+    second = {"name": "close_ticket", "label": "var2", "arguments": {"code": "$var1.code$", "status": "closed"}}
     made = await world(calls(first, second))
-    candidates = tuple(Candidate(api=one, score=1) for one in (update, search))
-    asked = PlanRequest(query="Update the ticket with status open: close it", candidates=candidates)
+    candidates = tuple(Candidate(api=one, score=1) for one in (close, search))
+    asked = PlanRequest(query='Close the ticket "Leak" with status open', candidates=candidates)
     response = await made.service.plan(asked)
     assert response.status == "planned"
     assert response.plan.steps[1].arguments["status"] == LiteralValue(value="closed")
