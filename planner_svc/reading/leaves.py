@@ -99,13 +99,13 @@ def nested(profile: Profile, arguments: Mapping[str, Value]) -> dict[str, Value]
 
 def has(arguments: Mapping[str, Value], path: JsonPath) -> bool:
     """Whether there is a value at the path, or a reference in place of an object that would contain it."""
-    return held_at(arguments, path)[0] is not None
+    return held_at(arguments, path) is not None
 
 
-def held_at(arguments: Mapping[str, Value], path: JsonPath) -> tuple[Value | JsonValue, JsonPath]:
-    """The value at the path, or a reference in place of an object that would contain it, and the path in there."""
+def held_at(arguments: Mapping[str, Value], path: JsonPath) -> Value | JsonValue:
+    """The value at the path, or a reference in place of an object that would contain it; None if there is none."""
     value: Value | JsonValue = arguments.get(str(path[0]))
-    for at, part in enumerate(path[1:], start=1):
+    for part in path[1:]:
         if isinstance(value, LiteralValue):
             value = value.value
         if isinstance(value, ObjectValue):
@@ -116,8 +116,8 @@ def held_at(arguments: Mapping[str, Value], path: JsonPath) -> tuple[Value | Jso
             items = value.items if isinstance(value, ListValue) else value
             value = items[part] if isinstance(part, int) and part < len(items) else None
         else:
-            return value, path[at:]
-    return value, ()
+            break
+    return value
 
 
 def put(arguments: Mapping[str, Value], path: JsonPath, value: JsonValue) -> dict[str, Value]:

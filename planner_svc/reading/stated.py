@@ -22,7 +22,7 @@ from planner_svc.reading.text import MAX_CHARS, QUOTED, STOP, Word, name_parts, 
 from services.compute import checkpoint
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
-from services.contracts.plan import ItemReference, LiteralValue, Plan, Reference, Step, Value, dependencies, scalars
+from services.contracts.plan import LiteralValue, Plan, Reference, Step, Value, dependencies, scalars
 
 _JSON: Final = json.JSONDecoder()
 _MAX_LEAVES: Final = 120
@@ -57,13 +57,17 @@ class _Label:
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A value stated for an argument: its path, its characters, and ``named``, where its name begins."""
+    """A value stated for an argument: its path, its characters, and ``named``, where its name begins.
+
+    ``chosen``: whether the argument takes only listed values.
+    """
 
     path: JsonPath
     value: JsonValue
     start: int
     end: int
     named: int = 0
+    chosen: bool = False
 
 
 def stated(query: str, profile: Profile) -> list[Stated]:
@@ -97,7 +101,8 @@ def stated(query: str, profile: Profile) -> list[Stated]:
             left -= len(slot.choices) * _parts(value)
             if value is not None:
                 begins = parts[index + 1 - len(label.words)].start
-                found.append(Stated(_place(slot, items, counts), value[0], opening.end(), value[1], begins))
+                place = _place(slot, items, counts)
+                found.append(Stated(place, value[0], opening.end(), value[1], begins, bool(slot.choices)))
                 given.add(slot.name)
                 taken = value[1]
                 break
@@ -129,8 +134,9 @@ def without_constants(query: str, apis: Sequence[Api]) -> str:
 def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
     """The plan with the stated values of its arguments, and without calls that only looked these up.
 
-    An API that is called several times is skipped: it is unknown which of the calls is meant. So is an argument with
-    another value that the request says: "if the status is open, set it to closed".
+    An API that is called several times is skipped: it is unknown which of the calls is meant. So is an argument that
+    has another value where a further call has the stated one: "title "A" ... rename it to "B"", or another listed value
+    that the request says: "if the status is open, set it to closed".
     """
     called = [step.api for step in plan.steps]
     steps, changed = [], False
@@ -147,8 +153,8 @@ def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
 
 def _given(step: Step, query: str, api: Api, plan: Plan) -> Step:
     found = stated(query, profile_of(api))
-    unstated = _without_values(query, found)
-    found = [one for one in found if not _stays(one, step, unstated, plan)]
+    rest = _without_values(query, found)
+    found = [one for one in found if not (_is_anothers(one, step, plan) or _is_a_condition(one, step, rest))]
     own = {str(one.path[0]) for one in found}
     taken = {one.value for one in found if _is_said_once(query, one)}
     arguments: dict[str, Value] = {}
@@ -161,6 +167,17 @@ def _given(step: Step, query: str, api: Api, plan: Plan) -> Step:
     return step if arguments == step.arguments else step.model_copy(update={"arguments": arguments})
 
 
+def _is_anothers(one: Stated, step: Step, plan: Plan) -> bool:
+    """Whether a step has another value where this one belongs, and a further step has it under the same name.
+
+    A reference is no such value: its call may only have looked up what is stated.
+    """
+    name, value = next(part for part in reversed(one.path) if isinstance(part, str)), LiteralValue(value=one.value)
+    own = step.arguments.get(str(one.path[0]))
+    further = (other.arguments.get(name) for other in plan.steps if other is not step)
+    return own is not None and not isinstance(own, Reference) and own != value and value in further
+
+
 def _without_values(query: str, found: Sequence[Stated]) -> str:
     """The request with blanks in place of the stated values."""
     for one in found:
@@ -168,24 +185,13 @@ def _without_values(query: str, found: Sequence[Stated]) -> str:
     return query
 
 
-def _stays(one: Stated, step: Step, unstated: str, plan: Plan) -> bool:
-    """Whether the step has another value there, which the rest of the request says and no further step has.
-
-    So does a reference to an object with all its members. A reference in the value's own place is replaced: its call
-    may only have looked up what is stated.
-    """
-    held, inside = held_at(step.arguments, one.path)
-    if isinstance(held, Reference | ItemReference):
-        return bool(inside)
+def _is_a_condition(one: Stated, step: Step, rest: str) -> bool:
+    """Whether the step has another listed value, which the rest of the request says."""
+    held = held_at(step.arguments, one.path)
     value = held.value if isinstance(held, LiteralValue) else held
-    if not isinstance(value, str | int | float) or isinstance(value, bool) or value == one.value:
+    if not one.chosen or not isinstance(value, str) or value == one.value:
         return False
-    said = re.search(rf"(?<!\w){re.escape(str(value))}(?!\w)", unstated, re.IGNORECASE)
-    return said is not None and all(value not in _literals(other) for other in plan.steps if other is not step)
-
-
-def _literals(step: Step) -> list[JsonValue]:
-    return [one for value in step.arguments.values() for one in scalars(value)]
+    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", rest, re.IGNORECASE) is not None
 
 
 def _is_said_once(query: str, one: Stated) -> bool:

@@ -190,11 +190,9 @@ STATUS = api(
     [
         ("If order 9 has status open, set it to closed", {"id": "9", "status": "closed"}),
         ("Change it from status open to closed in order 9", {"id": "9", "status": "closed"}),
-        ('Do not set the title "B", set that of order 9 to "C"', {"id": "9", "title": "C"}),
-        ('Rename order 9 with title "A" to "B"', {"id": "9", "title": "B"}),
     ],
 )
-def test_another_value_that_the_request_says_stays(query: str, arguments: dict[str, str]) -> None:
+def test_another_listed_value_that_the_request_says_stays(query: str, arguments: dict[str, str]) -> None:
     subject = plan(step("a", "update_order", **dict[str, Any](arguments)))
     assert with_stated(subject, query, {STATUS.id: STATUS}) is subject
 
