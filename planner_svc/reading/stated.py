@@ -125,9 +125,14 @@ def without_constants(query: str, apis: Sequence[Api]) -> str:
     for api in apis:
         constants = {one.name for one in api.parameters if one.constant is not None} - open_names
         if constants:
-            for one in stated(query, profile_of(api)):
-                if one.path[0] in constants:
-                    query = query[: one.named] + " " * (one.end - one.named) + query[one.end :]
+            query = _without_stated(query, [one for one in stated(query, profile_of(api)) if one.path[0] in constants])
+    return query
+
+
+def _without_stated(query: str, found: Sequence[Stated]) -> str:
+    """The request with blanks in place of these values and their names."""
+    for one in found:
+        query = query[: one.named] + " " * (one.end - one.named) + query[one.end :]
     return query
 
 
@@ -153,7 +158,7 @@ def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
 
 def _given(step: Step, query: str, api: Api, plan: Plan) -> Step:
     found = stated(query, profile_of(api))
-    rest = _without_values(query, found)
+    rest = _without_stated(query, found)
     found = [one for one in found if not (_is_anothers(one, step, plan) or _is_a_condition(one, step, rest))]
     own = {str(one.path[0]) for one in found}
     taken = {one.value for one in found if _is_said_once(query, one)}
@@ -176,13 +181,6 @@ def _is_anothers(one: Stated, step: Step, plan: Plan) -> bool:
     own = step.arguments.get(str(one.path[0]))
     further = (other.arguments.get(name) for other in plan.steps if other is not step)
     return own is not None and not isinstance(own, Reference) and own != value and value in further
-
-
-def _without_values(query: str, found: Sequence[Stated]) -> str:
-    """The request with blanks in place of the stated values."""
-    for one in found:
-        query = query[: one.start] + " " * (one.end - one.start) + query[one.end :]
-    return query
 
 
 def _is_a_condition(one: Stated, step: Step, rest: str) -> bool:
