@@ -52,6 +52,14 @@ class ServedSettings(BaseSettings):
         description="How long no requests are sent to a server that failed, in seconds. After that it is probed for "
         "one token in the background. When the token arrives, it is used for plans again.",
     )
+    at_once: int = Field(
+        default=16,
+        ge=1,
+        le=1_000,
+        description="Requests sent to the server at once, half of them of one tenant. Further ones wait, and tenants "
+        "take turns. Twice what the server computes at once suffices: with more, one tenant's requests wait at the "
+        "server before others' ones.",
+    )
     max_tokens: int = Field(default=1_024, ge=16, le=65_536, description="Longest answer, in tokens.")
     prompt_tokens: int = Field(
         default=6_000,

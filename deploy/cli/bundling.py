@@ -106,7 +106,7 @@ def bundle(text: str, path: str, read: Read) -> str:
         read: reads the other files.
 
     Raises:
-        Unreadable: there are too many files, or they are too large together.
+        Unreadable: there are too many files, or they are too large together, or lead too far from each other.
     """
     if not _FILE_REFERENCE.search(text):
         return text
@@ -115,7 +115,10 @@ def bundle(text: str, path: str, read: Read) -> str:
     except InvalidDocument:  # the import reports it
         return text
     bundler = _Bundler(path, read)
-    rewritten = bundler.rewrite(root, path)
+    try:
+        rewritten = bundler.rewrite(root, path)
+    except RecursionError:
+        raise Unreadable("its files refer to each other too often in a row") from None
     if not isinstance(rewritten, dict) or not bundler.files:
         return text
     return orjson.dumps({**rewritten, _FILES_KEY: bundler.files}).decode()

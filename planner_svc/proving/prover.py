@@ -10,6 +10,7 @@ from planner_svc.compile import compile_plan
 from planner_svc.evidence import TriedCalls
 from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.proving.change_order import with_change_order
+from planner_svc.proving.contradictions import forbidden_change
 from planner_svc.proving.item_matches import with_matches
 from planner_svc.proving.repair import repair
 from planner_svc.proving.unused_values import questions_about, with_answers
@@ -106,11 +107,16 @@ class Prover:
         plan, apis = result.compiled.plan, result.compiled.apis
         if wrong := await self._pool.run(wrong_change_reason, request.query, plan, apis):
             return wrong, ()
+        proof = result.compiled.proof
+        unasked = not set(proof.mutating) <= set(proof.approvals)  # otherwise a person is shown the words, and asked
+        if unasked and (said := await self._pool.run(forbidden_change, request.query, plan, apis)):
+            return f"The request also says “{said}”, and nobody would be asked before that is done.", ()
         return "", await self._pool.run(questions_about, request.query, request.context, plan, apis)
 
     async def _prove(self, plan: Plan, apis: Sequence[Api], request: PlanRequest, backend: str) -> CompileResponse:
         if backend != DEMONSTRATED and may_state(request.query):  # a demonstration's pattern matches every word
-            plan = await self._pool.run(with_stated, plan, request.query, {api.id: api for api in apis})
+            if backend != MODEL:  # that reads what a value is stated for: "close what has status open"
+                plan = await self._pool.run(with_stated, plan, request.query, {api.id: api for api in apis})
             plan = await self._pool.run(keep_single_change, plan, request.query, {api.id: api for api in apis})
         if request.context.values:
             plan = await self._pool.run(with_answers, plan, request.context, {api.id: api for api in apis})

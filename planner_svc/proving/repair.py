@@ -7,7 +7,7 @@ from pydantic import JsonValue
 from planner_svc.compiler.arguments import place_of
 from planner_svc.compiler.graph import in_order
 from services.contracts.base import JsonPath
-from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Step
+from services.contracts.plan import MAX_PATH, AnswerOutput, LiteralValue, Plan, Step
 from services.contracts.planning import Diagnostic, DiagnosticCode
 
 
@@ -37,7 +37,7 @@ def repair(plan: Plan, diagnostics: Iterable[Diagnostic]) -> Plan | None:
 
 
 def _path(value: JsonValue) -> JsonPath:
-    parts = value if isinstance(value, list) else []
+    parts = value if isinstance(value, list) and len(value) <= MAX_PATH else []
     return tuple(part for part in parts if isinstance(part, str | int))
 
 

@@ -99,6 +99,11 @@ def nested(profile: Profile, arguments: Mapping[str, Value]) -> dict[str, Value]
 
 def has(arguments: Mapping[str, Value], path: JsonPath) -> bool:
     """Whether there is a value at the path, or a reference in place of an object that would contain it."""
+    return held_at(arguments, path) is not None
+
+
+def held_at(arguments: Mapping[str, Value], path: JsonPath) -> Value | JsonValue:
+    """The value at the path, or a reference in place of an object that would contain it; None if there is none."""
     value: Value | JsonValue = arguments.get(str(path[0]))
     for part in path[1:]:
         if isinstance(value, LiteralValue):
@@ -112,7 +117,7 @@ def has(arguments: Mapping[str, Value], path: JsonPath) -> bool:
             value = items[part] if isinstance(part, int) and part < len(items) else None
         else:
             break
-    return value is not None
+    return value
 
 
 def put(arguments: Mapping[str, Value], path: JsonPath, value: JsonValue) -> dict[str, Value]:

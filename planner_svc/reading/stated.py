@@ -15,7 +15,7 @@ from typing import Final
 import orjson
 from pydantic import JsonValue
 
-from planner_svc.reading.leaves import flat, put
+from planner_svc.reading.leaves import flat, held_at, put
 from planner_svc.reading.profile import Profile, Slot, profile_of
 from planner_svc.reading.readings import NO_CLOCK, TRUTHS, moment_of, number_in, readings
 from planner_svc.reading.text import MAX_CHARS, QUOTED, STOP, Word, name_parts, split_name, stem, stem_set
@@ -57,13 +57,17 @@ class _Label:
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A value stated for an argument: its path, its characters, and ``named``, where its name begins."""
+    """A value stated for an argument: its path, its characters, and ``named``, where its name begins.
+
+    ``chosen``: whether the argument takes only listed values.
+    """
 
     path: JsonPath
     value: JsonValue
     start: int
     end: int
     named: int = 0
+    chosen: bool = False
 
 
 def stated(query: str, profile: Profile) -> list[Stated]:
@@ -97,7 +101,8 @@ def stated(query: str, profile: Profile) -> list[Stated]:
             left -= len(slot.choices) * _parts(value)
             if value is not None:
                 begins = parts[index + 1 - len(label.words)].start
-                found.append(Stated(_place(slot, items, counts), value[0], opening.end(), value[1], begins))
+                place = _place(slot, items, counts)
+                found.append(Stated(place, value[0], opening.end(), value[1], begins, bool(slot.choices)))
                 given.add(slot.name)
                 taken = value[1]
                 break
@@ -120,9 +125,14 @@ def without_constants(query: str, apis: Sequence[Api]) -> str:
     for api in apis:
         constants = {one.name for one in api.parameters if one.constant is not None} - open_names
         if constants:
-            for one in stated(query, profile_of(api)):
-                if one.path[0] in constants:
-                    query = query[: one.named] + " " * (one.end - one.named) + query[one.end :]
+            query = _without_stated(query, [one for one in stated(query, profile_of(api)) if one.path[0] in constants])
+    return query
+
+
+def _without_stated(query: str, found: Sequence[Stated]) -> str:
+    """The request with blanks in place of these values and their names."""
+    for one in found:
+        query = query[: one.named] + " " * (one.end - one.named) + query[one.end :]
     return query
 
 
@@ -130,7 +140,8 @@ def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
     """The plan with the stated values of its arguments, and without calls that only looked these up.
 
     An API that is called several times is skipped: it is unknown which of the calls is meant. So is an argument that
-    has another value where a further call has the stated one: "title "A" ... rename it to "B"".
+    has another value where a further call has the stated one: "title "A" ... rename it to "B"", or another listed value
+    that the request says: "if the status is open, set it to closed".
     """
     called = [step.api for step in plan.steps]
     steps, changed = [], False
@@ -146,7 +157,9 @@ def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
 
 
 def _given(step: Step, query: str, api: Api, plan: Plan) -> Step:
-    found = [one for one in stated(query, profile_of(api)) if not _is_anothers(one, step, plan)]
+    found = stated(query, profile_of(api))
+    rest = _without_stated(query, found)
+    found = [one for one in found if not (_is_anothers(one, step, plan) or _is_a_condition(one, step, rest))]
     own = {str(one.path[0]) for one in found}
     taken = {one.value for one in found if _is_said_once(query, one)}
     arguments: dict[str, Value] = {}
@@ -168,6 +181,15 @@ def _is_anothers(one: Stated, step: Step, plan: Plan) -> bool:
     own = step.arguments.get(str(one.path[0]))
     further = (other.arguments.get(name) for other in plan.steps if other is not step)
     return own is not None and not isinstance(own, Reference) and own != value and value in further
+
+
+def _is_a_condition(one: Stated, step: Step, rest: str) -> bool:
+    """Whether the step has another listed value, which the rest of the request says."""
+    held = held_at(step.arguments, one.path)
+    value = held.value if isinstance(held, LiteralValue) else held
+    if not one.chosen or not isinstance(value, str) or value == one.value:
+        return False
+    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", rest, re.IGNORECASE) is not None
 
 
 def _is_said_once(query: str, one: Stated) -> bool:

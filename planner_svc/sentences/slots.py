@@ -9,7 +9,7 @@ from planner_svc.compiler.nodes import Node
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.text import split_name
 from services.contracts.base import EVERY
-from services.contracts.plan import AnswerOutput, LiteralValue, Plan, dependencies
+from services.contracts.plan import AnswerOutput, LiteralValue, Plan, step_references
 from services.contracts.planning import CompiledPlan
 from services.contracts.sentence import MAX_SLOTS
 
@@ -79,7 +79,7 @@ def _given(plan: Plan, step_id: str) -> str:
         texts = [str(value)[:_MAX_GIVEN] for value in values if isinstance(value, str | int | float)]
         if texts:
             return ", ".join(texts[:_MAX_GIVEN_VALUES])
-        before = sorted(dependencies(step) - seen)
+        before = sorted({reference.step for reference in step_references(step)} - seen)
         seen.update(before)
         waiting += before
     return ""

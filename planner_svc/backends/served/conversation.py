@@ -14,6 +14,7 @@ from planner_svc.backends.served.model import Model
 from planner_svc.backends.served.outputs import with_outputs
 from planner_svc.backends.served.prompt import Prompt, repair_turn
 from planner_svc.backends.served.reply import Reply, ReplyError, read_reply
+from planner_svc.backends.served.signatures import with_names
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import Fault, PlanDraft
 from services.clients.chat import ChatError, Completion
@@ -136,9 +137,7 @@ class Conversation:
         hints = " ".join(fix.message for fix in diagnostic.fixes[:2])
         text = f"{place}: {diagnostic.message}" if place else diagnostic.message
         text = f"{text}. {hints}".strip() if hints else text
-        for api_id, name in self._task.prompt.names.items():
-            text = text.replace(api_id, name)
-        return " ".join(text.split())[: _MAX_PROBLEM_CHARS // _MAX_PROBLEMS]
+        return " ".join(with_names(text, self._task.prompt.names).split())[: _MAX_PROBLEM_CHARS // _MAX_PROBLEMS]
 
     def _confidence(self, completion: Completion) -> float:
         """The probability of the least likely token; a fixed value if the server gives no log-probabilities."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 from planner_svc.backends.served.constraint import LADDER, Constraint
@@ -12,9 +12,12 @@ from planner_svc.backends.served.liveness import Liveness
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.settings import ConstraintKind, ServedSettings
 from services.clients.chat import ChatError, ChatModel, Completion, Message
+from services.compute import for_tenant
 from services.contracts.operations import ModelServer
+from services.fair_slots import FairSlots
 
 _PROBE_S: Final = 5.0
+_WAITING: Final = 1_000
 _MOST_CHARS: Final = 300
 """Most characters of a failure's text that the status shows: the server may have written it."""
 
@@ -33,8 +36,12 @@ class Model:
         self._url = settings.url or ""
         self._max_tokens = settings.max_tokens
         self._kinds: list[ConstraintKind] = list(LADDER)
+        self._accepted: set[ConstraintKind] = set()
         if settings.constraint != "auto":
             self._kinds = list(dict.fromkeys([settings.constraint, "none"]))
+        self._slots = FairSlots(
+            settings.at_once, _WAITING, (settings.at_once + 1) // 2, "requests to the language model"
+        )
         self._liveness = Liveness(lambda: chat.probe(_PROBE_S), settings.rest_s)
 
     @property
@@ -77,8 +84,9 @@ class Model:
 
         Raises:
             ChatError: there is no message. A server that failed is not asked again for a while.
+            Overloaded: it had no turn before the deadline.
         """
-        with self._track_liveness():
+        async with self._turn(end):
             completion, kind = await self._complete_constrained(messages, constraint, end)
         self._metrics.completed(completion)
         return completion, kind
@@ -92,50 +100,54 @@ class Model:
             end: deadline, on the event loop's clock.
 
         Raises:
-            ChatError: there is no message, as in :meth:`complete`.
+            ChatError, Overloaded: there is no message, as in :meth:`complete`.
         """
-        left_s = max(end - asyncio.get_running_loop().time(), 0.0)
-        with self._track_liveness():
+        async with self._turn(end):
+            left_s = _left_s(end)
             completion = await self._chat.complete(messages, max_tokens=max_tokens, deadline_s=left_s)
         self._metrics.completed(completion)
         return completion
 
-    @contextmanager
-    def _track_liveness(self) -> Iterator[None]:
-        """Raise if the server is down; otherwise record whether the request worked."""
-        if (why := self._liveness.trouble()) is not None:
-            raise ChatError("down", why)
-        try:
-            with self._metrics.completing():
-                yield
-        except ChatError as error:
-            self._record_failure(error)
-            raise
-        self._liveness.worked()
+    @asynccontextmanager
+    async def _turn(self, end: float) -> AsyncIterator[None]:
+        """Wait for the tenant's turn. Raise if the server is down then; otherwise record whether the request worked."""
+        async with self._slots.slot(for_tenant.get(), _left_s(end)):
+            if (why := self._liveness.trouble()) is not None:
+                raise ChatError("down", why)
+            try:
+                with self._metrics.completing():
+                    yield
+            except ChatError as error:
+                self._record_failure(error)
+                raise
+            self._liveness.worked()
 
     async def _complete_constrained(
         self, messages: Sequence[Message], constraint: Constraint, end: float
     ) -> tuple[Completion, ConstraintKind]:
-        """Try constraints from the strictest; after a refusal, remember the first weaker one that is accepted."""
-        loop = asyncio.get_running_loop()
-        refusals: list[ChatError] = []
+        """Try constraints from the strictest.
+
+        One that is refused is not tried again if it was never accepted: a server that knows it refuses only what a
+        document makes of it.
+        """
+        refusals: dict[ConstraintKind, ChatError] = {}
         for kind in tuple(self._kinds):
             try:
                 completion = await self._chat.complete(
                     messages,
                     max_tokens=self._max_tokens,
-                    deadline_s=max(end - loop.time(), 0.0),
+                    deadline_s=_left_s(end),
                     extra=constraint.members(kind),
                 )
             except ChatError as error:
                 if error.trouble != "refused":
                     raise
-                refusals.append(error)
+                refusals[kind] = error
                 continue
-            if refusals and kind in self._kinds:
-                del self._kinds[: self._kinds.index(kind)]
+            self._accepted.add(kind)
+            self._kinds = [one for one in self._kinds if one in self._accepted or one not in refusals]
             return completion, kind
-        raise refusals[-1]
+        raise refusals[kind]
 
     def _record_failure(self, error: ChatError) -> None:
         """Record what a failure says about the server. A server that refuses a request, or is late, is alive."""
@@ -145,3 +157,8 @@ class Model:
             self._liveness.failed(str(error), error.retry_after_s)
         elif error.trouble == "late" and not (error.partial and error.partial.tokens):
             self._liveness.suspect()  # without any token it may be hung, or the deadline was short
+
+
+def _left_s(end: float) -> float:
+    """Seconds until a deadline on the event loop's clock."""
+    return max(end - asyncio.get_running_loop().time(), 0.0)

@@ -23,6 +23,7 @@ from planner_svc.backends.served.signatures import (
     Signature,
     call_names,
     wanted_names,
+    with_names,
     words_of,
 )
 from services.codecs import nestful
@@ -282,11 +283,9 @@ def _tried(evidence: Sequence[Attempt], names: Mapping[str, str]) -> list[str]:
     lines = []
     for attempt in evidence[-_MAX_TRIED:]:
         said = f", it says {to_json(attempt.reason).decode()}" if attempt.reason else ""
-        lines.append(f"- {written_call(attempt.api, attempt.arguments)}: {_OUTCOMES[attempt.outcome]}{said}")
-    text = "\n".join(lines)
-    for api_id, name in names.items():
-        text = text.replace(api_id, name)
-    return [EVIDENCE_INSTRUCTION, text]
+        line = f"- {written_call(attempt.api, attempt.arguments)}: {_OUTCOMES[attempt.outcome]}{said}"
+        lines.append(with_names(" ".join(line.split()), names))  # a document may hide a line in an argument's name
+    return [EVIDENCE_INSTRUCTION, *lines]
 
 
 def _request(query: str, context: Context) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +21,7 @@ from pydantic import JsonValue
 
 from planner_svc.compiler.nodes import Node
 from planner_svc.compiler.schemas import Schemas
+from services.codecs.calls import RESULT
 from services.codecs.text import format_path
 from services.compute import checkpoint, with_checkpoints
 from services.contracts.api import Api, Parameter
@@ -73,12 +74,19 @@ DETAILS: Final[Mapping[str, Detail]] = {"brief": BRIEF, "full": FULL}
 
 
 def call_names(apis: Iterable[Api]) -> dict[str, str]:
-    """The name of each API in prompt and answer, by its id: its name if that is unique, otherwise its id."""
+    """The name of each API in prompt and answer, by its id: its name if nothing else has that, otherwise its id.
+
+    A document may name an operation like another one's id.
+    """
     listed = list(apis)
-    owners: dict[str, set[str]] = {}
-    for api in listed:
-        owners.setdefault(api.name, set()).add(api.id)
-    return {api.id: api.name if len(owners[api.name]) == 1 and _sayable(api.name) else api.id for api in listed}
+    used = Counter([RESULT, *(api.id for api in listed), *(api.name for api in listed)])
+    return {api.id: api.name if used[api.name] == 1 and _sayable(api.name) else api.id for api in listed}
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """The text with each API's name, from :func:`call_names`, in place of its id. One id may begin another."""
+    ids = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(ids, lambda match: names[match[0]], text) if ids else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,3 +139,12 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / "zoo.zip").write_bytes(b"PK no archive")
     with pytest.raises(typer.BadParameter, match="cannot be read"):
         find_sources([str(tmp_path / "zoo.zip")], None)
+
+
+def test_files_that_lead_far_from_each_other_are_refused() -> None:
+    def read(path: str) -> str:
+        number = int(path.removesuffix(".json")) + 1
+        return '{"x": ' * 50 + f'{{"$ref": "{number}.json"}}' + "}" * 50
+
+    with pytest.raises(Unreadable, match="too often in a row"):
+        bundling.bundle('{"openapi": "3.1.0", "x": {"$ref": "0.json"}}', "main.json", read)

@@ -1,15 +1,29 @@
 """Every diagnostic: a plan that gets it, with words and fixes that help, and a near miss that does not."""
 
 import tracemalloc
+from typing import Any
 
 import pytest
 
 from planner_svc.compile import MAX_LISTS
 from planner_svc.proving.repair import repair
 from services.contracts.api import Location
-from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Reference
+from services.contracts.plan import MAX_PATH, ItemReference, ListValue, LiteralValue, ObjectValue, Reference
 from services.contracts.planning import CompileResponse, Decision, DiagnosticCode, Policy
-from tests.unit.planner_svc.building import TEXT, WHOLE, api, codes, only, param, plan, prove, record, secret, step
+from tests.unit.planner_svc.building import (
+    TEXT,
+    WHOLE,
+    api,
+    codes,
+    listed,
+    only,
+    param,
+    plan,
+    prove,
+    record,
+    secret,
+    step,
+)
 
 COUNTRY = record(code={"type": "string"}, name={"type": "string"}, area={"type": "number"}, tags={"type": "array"})
 FIND = api("find", param("name"), returns=COUNTRY)
@@ -170,6 +184,15 @@ def test_a_field_of_every_item_is_a_list() -> None:
     assert found.fixes[-1].value == ["*", "name"]
     assert repair(plan(step("a", "list"), answer="$a.name$"), [found]) == plan(step("a", "list"), answer="$a.*.name$")
     only(prove(plan(step("a", "find"), answer="$a.*.name$"), *APIS), DiagnosticCode.UNKNOWN_FIELD)
+
+
+def test_a_path_that_has_no_room_for_every_item_is_not_repaired() -> None:
+    node: dict[str, Any] = TEXT
+    for _ in range(MAX_PATH):
+        node = record(a=node)
+    deep = api("deep", returns=listed(node))
+    subject = plan(step("a", "deep"), answer=f"$a{'.a' * MAX_PATH}$")
+    assert repair(subject, [only(prove(subject, deep), DiagnosticCode.LIST_FOR_SINGLE)]) is None
 
 
 def test_a_plan_takes_fields_of_every_item_a_hundred_times_at_most() -> None:

@@ -72,6 +72,14 @@ def test_slots_of_one_api_are_told_apart_by_what_the_plan_gives_to_it() -> None:
     assert second.description.endswith("(Oslo)")
 
 
+def test_what_a_call_only_waits_for_tells_nothing_of_it() -> None:
+    waits = step("b", "getFlight", number="$z.codes.0$").model_copy(update={"after": ("a",)})
+    steps = (step("z", "find", city="Oslo"), step("a", "getFlight", number="AF123"), waits)
+    first, second = slots_of(compiled(steps, x="a.durationMinutes", y="b.durationMinutes"))
+    assert first.description.endswith("(AF123)")
+    assert second.description.endswith("(Oslo)")
+
+
 def test_a_loop_has_many_answers() -> None:
     loop = (step("a", "find", city="Oslo"), step("b", "getFlight", foreach="$a.codes$", number="$@$"))
     each, third = slots_of(compiled(loop, first="a.codes", third="b.2.late"))

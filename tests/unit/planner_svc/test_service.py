@@ -283,9 +283,13 @@ async def test_a_change_that_the_request_also_forbids_is_unsure(pool: ComputePoo
     cancel = api("cancelOrder", param("order", WHOLE), method="POST", path="/orders", summary="Cancel an order")
     asked = REQUEST.model_copy(update={"query": query, "candidates": (Candidate(api=cancel, score=1),)})
     draft = PlanDraft(plan(step("a", "cancelOrder", order=5)), 0.9)
-    response = await service(pool, draft, policy=CascadePolicy(unsure_below=0.5)).plan(asked)
+    planner = service(pool, draft, policy=CascadePolicy(unsure_below=0.5))
+    response = await planner.plan(asked)
     assert response.status == "planned"
     assert (unsure in response.unsure) if unsure else response.unsure == ""
+    in_advance = await planner.plan(asked.model_copy(update={"policy": Policy(mutating=Decision.ALLOW)}))
+    assert in_advance.status == ("no_plan" if unsure else "planned")  # nobody would see the remark in time
+    assert ("“do not cancel it”" in in_advance.reason) is bool(unsure)
 
 
 async def test_an_unsure_answer_gives_way_to_the_plan_of_another_backend(pool: ComputePool) -> None:

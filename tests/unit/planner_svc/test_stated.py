@@ -176,6 +176,37 @@ def test_a_value_that_a_further_call_has_is_not_put_into_a_body_of_its_own() -> 
     assert with_stated(subject, 'Create a role with description "Pays." and give it to me', apis) == subject
 
 
+STATUS = api(
+    "update_order",
+    param("id", at=Location.PATH),
+    param("title", at=BODY),
+    param("status", {"enum": ["open", "closed"]}, at=BODY),
+    method="PATCH",
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "arguments"),
+    [
+        ("If order 9 has status open, set it to closed", {"id": "9", "status": "closed"}),
+        ("Change it from status open to closed in order 9", {"id": "9", "status": "closed"}),
+    ],
+)
+def test_another_listed_value_that_the_request_says_stays(query: str, arguments: dict[str, str]) -> None:
+    subject = plan(step("a", "update_order", **dict[str, Any](arguments)))
+    assert with_stated(subject, query, {STATUS.id: STATUS}) is subject
+
+
+def test_a_value_that_the_request_states_for_another_argument_does_not_stay() -> None:
+    swapped = plan(step("a", "update_order", id="9", title="closed", status="open"))
+    result = with_stated(swapped, 'Update order 9: title "Spring", status closed', {STATUS.id: STATUS})
+    assert result.steps[0].arguments == {
+        "id": LiteralValue(value="9"),
+        "title": LiteralValue(value="Spring"),
+        "status": LiteralValue(value="closed"),
+    }
+
+
 def test_calls_that_nothing_tells_apart_are_left_alone() -> None:
     twice = plan(step("a", "create_order", shop_id="S", title="x"), step("b", "create_order", shop_id="S", title="y"))
     assert with_stated(twice, 'orders with title "z"', APIS) is twice

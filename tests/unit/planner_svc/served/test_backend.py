@@ -1,18 +1,21 @@
 """The served backend in the planner's service: drafts, repair, needs, cascade, trace."""
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from planner_svc.backends.served.prompt import ADDED_INSTRUCTION, PROMPT_VERSIONS
 from planner_svc.cascade import CascadePolicy
 from planner_svc.models import PlanDraft
+from services.contracts.api import Location
 from services.contracts.context import Context
 from services.contracts.demo import Demo, SelectedDemo
-from services.contracts.plan import Reference
-from services.contracts.planning import Decision, PlanRequest, Policy
+from services.contracts.plan import LiteralValue, Reference
+from services.contracts.planning import Decision, PlanRequest, PlanResponse, Policy
 from services.contracts.retrieval import Candidate, FoundBy
 from services.contracts.trace import MAX_OUTPUT_CHARS, MAX_PROMPT_CHARS
 from services.errors import ServiceUnavailable
@@ -332,3 +335,53 @@ async def test_without_candidates_nobody_is_asked(world: Make) -> None:
     response = await made.service.plan(REQUEST.model_copy(update={"candidates": ()}))
     assert response.status == "no_plan"
     assert made.server.asked == []
+
+
+async def test_what_the_model_wrote_is_not_replaced_by_what_a_name_stands_before(world: Make) -> None:
+    """To close what is open is no request to open it."""
+    close = api(
+        "close_ticket",
+        param("code", required=True, at=Location.PATH),
+        param("status", {"enum": ["open", "closed"]}, at=Location.BODY),
+        method="PATCH",
+        summary="Close or open a ticket",
+    )
+    search = api("search", param("text"), returns=record(code={"type": "string"}))
+    first = {"name": "search", "label": "var1", "arguments": {"text": "Leak"}}
+    second = {"name": "close_ticket", "label": "var2", "arguments": {"code": "$var1.code$", "status": "closed"}}
+    made = await world(calls(first, second))
+    candidates = tuple(Candidate(api=one, score=1) for one in (close, search))
+    asked = PlanRequest(query='Close the ticket "Leak" with status open', candidates=candidates)
+    response = await made.service.plan(asked)
+    assert response.status == "planned"
+    assert response.plan.steps[1].arguments["status"] == LiteralValue(value="closed")
+
+
+async def test_tenants_take_turns_at_the_model(world: Make) -> None:
+    go, done = asyncio.Event(), calls(FIRST, SECOND)
+
+    async def waits(request: web.BaseRequest) -> web.StreamResponse:
+        await go.wait()
+        return await done(request)
+
+    made = await world(waits, at_once=2)
+
+    def plan_for(tenant: str) -> asyncio.Task[PlanResponse]:
+        asked = REQUEST.model_copy(update={"query": f"holidays for {tenant}?", "policy": Policy(tenant=tenant)})
+        return asyncio.create_task(made.service.plan(asked))
+
+    plans = [plan_for("a") for _ in range(4)]
+    await made.server.has_been_asked(1)
+    await asyncio.sleep(0.2)
+    assert len(made.server.asked) == 1  # half of the places are left to others
+    plans.append(plan_for("b"))
+    await made.server.has_been_asked(2)
+    assert "for b?" in made.server.asked[1]["messages"][-1]["content"]
+    go.set()
+    assert {one.backend for one in await asyncio.gather(*plans)} == {"served"}
+
+
+async def test_what_a_server_refuses_of_one_document_it_is_asked_of_others(world: Make) -> None:
+    made = await world(calls(FIRST, SECOND), answers(400, "too many rules"), calls(FIRST, SECOND), constraint="auto")
+    kinds = [(await made.service.plan(REQUEST)).trace.attempts[0].constraint for _ in range(3)]
+    assert kinds == ["json_schema", "json_object", "json_schema"]

@@ -5,10 +5,12 @@ import re
 from typing import Any
 
 import pytest
+from pydantic_core import to_json
 
 from planner_svc.backends.served import signatures
 from planner_svc.backends.served.prompt import BRIEF, FULL, Budget, Prompt, estimate_tokens, render
-from planner_svc.backends.served.signatures import SHORTER, Detail, wanted_names
+from planner_svc.backends.served.reply import read_reply
+from planner_svc.backends.served.signatures import SHORTER, Detail, call_names, wanted_names, with_names
 from planner_svc.compiler.schemas import Schemas
 from services.contracts.api import Api, Parameter
 from services.contracts.context import Context
@@ -154,3 +156,22 @@ def test_a_line_that_just_fits_is_whole(detail: Detail) -> None:
     whole = asked.line(detail)
     assert asked.line(detail, len(whole)) == asked.line(detail, len(whole), cut=True) == whole
     assert asked.line(detail, len(whole) - 1) == ""
+
+
+def test_no_name_in_a_prompt_is_anothers_id() -> None:
+    """A document may give an operation any name: what a model calls by it must not be another one."""
+    gone = api("cancel", method="DELETE")
+    apis = [gone, *(api(name).model_copy(update={"id": f"u.{name}"}) for name in (gone.id, "var_result", "find"))]
+    names = call_names(apis)
+    assert names == {"t.cancel": "cancel", "u.t.cancel": "u.t.cancel", "u.var_result": "u.var_result", "u.find": "find"}
+    for one in apis:
+        found = read_reply(to_json({"calls": [{"name": names[one.id], "arguments": {}}]}).decode(), names).plan
+        assert found is not None
+        assert [step.api for step in found.steps] == [one.id]
+
+
+def test_ids_in_a_text_are_replaced_by_the_names_of_their_own_apis() -> None:
+    assert with_names("t.get, u.t.get and t.getAll", {"t.get": "get", "u.t.get": "x", "t.getAll": "all"}) == (
+        "get, x and all"
+    )
+    assert with_names("t.get", {}) == "t.get"
