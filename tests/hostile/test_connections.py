@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import aiohttp
 import pytest
@@ -267,9 +267,26 @@ async def test_a_body_that_outruns_its_reader_arrives_whole(head: bytes) -> None
     assert not wire.aborted
 
 
+async def test_few_connections_stay_open_that_nobody_uses() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(ANSWER)
+
+    settings = ExecutorSettings(allowed_private_hosts=("127.0.0.1",), max_connections=2)
+    async with AsyncExitStack() as stack:
+        hosts = [await stack.enter_async_context(serve_raw(script)) for _ in range(5)]
+        transport = await stack.enter_async_context(open_transport(settings))
+        for host in hosts:
+            await get(transport, URL(f"http://{host}/"))
+        pool = transport._pooled.connector
+        assert isinstance(pool, aiohttp.TCPConnector)
+        assert sum(map(len, pool._conns.values())) == 2
+
+
 async def test_aiohttp_still_has_what_connections_build_on() -> None:
     async with aiohttp.TCPConnector() as connector:
         assert isinstance(connector._factory(), ResponseHandler)
+        assert callable(connector._release)
     connection = UpstreamConnection(asyncio.get_running_loop())
     assert connection._reading_paused is False
     for name in ("set_response_params", "feed_data", "data_received"):

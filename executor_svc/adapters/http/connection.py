@@ -114,9 +114,18 @@ class UpstreamConnection(ResponseHandler):
 
 
 class UpstreamConnector(aiohttp.TCPConnector):
-    """Opens such connections, with the options of :class:`aiohttp.TCPConnector`."""
+    """Opens such connections, with the options of :class:`aiohttp.TCPConnector`.
+
+    ``limit`` holds for the idle ones as well, which aiohttp does not count: calls of many hosts, or ports of one, would
+    leave thousands of open files.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         opened: type[ResponseHandler] = UpstreamConnection
         self._factory = partial(opened, loop=asyncio.get_running_loop())
+
+    def _release(self, key: Any, protocol: ResponseHandler, *, should_close: bool = False) -> None:
+        """Keep a connection that is not used any more, or close it."""
+        idle = sum(map(len, self._conns.values()))
+        super()._release(key, protocol, should_close=should_close or idle >= self.limit)
