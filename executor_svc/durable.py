@@ -13,7 +13,7 @@ from typing import Any
 from executor_svc.admission import admit, graph_of
 from executor_svc.binding import hold_of
 from executor_svc.graph import Graph
-from executor_svc.held import HeldAnswers, Room
+from executor_svc.held import HeldAnswers, Room, memory_of_apis
 from executor_svc.ledger import Ledger, LedgerAdapter, in_doubt_result, memory_of_outputs, with_full_outputs
 from executor_svc.live import Gate, LiveRun
 from executor_svc.metrics import ExecutorMetrics
@@ -28,7 +28,7 @@ from services.compute import for_tenant
 from services.contracts.doubt import ResolveRequest
 from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished, ExecutionState, StepFinished
 from services.contracts.outcome import Failed, RequestRecord
-from services.errors import Conflict, NotFound, ServiceError, ServiceUnavailable, ValidationFailed
+from services.errors import Conflict, NotFound, Overloaded, ServiceError, ServiceUnavailable, ValidationFailed
 from services.ownership.heartbeat import Heartbeat
 from services.ownership.members import Membership
 from services.ownership.ticket import Fenced, Ticket
@@ -241,15 +241,19 @@ class DurableLane:
 
     async def _begin(self, graph: Graph, live: LiveRun) -> None:
         request, ticket = live.request, Ticket(live.request.run_id, self._membership.id, 1)
-        try:
-            async with asyncio.timeout(request.deadline_ms / 1000):
-                admitted = await self.ledger.admit(ticket, request)
-        except TimeoutError:
-            message = "The ledger cannot be written. Nothing was sent yet; repeat the request with the same run_id."
-            live.problem = ServiceUnavailable(message, service="ledger")
-            return
-        if admitted:
-            with closing(self.value_store(request.tenant)) as value_store:
+        with closing(self.value_store(request.tenant)) as value_store:
+            try:
+                value_store.hold_apis(request.compiled.apis.values())
+                async with asyncio.timeout(request.deadline_ms / 1000):
+                    admitted = await self.ledger.admit(ticket, request)
+            except Overloaded as error:
+                live.problem = error
+                return
+            except TimeoutError:
+                message = "The ledger cannot be written. Nothing was sent yet; repeat the request with the same run_id."
+                live.problem = ServiceUnavailable(message, service="ledger")
+                return
+            if admitted:
                 await self._drive(live, graph, ticket, {}, self._adapter, value_store)
 
     async def _continue(self, execution: Execution, ticket: Ticket, live: LiveRun) -> None:
@@ -278,7 +282,9 @@ class DurableLane:
         for_tenant.set(tenant)
         with closing(self.value_store(tenant)) as value_store, continued("executor_svc", traceparent):
             calls = await self._store.calls(execution.run_id)
-            known = await with_full_outputs(calls, self._store, value_store, self._workers, live.may_wait())
+            beside = memory_of_apis(compiled.apis.values())
+            waits = live.may_wait()
+            known = await with_full_outputs(calls, self._store, value_store, self._workers, waits, beside)
             given_up = self._given_up(execution, known)
             if given_up:
                 _log.warning("a stored run is given up", run=execution.run_id, why=given_up)

@@ -1,4 +1,4 @@
-"""How much memory the answers take that runs hold until they end, in all and by tenant.
+"""How much memory the answers, and large APIs, take that runs hold until they end, in all and by tenant.
 
 The JSON of a value says little about that: an object with one number has seven bytes as text, and two hundred in
 memory.
@@ -7,9 +7,11 @@ memory.
 import asyncio
 import codecs
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from executor_svc.models import LARGE_BYTES
+from services.contracts.api import Api
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
@@ -30,6 +32,12 @@ def memory_of(body: bytes) -> int:
     if body.removeprefix(codecs.BOM_UTF8).lstrip()[:1] not in (b"[", b"{"):  # a text has no values inside
         return text
     return text + _VALUE_BYTES * sum(map(body.count, (b",", b":", b"[", b"{")))
+
+
+def memory_of_apis(apis: Iterable[Api]) -> int:
+    """About how many bytes of memory the APIs of a plan take; 0 if they are small."""
+    written = [api.model_dump_json().encode() for api in apis]
+    return sum(map(memory_of, written)) if sum(map(len, written)) > LARGE_BYTES else 0
 
 
 class HeldAnswers:

@@ -355,13 +355,14 @@ async def with_full_outputs(
     value_store: ValueStore,
     workers: Workers,
     waits: Callable[[], bool],
+    beside: int = 0,
 ) -> dict[str, RecordedCall]:
     """The calls with large outputs loaded in full, one after the other, once there is memory for all outputs.
 
-    A call whose output is not there any more is not intact. ``value_store`` counts the outputs. Once ``waits`` says no,
-    the memory is not waited for any longer.
+    A call whose output is not there any more is not intact. ``value_store`` counts the outputs, and ``beside``: the
+    memory that the run takes besides. Once ``waits`` says no, the memory is not waited for any longer.
     """
-    await value_store.make_room(memory_of_outputs(known), waits)
+    await value_store.make_room(memory_of_outputs(known) + beside, waits)
     return {key: await _with_full_output(call, store, value_store, workers) for key, call in known.items()}
 
 

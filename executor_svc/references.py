@@ -73,11 +73,11 @@ def resolve(
                 raise Unresolved(f"step {value.step} has no output")
             output, what = outputs[value.step], f"the output of {value.step}"
             path = value.path if value.match is None else chosen(output, value, use, budget)
-            found = walk(output, path, what) if budget is None else taken(output, path, what, budget)
+            found = taken(output, path, what, budget)
         case ItemReference():
             if item is None:
                 raise Unresolved("there is no current item outside a foreach")
-            found = walk(item.value, value.path, "the current item")
+            found = taken(item.value, value.path, "the current item", budget)
         case ListValue():
             return [resolve(element, outputs, item, budget, use) for element in value.items]
         case ObjectValue():
@@ -298,25 +298,28 @@ def _is_small(value: JsonValue) -> bool:
     return isinstance(value, str | int | float) and len(str(value)) <= _MAX_CHOICE_CHARS
 
 
-def walk(value: JsonValue, path: JsonPath, what: str, *, gaps: bool = False) -> JsonValue:
+def walk(
+    value: JsonValue, path: JsonPath, what: str, *, gaps: bool = False, budget: SizeBudget | None = None
+) -> JsonValue:
     """Follow a path: strings are members of objects, integers (from 0) are indices of lists.
 
-    ``gaps``: of every item of a list, those that lack the value give None.
+    ``gaps``: of every item of a list, those that lack the value give None. ``budget`` counts these items, if given.
 
     Raises:
         Unresolved: the path does not exist. The message names ``what``, the whole path, and where it ended.
+        SizeExceeded: something of too many items is taken.
     """
-    found = value_at(value, path, gaps=gaps)
+    found = value_at(value, path, gaps=gaps) if budget is None else value_at(value, path, gaps=gaps, look=budget.look)
     if found is MISSING:
         raise Unresolved(f"{what} has no {render(path)}: {_why_missing(value, path)}")
     return found  # type: ignore[no-any-return]
 
 
-def taken(output: JsonValue, path: JsonPath, what: str, budget: SizeBudget, *, gaps: bool = False) -> JsonValue:
+def taken(output: JsonValue, path: JsonPath, what: str, budget: SizeBudget | None, *, gaps: bool = False) -> JsonValue:
     """As :func:`walk`; a list of what every item has is made once for each path, and kept by the budget."""
-    if EVERY not in path:
-        return walk(output, path, what)
-    return budget.cached(output, (path, "every", gaps), lambda: walk(output, path, what, gaps=gaps))
+    if EVERY not in path or budget is None:
+        return walk(output, path, what, gaps=gaps)
+    return budget.cached(output, (path, "every", gaps), lambda: walk(output, path, what, gaps=gaps, budget=budget))
 
 
 def _why_missing(value: JsonValue, path: JsonPath) -> str:

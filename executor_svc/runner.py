@@ -39,7 +39,7 @@ from services.contracts.outcome import (
 from services.contracts.plan import Reference, Step, step_references
 from services.contracts.planning import CompiledPlan
 from services.partial import PartialValues
-from services.size_budget import SizeBudget
+from services.size_budget import SizeBudget, SizeExceeded
 from services.tracing import Attributes, fail, span
 
 
@@ -371,7 +371,7 @@ class Run:
             try:
                 value = taken(found, path, f"the output of {reference.step}", self._compared, gaps=True)
                 beginning, stored = shown.of(value)
-            except (Unresolved, AnswerTooLarge) as error:
+            except (Unresolved, SizeExceeded, AnswerTooLarge) as error:
                 missing.append(f"answer {output.name!r}: {error}")
             else:
                 values.append(

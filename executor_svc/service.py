@@ -120,6 +120,7 @@ class ExecutorService:
         limits = Limits(*seconds, self._settings.max_items, self._settings.max_taken_bytes)
         self._reading += 1
         try:
+            value_store.hold_apis(compiled.apis.values())
             adapter, run_id = ForTenant(self._adapter, request.tenant), f"preview-{uuid.uuid4().hex}"
             shown = await read_and_preview(compiled, adapter, value_store, limits, run_id, self._adapter.workers)
             await self._wait_until_stored(value_store)
@@ -176,6 +177,7 @@ class ExecutorService:
         self._reading += 1
         self._metrics.active.inc()
         try:
+            value_store.hold_apis(request.compiled.apis.values())
             async with aclosing(run.events()) as events:
                 async for event in events:
                     if isinstance(event, ExecutionFinished):

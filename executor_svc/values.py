@@ -9,10 +9,12 @@ from typing import Final
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from executor_svc.held import NoRoom, Room
+from executor_svc.held import NoRoom, Room, memory_of_apis
 from executor_svc.models import LARGE_BYTES, CallResult, LargeValue, value_id_of
 from executor_svc.settings import MAX_KEPT_BYTES
+from services.contracts.api import Api
 from services.contracts.outcome import Failed, StoredValue, Succeeded
+from services.errors import Overloaded
 
 _PREVIEW_ITEMS: Final = 3
 _PREVIEW_MEMBERS: Final = 30
@@ -84,8 +86,16 @@ class ValueStore:
             return replace(result, memory=0)
         return result
 
+    def hold_apis(self, apis: Iterable[Api]) -> None:
+        """Count the APIs of a plan that is about to run in memory until :meth:`close`. Raises Overloaded."""
+        try:
+            if self._room is not None:
+                self._room.take(memory_of_apis(apis))
+        except NoRoom as error:
+            raise Overloaded(f"Nothing was sent: {error}.", retry_after_s=1) from None
+
     async def make_room(self, memory: int, waits: Callable[[], bool]) -> None:
-        """Count answers that an earlier owner of the run had; wait for the room as long as ``waits`` says so."""
+        """Count what an earlier owner of the run held; wait for the room as long as ``waits`` says so."""
         if self._room is not None:
             await self._room.take_in_turn(memory, waits)
 

@@ -4,79 +4,16 @@ The requests that are shown are made with the values that the plan's reads retur
 """
 
 import asyncio
-from typing import Final
 
 from gateway.peers import Peers
 from gateway.solve import Clock
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import Failed
-from services.contracts.plan import Plan, content_hash_in_parts
-from services.contracts.planning import CompiledPlan, CompileRequest, CompileResponse, Policy, Proof
+from services.contracts.plan import content_hash_in_parts
+from services.contracts.planning import CompiledPlan, Proof
 from services.contracts.preview import PreviewRequest, PreviewResponse
-from services.contracts.retrieval import LookupRequest
 from services.contracts.run import Run, RunStatus
-from services.errors import DeadlineExceeded, ValidationFailed
-
-_MAX_LOOKUP: Final = 1_000
-"""Maximum number of APIs that the retriever returns per call."""
-
-
-async def prove(peers: Peers, plan: Plan, policy: Policy) -> CompileResponse:
-    """What the compiler answers for a plan, with the current APIs and policy of its tenant.
-
-    A plan that the compiler would have to complete does not count as proved: a given plan is run unchanged or not at
-    all.
-    """
-    ids = tuple(dict.fromkeys(step.api for step in plan.steps))
-    parts = (ids[at : at + _MAX_LOOKUP] for at in range(0, len(ids), _MAX_LOOKUP))
-    asked = (peers.retriever.lookup(LookupRequest(ids=part, tenant=policy.tenant)) for part in parts)
-    credentials, found = await asyncio.gather(peers.executor.credentials(policy.tenant), asyncio.gather(*asked))
-    apis = tuple(api for page in found for api in page.apis)
-    ask = CompileRequest(plan=plan, apis=apis, policy=policy, credentials=credentials.secrets)
-    answer = await peers.planner.compile(ask)
-    if answer.compiled is not None and answer.compiled.plan.id != plan.id:
-        return answer.model_copy(update={"compiled": None})
-    return answer
-
-
-async def prove_again(peers: Peers, plan: Plan, policy: Policy) -> CompiledPlan:
-    """The plan, proved against the current APIs and policy of its tenant, and ready to run.
-
-    Raises:
-        ValidationFailed: the plan is not valid, or credentials are missing.
-    """
-    answer = await prove(peers, plan, policy)
-    if answer.compiled is None:
-        why = next((diagnostic.message for diagnostic in answer.diagnostics), "")
-        raise ValidationFailed(
-            f"The plan is not valid with the current APIs: {why}".rstrip(": ") + ".",
-            errors=[d.model_dump(mode="json") for d in answer.diagnostics],
-        )
-    if answer.compiled.proof.missing:
-        raise ValidationFailed(credentials_hint(answer.compiled.proof))
-    return answer.compiled
-
-
-async def prove_given(peers: Peers, run: Run, policy: Policy, clock: Clock) -> tuple[Run, CompiledPlan | None]:
-    """A run of a plan that came with the request, and the compiled plan. If the plan is not valid, the run says why."""
-    assert run.plan is not None, "a plan was given"
-    mark = clock.elapsed_ms()
-    answer = await prove(peers, run.plan, policy)
-    clock.lap("plan_ms", mark)
-    if answer.compiled is None:
-        first = next((d.message for d in answer.diagnostics), "it is not complete")
-        status, reason = RunStatus.NO_PLAN, f"The given plan could not be proved: {first}."
-    else:
-        waits = bool(answer.compiled.proof.approvals)
-        status, reason = RunStatus.NEEDS_APPROVAL if waits else RunStatus.PLANNED, ""
-    updates = {
-        "status": status,
-        "reason": reason,
-        "proof": answer.compiled.proof if answer.compiled else None,
-        "diagnostics": answer.diagnostics,
-        "timings": clock.timings(),
-    }
-    return run.model_copy(update=updates), answer.compiled
+from services.errors import DeadlineExceeded
 
 
 def credentials_hint(proof: Proof) -> str:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Final
 
-from gateway.approval import is_still_valid, preview, prove_again
+from gateway.approval import is_still_valid, preview
 from gateway.audit import AuditLog, entry
 from gateway.live import closing_event
 from gateway.metrics import GatewayMetrics
@@ -73,7 +73,7 @@ class Decisions:
         if request.digest != run.digest and (request.digest is not None or run.moved):
             raise Conflict("The approval is for other requests. Review the run again.")
         mutating = request_to_resume(stored).options.mutations
-        compiled = await prove_again(self._peers, run.plan, self._runs.policy(run.tenant, mutating))
+        compiled = await self._runs.prover.prove_again(run.plan, self._runs.policy(run.tenant, mutating))
         if not is_still_valid(run, compiled):
             await self._refresh_preview(stored, compiled)
             raise Conflict("The requests differ from those that were shown. Review the run again.")

@@ -8,9 +8,9 @@ from typing import Final
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from gateway.approval import prove, prove_again
 from gateway.peers import Peers
 from gateway.principals import Principal
+from gateway.proving import Prover
 from gateway.quotas import Quotas
 from gateway.rerunning import Rerun, rerun_of
 from gateway.storage import RunStore
@@ -42,15 +42,19 @@ class Previews:
     """Proves plans without running them.
 
     Args:
-        peers: the services that prove a plan.
+        peers: the services.
         store: the store of earlier runs.
+        prover: proves the plans.
         policy: gives the policy.
         max_bytes: maximum size of the JSON of a rerun's plan.
         quotas: count each large value that is read for a tenant, and give its reruns turns at that.
     """
 
-    def __init__(self, peers: Peers, store: RunStore, policy: PolicyOf, max_bytes: int, quotas: Quotas) -> None:
+    def __init__(
+        self, peers: Peers, store: RunStore, prover: Prover, policy: PolicyOf, max_bytes: int, quotas: Quotas
+    ) -> None:
         self._peers, self._store, self._policy, self._max_bytes = peers, store, policy, max_bytes
+        self._prover = prover
         self._quotas = quotas
         self._reading = FairSlots(_READING, _MAX_WAITING, 1, "reruns that read large values")
         self._decoding = FairSlots(_READING, _MAX_WAITING, 1, "given plans")
@@ -83,11 +87,11 @@ class Previews:
         async with self._reading.slot(principal.tenant, _READING_WAIT_S):
             again = await rerun_of(earlier, request, fetch, self._max_bytes)
         policy = self._policy(principal.tenant, request.options.mutations)
-        return earlier, again, await prove_again(self._peers, again.plan, policy)
+        return earlier, again, await self._prover.prove_again(again.plan, policy)
 
     async def plan(self, plan: Plan, mutations: Decision, principal: Principal) -> CompileResponse:
         """What the compiler answers for an unchanged plan: its proof, or the diagnostics of its steps."""
-        return await prove(self._peers, plan, self._policy(principal.tenant, mutations))
+        return await self._prover.prove(plan, self._policy(principal.tenant, mutations))
 
     async def plan_of(self, calls: Sequence[JsonValue], tenant: str) -> Plan:
         """The plan that a list of calls describes; tenants take turns at reading them.

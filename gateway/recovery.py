@@ -59,9 +59,13 @@ class Recovery:
 
     async def _take_over(self) -> None:
         """Take over the runs of dead processes."""
-        if self._runs.room > 0:
-            for stored in await self._store.take_over(self._membership, self._runs.lives, self._runs.room):
-                self._runs.resume_taken_over(stored)
+        after = ""
+        while self._runs.room > 0:
+            stored = await self._store.take_over(self._membership, self._runs.lives, after)
+            if stored is None:
+                return
+            after = stored.run.id
+            self._runs.resume_taken_over(stored)
 
     async def _cancel_requested_runs(self) -> None:
         """Cancel the runs of this process that another process was asked to cancel."""

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from typing import Final
 
 from pydantic import JsonValue
@@ -132,8 +132,10 @@ def _lines(values: Sequence[AnswerValue]) -> Iterator[str]:
     """The lines of a value, or of several columns of one list."""
     names = [value.name for value in values]
     if len(set(names)) == len(names) > 1:
-        rows = zip(*(value.value for value in values), strict=True)
-        yield from _block(", ".join(names), [dict(zip(names, row, strict=True)) for row in rows], indent="")
+        rows = islice(zip(*(value.value for value in values), strict=True), MAX_ITEMS)
+        shown: list[JsonValue] = [dict(zip(names, row, strict=True)) for row in rows]
+        more = len(values[0].value) - len(shown)  # type: ignore[arg-type]
+        yield from _block(", ".join(names), shown, indent="", more=more)
         return
     for value in values:
         yield from _block(value.name, value.value, indent="")
@@ -148,7 +150,8 @@ def _incomplete(names: Sequence[str]) -> str:
     return f"Not complete, since a list goes on after the part that was read: {shown}{more}." if names else ""
 
 
-def _block(name: str, value: JsonValue, indent: str) -> Iterator[str]:
+def _block(name: str, value: JsonValue, indent: str, more: int = 0) -> Iterator[str]:
+    """The lines of a value. ``more``: the items of its list that were left out already."""
     name = _joined_lines(name)
     if isinstance(value, dict) and value:
         yield f"{indent}{name}:"
@@ -157,8 +160,8 @@ def _block(name: str, value: JsonValue, indent: str) -> Iterator[str]:
     elif isinstance(value, list) and value:
         yield f"{indent}{name}:"
         yield from (f"{indent}  - {_inline(item)}" for item in value[:MAX_ITEMS])
-        if len(value) > MAX_ITEMS:
-            yield f"{indent}  … and {len(value) - MAX_ITEMS} more"
+        if more := max(len(value) - MAX_ITEMS, more):
+            yield f"{indent}  … and {more} more"
     else:
         yield f"{indent}{name}: {_inline(value)}"
 

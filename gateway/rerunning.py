@@ -4,6 +4,7 @@ Only that plan is executed. So a rerun is proved, shown, approved and run like a
 not be repeated is not part of it.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -225,13 +226,21 @@ async def _values(
                 whole = await fetch(outcome.stored.id)
             except NotFound:
                 raise Conflict(f"The answer of {name} is no longer kept; rerun from {name}.") from None
-        for path, times in paths.items():
-            found = value_at(whole, path)
-            if found is not MISSING:
-                values[name, path] = found
-                for _ in range(times):
-                    budget.take(found)
+        found = await asyncio.to_thread(_parts, whole, paths, budget)
+        values |= {(name, path): part for path, part in found.items()}
     return values
+
+
+def _parts(whole: JsonValue, paths: Counter[JsonPath], budget: SizeBudget) -> dict[JsonPath, JsonValue]:
+    """What there is at these paths of a value. Each counts as often as it is named. Raises SizeExceeded."""
+    found = dict[JsonPath, JsonValue]()
+    for path, times in paths.items():
+        part = value_at(whole, path, look=budget.look)
+        if part is not MISSING:
+            found[path] = part
+            for _ in range(times):
+                budget.take(part)
+    return found
 
 
 def _plan_of(earlier: Plan, steps: list[Step]) -> Plan:

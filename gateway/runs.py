@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from opentelemetry.trace import Span
 
-from gateway.approval import credentials_hint, has_changed, preview, prove_given, without_approval
+from gateway.approval import credentials_hint, has_changed, preview, without_approval
 from gateway.evidence import attempts_of, questions_of, same_changes
 from gateway.execution import RunCancelled, execute_run, is_durable, once_available, pauses
 from gateway.live import Live
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
 from gateway.planning_room import PlanningRoom
+from gateway.proving import Prover
 from gateway.quotas import Quotas
 from gateway.sentences import request_sentence
 from gateway.settings import GatewaySettings
@@ -44,6 +45,7 @@ class Runs:
         lives: the runs that this process is working on, by id.
         uses: which secrets runs presented.
         owner: the id of this process, as stored with its runs.
+        prover: proves plans that were given.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class Runs:
         owner: str,
     ) -> None:
         self._peers, self._store, self._settings, self._metrics = peers, store, settings, metrics
-        self._quotas = quotas
+        self._quotas, self.prover = quotas, Prover(peers, quotas)
         self.owner = owner
         self.lives: dict[str, Live] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -232,7 +234,7 @@ class Runs:
             raise RunCancelled
         if live.run.plan is not None:  # the app has given it
             policy = self.policy(live.run.tenant, live.request.options.mutations)
-            prove = partial(prove_given, self._peers, live.run, policy, live.clock)
+            prove = partial(self.prover.prove_given, live.run, policy, live.clock)
             live.run, compiled = await once_available(live, prove)
         else:
             live.run, planned = await once_available(live, partial(self._plan_request, live, live.run))

@@ -67,7 +67,7 @@ class GatewayService:
     ) -> None:
         self.peers, self.quotas, self.tenants = peers, quotas, tenants
         self.administration = Administration(peers, store, quotas, audit, runs.policy)
-        self.previews = Previews(peers, store, runs.policy, settings.max_body_bytes, quotas)
+        self.previews = Previews(peers, store, runs.prover, runs.policy, settings.max_body_bytes, quotas)
         self.overview = Overview(peers, store, quotas, settings.lease_s)
         self.outcomes = Outcomes(store, self.administration, metrics)
         self._audit = audit

@@ -259,19 +259,24 @@ class RunStore:
         connection.execute(RUN_EVENTS.delete().where(RUN_EVENTS.c.run_id.in_(ids)))
         return connection.execute(RUNS.delete().where(RUNS.c.id.in_(ids))).rowcount
 
-    async def take_over(self, membership: Membership, here: Collection[str], limit: int) -> list[StoredRun]:
-        """Take over at most ``limit`` runs that are under way but that no process works on.
+    async def take_over(self, membership: Membership, here: Collection[str], after: str = "") -> StoredRun | None:
+        """Take over the first run under way that no process works on, of those with a higher id than ``after``.
 
-        ``here`` is a live view of the runs that this one works on.
+        One at a time, since their plans may be large. ``here`` is a live view of the runs that this one works on.
         """
         c = RUNS.c
         async with write(self._engine) as connection:
-            rows = await lock_orphans(connection, membership, RUNS, c.status.in_(UNDER_WAY), here, limit)
-            found = [stored for row in rows if (stored := taken_run(row)) is not None]
-            for stored in found:
-                taken = {"owner": membership.id, "epoch": stored.epoch, "takeovers": stored.takeovers}
-                await connection.execute(RUNS.update().where(c.id == stored.run.id).values(taken))
-        return found
+            while True:
+                under_way = c.status.in_(UNDER_WAY) & (c.id > after)
+                rows = await lock_orphans(connection, membership, RUNS, under_way, here, 1)
+                if not rows:
+                    return None
+                if (stored := taken_run(rows[0])) is not None:
+                    break
+                after = rows[0].id
+            taken = {"owner": membership.id, "epoch": stored.epoch, "takeovers": stored.takeovers}
+            await connection.execute(RUNS.update().where(c.id == stored.run.id).values(taken))
+        return stored
 
     async def request_cancel(self, run_id: str) -> bool:
         """Ask the run's owner to cancel it. False: it has ended already."""
@@ -334,13 +339,13 @@ class RunStore:
         return row
 
     async def stored(self, run_id: str, tenant: str) -> StoredRun:
-        """One run with the other columns of its row. Raises NotFound."""
+        """One run with the other columns of its row. Raises NotFound. For ``on_read`` its plan's APIs count, too."""
         mine = (RUNS.c.id == run_id) & (RUNS.c.tenant == tenant)
         async with read(self._engine) as connection:
             row = (await connection.execute(sa.select(RUNS).where(mine))).first()
         if row is None:
             raise NotFound(f"There is no run {run_id}.")
-        self._on_read(tenant, len(row.document))
+        self._on_read(tenant, len(row.document) + len(row.compiled or ""))
         return stored_run(row)
 
     async def status(self, run_id: str) -> RunStatus:

@@ -28,10 +28,12 @@ from services.contracts.plan import (
     references,
 )
 from services.contracts.run import Run
-from services.paths import MISSING, value_at
+from services.paths import MISSING, TooMany, looking_at, value_at
 
 State = Literal["succeeded", "failed", "skipped", "in_doubt", "running", "waiting"]
 ANSWER: Final = "answer"
+_MOST_ITEMS: Final = 50_000
+"""Items of lists of which paths take something, in all values of a run that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class Flow:
         self.run = run
         self.records = {record.step: record for record in run.steps}
         self.running: set[str] = set()
+        self._look = looking_at(_MOST_ITEMS)
         if not run.steps:
             self._read(events)
 
@@ -184,7 +187,10 @@ class Flow:
             return InputValue(known=False, note=f"{reference.step} has not answered")
         if not isinstance(record.outcome, Succeeded):
             return InputValue(known=False, note=f"{reference.step} {record.outcome.kind.replace('_', ' ')}")
-        value = value_at(record.outcome.value, reference.path)
+        try:
+            value = value_at(record.outcome.value, reference.path, look=self._look)
+        except TooMany:
+            return InputValue(known=False, note="of every item of a long list")
         there = value is not MISSING
         if reference.match is not None and len(_list_before(record.outcome.value, reference.path)) > 1:
             return InputValue(known=False, note=f"the item that matches “{reference.match.said[0]}”: see the request")

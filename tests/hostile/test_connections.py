@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import aiohttp
 import pytest
@@ -139,13 +139,39 @@ SEVEN = b"".join(FIELDS[:7])
     [
         [b"HTTP/1.1 200 OK\r\n", *FIELDS],
         [b"HTTP/1.1 103 Hints\r\n" + SEVEN + b"\r\n", b"HTTP/1.1 200 OK\r\n", SEVEN],
-        [CHUNKED + b"1\r\na\r\n0\r\n", *FIELDS],
-        [CHUNKED + b"1;x=", b"a" * 200_000],
     ],
-    ids=["headers", "of interim answers", "trailers", "a chunk's extension"],
+    ids=["headers", "of interim answers"],
 )
 async def test_headers_beyond_the_limit_end_the_call(pieces: list[bytes]) -> None:
     assert await refused(*pieces) == "the answer is too long: more than 64 kB of headers"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [CHUNKED + b"1\r\na\r\n0\r\n", *FIELDS],
+        [CHUNKED + b"1;x=", b"a" * 200_000],
+        [CHUNKED + b"1;x=%s\r\na\r\n" % (b"a" * 100) * 2_000],
+        [CHUNKED + b"1\r\na\r\n" * 20_000],
+    ],
+    ids=["trailers", "a chunk's extension", "extensions of many chunks", "tiny chunks"],
+)
+async def test_what_is_no_body_is_bounded(pieces: list[bytes]) -> None:
+    told = await refused(*pieces)
+    assert told == "the answer is too long: more than 16 kB beside its body, such as sizes of tiny chunks"
+
+
+@pytest.mark.parametrize(("size", "count"), [(1, 3_000), (60, 20_000)])
+async def test_small_chunks_are_fine(size: int, count: int) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(CHUNKED + b"%x\r\n%s\r\n" % (size, b"a" * size) * count + b"0\r\n\r\n")
+
+    async with transport_to(script) as (transport, url):
+        with transport.budget.share("", "") as share:
+            soon = asyncio.get_running_loop().time() + 10
+            reply = await transport.send("GET", url, {}, None, deadline=soon, share=share)
+    assert len(reply.body) == size * count
 
 
 @pytest.mark.parametrize("coding", [b"Content-Length: 2\r\n\r\n{}", CHUNKED[17:] + b"2\r\n{}\r\n0\r\n\r\n"])
@@ -205,7 +231,7 @@ UNTIL_CLOSED = b"HTTP/1.1 200 OK\r\n\r\n"
         [b"HTTP/1.1 100\n\n" * 20_000],
         [FLOOD],
         [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{", b"}" + FLOOD],
-        [CHUNKED + b"1\r\na\r\n" * 20_000 + b"0\r\n\r\n" + FLOOD],
+        [CHUNKED + b"64\r\n%s\r\n" % (b"a" * 100) * 2_000 + b"0\r\n\r\n" + FLOOD],
     ],
     ids=["interim", "answers", "after a body", "after a pause"],
 )
@@ -241,9 +267,26 @@ async def test_a_body_that_outruns_its_reader_arrives_whole(head: bytes) -> None
     assert not wire.aborted
 
 
+async def test_few_connections_stay_open_that_nobody_uses() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(ANSWER)
+
+    settings = ExecutorSettings(allowed_private_hosts=("127.0.0.1",), max_connections=2)
+    async with AsyncExitStack() as stack:
+        hosts = [await stack.enter_async_context(serve_raw(script)) for _ in range(5)]
+        transport = await stack.enter_async_context(open_transport(settings))
+        for host in hosts:
+            await get(transport, URL(f"http://{host}/"))
+        pool = transport._pooled.connector
+        assert isinstance(pool, aiohttp.TCPConnector)
+        assert sum(map(len, pool._conns.values())) == 2
+
+
 async def test_aiohttp_still_has_what_connections_build_on() -> None:
     async with aiohttp.TCPConnector() as connector:
         assert isinstance(connector._factory(), ResponseHandler)
+        assert callable(connector._release)
     connection = UpstreamConnection(asyncio.get_running_loop())
     assert connection._reading_paused is False
     for name in ("set_response_params", "feed_data", "data_received"):

@@ -15,6 +15,9 @@ from aiohttp.streams import StreamReader
 _SLICE: Final = 4 * 1024
 _MAX_INTERIM: Final = 8
 _MAX_HEADERS: Final = 64 * 1024
+_MAX_FRAMING: Final = 16 * 1024
+_FRAMING_SHARE: Final = 8
+"""Beyond that, an eighth of the body: chunks of 48 bytes or more, which take a tenth of what parsing JSON takes."""
 
 
 class Overlong(aiohttp.ClientError):
@@ -32,14 +35,14 @@ class UpstreamConnection(ResponseHandler):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._used = self._awaits_head = False
-        self._interim = self._headers = 0
+        self._interim = self._arrived = 0
         self._body: StreamReader | None = None
         self._unparsed = b""
 
     def set_response_params(self, **params: Any) -> None:
         """Expect the answer of a request. aiohttp calls this before it sends one."""
         self._used = self._awaits_head = True
-        self._interim, self._headers, self._body = 0, 0, None
+        self._interim, self._arrived, self._body = 0, 0, None
         super().set_response_params(**params)
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
@@ -78,21 +81,26 @@ class UpstreamConnection(ResponseHandler):
         super().connection_lost(exc)
 
     def _parse(self, data: bytes) -> None:
-        """Parse a slice. Until the head is whole, and while the body does not grow (trailers), it counts as headers."""
+        """Parse a slice, unless more than enough came that is no body: heads, sizes and extensions of chunks, trailers.
+
+        Each chunk is parsed by itself, however small it is: ten megabytes in chunks of a byte would take 20 s.
+        """
         if self.exception() is not None:
             return
         if not self._awaits_head and (self._body is None or self._body.is_eof()):
             self._end()
             return
-        before = self._arrived()
+        before = self._body
         super().data_received(data)
-        self._headers = self._headers + len(data) if self._arrived() == before else 0
-        if self._headers > _MAX_HEADERS:
+        self._arrived = self._arrived + len(data) if self._body is before else 0
+        if self._body is None and self._arrived > _MAX_HEADERS:
             self._end(Overlong(f"more than {_MAX_HEADERS // 1024} kB of headers"))
+        elif self._body is not None and self._beside_body(self._body) > _MAX_FRAMING:
+            self._end(Overlong(f"more than {_MAX_FRAMING // 1024} kB beside its body, such as sizes of tiny chunks"))
 
-    def _arrived(self) -> int:
-        """The bytes of the body so far; -1 before the end of the head."""
-        return -1 if self._body is None else self._body.total_bytes
+    def _beside_body(self, body: StreamReader) -> int:
+        """The bytes that came after the head and are no body, less those that a body of its size may have."""
+        return self._arrived - body.total_bytes - body.total_bytes // _FRAMING_SHARE
 
     def _end(self, error: Overlong | None = None) -> None:
         """Close the connection at once, and fail the request that waits for an answer."""
@@ -106,9 +114,18 @@ class UpstreamConnection(ResponseHandler):
 
 
 class UpstreamConnector(aiohttp.TCPConnector):
-    """Opens such connections, with the options of :class:`aiohttp.TCPConnector`."""
+    """Opens such connections, with the options of :class:`aiohttp.TCPConnector`.
+
+    ``limit`` holds for the idle ones as well, which aiohttp does not count: calls of many hosts, or ports of one, would
+    leave thousands of open files.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         opened: type[ResponseHandler] = UpstreamConnection
         self._factory = partial(opened, loop=asyncio.get_running_loop())
+
+    def _release(self, key: Any, protocol: ResponseHandler, *, should_close: bool = False) -> None:
+        """Keep a connection that is not used any more, or close it."""
+        idle = sum(map(len, self._conns.values()))
+        super()._release(key, protocol, should_close=should_close or idle >= self.limit)

@@ -47,9 +47,9 @@ class Authenticator:
             problems += missing
         raise CredentialUnavailable("; ".join(dict.fromkeys(problems)))
 
-    def forget(self, token: str) -> None:
-        """Drop a token that an API refused, so that the next call gets a new one."""
-        self._tokens.forget(token)
+    def forget(self, token: str) -> bool:
+        """Drop a token that an API refused, so that the next call gets a new one. False: it is kept."""
+        return self._tokens.forget(token)
 
     def _problem(self, requirement: SecurityRequirement, origin: URL, tenant: str | None) -> str | None:
         """Why this requirement cannot be met at this origin, or None."""

@@ -158,9 +158,8 @@ class Sender:
                 return presented.digest.challenged(request.method, request.url(presented), refused)
             except UnusableChallenge:
                 raise CredentialUnavailable("the server's challenge (HTTP Digest) cannot be answered") from None
-        if not presented.token:
+        if not presented.token or not self._auth.forget(presented.token):
             return False
-        self._auth.forget(presented.token)
         await self.present(request, pending)
         return True
 

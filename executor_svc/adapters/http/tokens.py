@@ -9,6 +9,7 @@ import json
 import math
 import re
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -37,6 +38,8 @@ _LONGEST_LIFETIME_S: Final = 86_400.0
 _RENEWAL_S: Final = 15.0
 """Time limit of a renewal, independent of its callers' deadlines: if it is cut off, a rotated refresh token is lost."""
 _MAX_TOKENS: Final = 1_000
+_DROPPED, _DROPPED_WITHIN_S = 3, 60.0
+"""How many refused tokens of a grant are replaced within how many seconds."""
 _TokenKey = tuple[str, str, tuple[str, ...]]
 
 
@@ -57,7 +60,8 @@ class Issued:
 class _Grant:
     """The state of one token: the token, or the problem with it. Times are readings of the loop's clock.
 
-    ``renewal`` may outlive the callers that wait for it, of whom there are ``joined``.
+    ``dropped``: when tokens that an API refused were dropped, the last few times. ``renewal`` may outlive the callers
+    that wait for it, of whom there are ``joined``.
     """
 
     lock: asyncio.Lock
@@ -67,6 +71,7 @@ class _Grant:
     expires: float = 0.0
     problem: str = ""
     at: float = 0.0
+    dropped: deque[float] = field(default_factory=lambda: deque(maxlen=_DROPPED))
     renewal: asyncio.Task[None] | None = None
     joined: int = 0
 
@@ -91,11 +96,21 @@ class Tokens:
             return f"neither the scheme {requirement.scheme!r} nor the secret {requirement.secret!r} has a token URL"
         return _unbound(client, asked, requirement.secret)
 
-    def forget(self, token: str) -> None:
-        """Drop a token that an API refused, so that the next call gets a new one."""
+    def forget(self, token: str) -> bool:
+        """Drop a token that an API refused, so that the next call gets a new one. False: it is kept.
+
+        An API may refuse a call whatever its token is. Tenants share tokens, and token endpoints have limits, so that
+        only a few tokens are replaced in a minute.
+        """
+        now = asyncio.get_running_loop().time()
         for grant in self._grants.values():
-            if grant.token == token:
-                grant.token, grant.refused = "", token
+            if grant.token != token:
+                continue
+            if len(grant.dropped) == _DROPPED and now - grant.dropped[0] < _DROPPED_WITHIN_S:
+                return False
+            grant.dropped.append(now)
+            grant.token, grant.refused = "", token
+        return True
 
     async def get(self, requirement: SecurityRequirement, client: Client, origin: URL, deadline: float) -> str:
         """A cached token, or a new one. Callers that need the same token wait for one fetch and share its result.

@@ -276,6 +276,24 @@ async def test_a_refused_token_is_replaced_once(upstream: Upstream, opened: Open
     assert upstream.count("/token") == 3
 
 
+async def test_an_api_that_refuses_call_after_call_does_not_flood_the_token_endpoint(
+    upstream: Upstream, opened: Opener
+) -> None:
+    endpoint = TokenEndpoint(upstream)
+    call = await opened(endpoint.secrets())
+
+    @upstream.on("/no")
+    async def never(_: Seen) -> web.StreamResponse:
+        return web.json_response({"error": "no"}, status=401)
+
+    for _ in range(20):
+        result = await call(endpoint.operation().model_copy(update={"path": "/no"}))
+        assert reason(result) == ("upstream_error", "the upstream answered 401")
+    assert upstream.count("/token") == 4
+    assert upstream.count("/no") == 23
+    assert isinstance((await call(endpoint.operation())).outcome, Succeeded)
+
+
 async def test_fifty_callers_after_its_expiry_fetch_it_once(upstream: Upstream, opened: Opener) -> None:
     endpoint = TokenEndpoint(upstream, expires_in=0)  # expires at once: none of the fifty finds one that is valid
     call = await opened(endpoint.secrets())

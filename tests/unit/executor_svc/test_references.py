@@ -11,7 +11,7 @@ from executor_svc.conditions import Incomparable, holds
 from executor_svc.equality import equal
 from executor_svc.references import Item, Unresolved, resolve, walk
 from services.contracts.plan import ItemReference, ListValue, Match, ObjectValue, Reference, Value, When
-from services.size_budget import SizeBudget
+from services.size_budget import SizeBudget, SizeExceeded
 from tests.support.executing import item, literal, ref
 
 JSON = st.recursive(
@@ -58,6 +58,18 @@ def test_a_list_of_what_every_item_has_is_made_once() -> None:
     first, second = (resolve(ref("a", "*", "id"), outputs, budget=budget) for _ in range(2))
     assert first is second
     assert budget.taken == 2 * len("[1,2]")
+
+
+def test_what_every_entry_of_the_current_item_has_is_made_once_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = list[None]()
+    monkeypatch.setattr("services.size_budget.checkpoint", lambda: turns.append(None))
+    monkeypatch.setattr("services.size_budget.MAX_LOOKED_AT", 5)
+    known = SizeBudget(1_000)
+    current, value = Item({"x": [{"a": 1}, {"a": 2}, {"a": 3}]}), ListValue(items=(item("x", "*", "a"),) * 50)
+    assert resolve(value, {}, current, SizeBudget(1_000, known=known.known)) == [[1, 2, 3]] * 50
+    assert len(turns) == 1
+    with pytest.raises(SizeExceeded, match="something of more than 5 items of lists"):
+        resolve(ref("a", "*", "a"), {"a": [{"a": 1}] * 3}, budget=SizeBudget(1_000, known=known.known))
 
 
 @given(JSON, JSON, st.data())

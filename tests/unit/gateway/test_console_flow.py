@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
+from pydantic import JsonValue
 
 from gateway.console.flow import Flow, _by_depth
 from gateway.console.graph import MOST_BOXES, draw
@@ -50,6 +51,15 @@ def test_values_are_those_of_the_records_and_what_is_unknown_is_said() -> None:
 def test_a_preview_does_not_say_that_something_is_missing(preview: Succeeded) -> None:
     flow = Flow(_run(_taking(Reference(step="a", path=("x",))), _record("a", preview)))
     assert "large" in flow.bindings["a", "b"][0].found.note
+
+
+def test_few_of_many_long_lists_are_looked_at() -> None:
+    plan = _taking(*(Reference(step="a", path=("rows", "*", name)) for name in "abcd"))
+    rows: list[JsonValue] = [dict.fromkeys("abcd", 1)] * 20_000
+    flow = Flow(_run(plan, _record("a", Succeeded(value={"rows": rows}))))
+    found = [one.found for one in flow.bindings["a", "b"]]
+    assert [one.known for one in found] == [True, True, False, False]
+    assert found[2].note == "of every item of a long list"
 
 
 def test_a_run_under_way_is_told_by_its_events() -> None:

@@ -17,6 +17,7 @@ from services.contracts.event import RunEvent, RunFinished, RunPlanned
 from services.contracts.feedback import Feedback, Verdict
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import Run, RunStatus
+from services.contracts.solve import SolveRequest
 from services.errors import NotFound
 from services.ownership.members import Membership
 from services.ownership.ticket import Fenced, Ticket
@@ -70,7 +71,8 @@ async def test_a_former_owner_can_write_nothing_any_more(stores: list[RunStore])
     await stores[0].insert(former, run, REQUEST, None)
     living = Membership(stores[1]._engine, MEMBERS, lease_s=60)
     await living.beat()
-    (taken,) = await stores[1].take_over(living, {}, 10)
+    taken = await stores[1].take_over(living, {})
+    assert taken is not None
     assert (taken.run, taken.epoch, taken.takeovers, taken.request) == (run, 1, 1, REQUEST)
     with pytest.raises(Fenced):
         await stores[0].begin(former, run, compiled)
@@ -90,6 +92,19 @@ async def test_a_former_owner_can_write_nothing_any_more(stores: list[RunStore])
     assert await stores[0].events(run.id, 0) == [finished(done, 1_000_001)]
 
 
+async def test_the_plan_of_a_run_counts_where_it_is_read(
+    stores: list[RunStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, compiled, read = a_run(), compiled_booking(), list[int]()
+    owner = Ticket(run.id, "me", 0)
+    await stores[0].insert(owner, run, REQUEST, None)
+    monkeypatch.setattr(stores[0], "_on_read", lambda _tenant, size: read.append(size))
+    await stores[0].stored(run.id, "default")
+    await stores[0].begin(owner, run, compiled)
+    await stores[0].stored(run.id, "default")
+    assert read[1] - read[0] == len(compiled.model_dump_json())
+
+
 async def test_of_several_reapers_one_takes_a_run_over(stores: list[RunStore]) -> None:
     runs = [a_run() for _ in range(20)]
     for run in runs:
@@ -100,12 +115,12 @@ async def test_of_several_reapers_one_takes_a_run_over(stores: list[RunStore]) -
     found: list[str] = []
     for _ in range(4):
         for taken in await asyncio.gather(
-            *(store.take_over(m, {run.id for run in runs}, 7) for store, m in zip(stores, members, strict=True))
+            *(store.take_over(m, {run.id for run in runs}) for store, m in zip(stores, members, strict=True))
         ):
-            assert taken == []  # every process is working on them, as far as it knows
-    for _ in range(4):
-        rounds = (store.take_over(m, found, 7) for store, m in zip(stores, members, strict=True))
-        found += [stored.run.id for taken in await asyncio.gather(*rounds) for stored in taken]
+            assert taken is None  # every process is working on them, as far as it knows
+    for _ in range(20):
+        rounds = (store.take_over(m, found) for store, m in zip(stores, members, strict=True))
+        found += [taken.run.id for taken in await asyncio.gather(*rounds) if taken is not None]
     assert sorted(found) == sorted(run.id for run in runs)
 
 
@@ -118,7 +133,9 @@ async def test_a_run_that_this_version_cannot_read_keeps_no_other_from_being_tak
         await connection.execute(RUNS.update().where(RUNS.c.id == older.id).values(request='{"words": "x"}'))
     living = Membership(stores[1]._engine, MEMBERS, lease_s=60)
     await living.beat()
-    taken = {stored.run.id: stored.request for stored in await stores[1].take_over(living, {}, 10)}
+    taken = dict[str, SolveRequest | None]()
+    while (stored := await stores[1].take_over(living, taken)) is not None:
+        taken[stored.run.id] = stored.request
     assert taken == {older.id: None, good.id: REQUEST}
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.paths import MAX_EVERY, MISSING, value_at
+from services.paths import MAX_EVERY, MISSING, TooMany, looking_at, value_at
 
 ORDERS: dict[str, Any] = {
     "orders": [
@@ -44,3 +44,13 @@ def test_items_that_lack_it_are_missing_where_gaps_are_not_allowed() -> None:
 def test_a_list_of_too_many_items_is_not_copied() -> None:
     assert value_at([{"a": 1}] * MAX_EVERY, ("*", "a")) == [1] * MAX_EVERY
     assert value_at([{"a": 1}] * (MAX_EVERY + 1), ("*", "a")) is MISSING
+
+
+def test_items_are_counted_before_they_are_looked_at() -> None:
+    seen = list[int]()
+    value_at(ORDERS, ("orders", "*", "lines", "*", "sku"), look=seen.append)
+    assert seen == [3, 2, 0, 1]
+    look = looking_at(5)
+    assert value_at(ORDERS, ("orders", "*", "id"), look=look) == [1, 2, 3]
+    with pytest.raises(TooMany):
+        value_at(ORDERS, ("orders", "*", "id"), look=look)
