@@ -53,7 +53,7 @@ class ServedSettings(BaseSettings):
         "one token in the background. When the token arrives, it is used for plans again.",
     )
     at_once: int = Field(
-        default=16,
+        default=32,
         ge=1,
         le=1_000,
         description="Requests sent to the server at once, half of them of one tenant. Further ones wait, and tenants "
