@@ -151,7 +151,7 @@ class Decisions:
             Conflict: the run is not in doubt, or the call is not.
             ValidationFailed: the step is a `foreach` but no item is given, or the other way round.
         """
-        stored = await self._store.stored(run_id, principal.tenant)
+        stored = await self._store.stored(run_id, principal.tenant, compiled=True)
         self._refuse_own(stored.run, principal, "settle a call of")
         if stored.run.status is not RunStatus.IN_DOUBT or stored.compiled is None:
             raise Conflict(f"Run {run_id} is {stored.run.status.value}; none of its calls is in doubt.")

@@ -338,14 +338,22 @@ class RunStore:
         on_read(tenant, weight * len(row.document))
         return row
 
-    async def stored(self, run_id: str, tenant: str) -> StoredRun:
-        """One run with the other columns of its row. Raises NotFound. For ``on_read`` its plan's APIs count, too."""
-        mine = (RUNS.c.id == run_id) & (RUNS.c.tenant == tenant)
+    async def stored(self, run_id: str, tenant: str, *, compiled: bool = False) -> StoredRun:
+        """One run with the other columns of its row. Raises NotFound.
+
+        ``compiled``: with its compiled plan. That may be large, and counts for ``on_read`` before it is read.
+        """
+        c = RUNS.c
+        mine = (c.id == run_id) & (c.tenant == tenant)
+        parts = (c.document, c.compiled) if compiled else (c.document,)
+        size = sum((sa.func.coalesce(sa.func.length(part), 0) for part in parts), sa.literal(0))
+        columns = [column for column in c if compiled or column is not c.compiled]
         async with read(self._engine) as connection:
-            row = (await connection.execute(sa.select(RUNS).where(mine))).first()
+            if (found := await connection.scalar(sa.select(size).where(mine))) is not None:
+                self._on_read(tenant, found)
+            row = (await connection.execute(sa.select(*columns).where(mine))).first()
         if row is None:
             raise NotFound(f"There is no run {run_id}.")
-        self._on_read(tenant, len(row.document) + len(row.compiled or ""))
         return stored_run(row)
 
     async def status(self, run_id: str) -> RunStatus:

@@ -198,7 +198,7 @@ def event_row(run_id: str, event: RunEvent, data: str) -> dict[str, object]:
 
 
 def stored_run(row: sa.Row[tuple[object, ...]]) -> StoredRun:
-    """A row of `runs`."""
+    """A row of `runs`. Its compiled plan may be left out."""
     return StoredRun(
         run=run_of(row.document, row.feedback),
         epoch=row.epoch,
@@ -206,7 +206,7 @@ def stored_run(row: sa.Row[tuple[object, ...]]) -> StoredRun:
         cancel_requested=row.cancel_requested,
         fingerprint=row.fingerprint,
         request=_readable(SolveRequest, row.request),
-        compiled=_readable(CompiledPlan, row.compiled),
+        compiled=_readable(CompiledPlan, getattr(row, "compiled", None)),
         traceparent=row.traceparent,
     )
 

@@ -42,13 +42,13 @@ def finished(run: Run, number: int) -> RunEvent:
 async def test_a_state_is_claimed_once_also_by_several_gateways(stores: list[RunStore]) -> None:
     run = a_run(RunStatus.NEEDS_APPROVAL)
     await stores[0].insert(Ticket(run.id, "a", 0), run, REQUEST, None)
-    seen = await stores[1].stored(run.id, "default")
+    seen = await stores[1].stored(run.id, "default", compiled=True)
     running, compiled = run.model_copy(update={"status": RunStatus.RUNNING}), compiled_booking()
     claims = await asyncio.gather(
         *(store.replace(seen, running, ticket=Ticket(run.id, "b", 1), compiled=compiled) for store in stores * 3)
     )
     assert sorted(claims) == [False] * 8 + [True]
-    stored = await stores[2].stored(run.id, "default")
+    stored = await stores[2].stored(run.id, "default", compiled=True)
     assert (stored.run, stored.epoch, stored.compiled) == (running, 1, compiled)
     assert (await stores[2].get(run.id, "default")).status is RunStatus.RUNNING
 
@@ -84,7 +84,7 @@ async def test_a_former_owner_can_write_nothing_any_more(stores: list[RunStore])
     running = run.model_copy(update={"status": RunStatus.RUNNING})
     now = Ticket(run.id, living.id, 1)
     await stores[1].begin(now, running, compiled)
-    assert (await stores[0].stored(run.id, "default")).compiled == compiled
+    assert (await stores[0].stored(run.id, "default", compiled=True)).compiled == compiled
     done = run.model_copy(update={"status": RunStatus.SUCCEEDED})
     await stores[1].conclude(now, done, [finished(done, 1_000_001)])
     stored = await stores[0].stored(run.id, "default")
@@ -99,9 +99,9 @@ async def test_the_plan_of_a_run_counts_where_it_is_read(
     owner = Ticket(run.id, "me", 0)
     await stores[0].insert(owner, run, REQUEST, None)
     monkeypatch.setattr(stores[0], "_on_read", lambda _tenant, size: read.append(size))
-    await stores[0].stored(run.id, "default")
     await stores[0].begin(owner, run, compiled)
-    await stores[0].stored(run.id, "default")
+    assert (await stores[0].stored(run.id, "default")).compiled is None
+    assert (await stores[0].stored(run.id, "default", compiled=True)).compiled == compiled
     assert read[1] - read[0] == len(compiled.model_dump_json())
 
 
@@ -211,7 +211,7 @@ async def test_the_events_of_old_runs_are_forgotten_unless_they_go_on(stores: li
 async def test_what_is_said_of_a_run_outlives_what_is_written_of_it(stores: list[RunStore]) -> None:
     run = a_run(RunStatus.NEEDS_INPUT)
     await stores[0].insert(Ticket(run.id, "a", 0), run, REQUEST, None)
-    seen = await stores[1].stored(run.id, "default")
+    seen = await stores[1].stored(run.id, "default", compiled=True)
     said = Feedback(verdict=Verdict.REJECTED, reason="a\x00b", principal="desk", at=datetime.now(UTC))
     await stores[0].judge(run.id, said)
     cancelled = seen.run.model_copy(update={"status": RunStatus.CANCELLED})
