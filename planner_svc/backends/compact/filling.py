@@ -24,6 +24,7 @@ from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.date_formats import date_formats, in_stated_format
 from planner_svc.reading.dates import Found, Moment
 from planner_svc.reading.enumerations import complete_enumeration
+from planner_svc.reading.negations import denied
 from planner_svc.reading.profile import Field, Slot, first_item
 from planner_svc.reading.readings import readings, whole_moments
 from planner_svc.reading.text import MAX_CHARS, stems
@@ -139,6 +140,8 @@ class Filler:
         """The values that the request or another call gives."""
         links = self.links(fill.target, fill.times, fill.chosen)
         slot, origins = fill.slot, self._origins(fill, links)
+        if slot.kinds == {"boolean"} and (place := denied(slot, fill.profile.title, self._task.query)):
+            return [LiteralArgument(False, place, 1.0)] if fill.allows(False) else []
         if not slot.required and origins[Origin.ABSENT] > OMITTED:
             return []
         for origin in map(Origin, np.argsort(-origins)):
