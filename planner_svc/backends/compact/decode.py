@@ -20,6 +20,7 @@ from planner_svc.backends.compact.draft_calls import (
 from planner_svc.backends.compact.filling import DEMONSTRATED, Filler
 from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
+from planner_svc.backends.compact.person_names import split_full_name
 from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.sets import set_evidence
 from planner_svc.backends.compact.spans import ParameterTarget
@@ -173,6 +174,7 @@ class Decoder:
                     call.missing.append(slot.name)
         order = [slot.name for slot in profile.slots]
         for call in calls:
+            split_full_name(call, profile, self._task.query)
             call.arguments = {name: call.arguments[name] for name in order if name in call.arguments}
         return calls
 
