@@ -27,6 +27,7 @@ from planner_svc.backends.compact.spans import ParameterTarget
 from planner_svc.backends.compact.task import FillRequest, Task
 from planner_svc.reading.actions import may_be_meant
 from planner_svc.reading.asked import named_besides
+from planner_svc.reading.option_names import weekday_options
 from planner_svc.reading.profile import Field, Role, Slot
 from services.compute import checkpoint
 
@@ -179,8 +180,14 @@ class Decoder:
         return calls
 
     def _clearest_first(self, number: int, times: int) -> list[ParameterTarget]:
-        """An API's parameters, sorted by how clear it is which words say them, clearest first."""
-        return sorted(self.filler.targets(number), key=lambda target: -self.filler.best_span_probability(target, times))
+        """An API's parameters, sorted by how clear it is which words say them, clearest first: weekdays are certain."""
+        return sorted(
+            self.filler.targets(number),
+            key=lambda target: (
+                not weekday_options(target.slot),
+                -self.filler.best_span_probability(target, times),
+            ),
+        )
 
     @staticmethod
     def _set_argument(call: DraftCall, slot: Slot, value: Argument) -> None:

@@ -29,6 +29,7 @@ from planner_svc.reading.profile import Field, Slot, first_item
 from planner_svc.reading.readings import readings, whole_moments
 from planner_svc.reading.text import MAX_CHARS, stems
 from planner_svc.reading.values import coordinate_in
+from planner_svc.reading.weekdays import named_weekdays
 
 OMITTED: Final = 0.5
 """Probability of having no value from which on an optional parameter is left out."""
@@ -125,7 +126,7 @@ class Filler:
         A value that the application knows is used if the request says none. Facts about the user (``WHERE``) fill
         required parameters only. A required value that is still missing may be looked up.
         """
-        found = self._found(fill)
+        found = self._weekdays(fill) or self._found(fill)
         known = self._task.given.get(fill.slot.name)
         if (
             not found
@@ -135,6 +136,18 @@ class Filler:
         ):
             return [LiteralArgument(known, None, 1.0)]
         return found or (self._looked_up(fill) if fill.slot.required else [])
+
+    def _weekdays(self, fill: FillRequest) -> list[Argument]:
+        """The weekdays that the request names, if the parameter takes a list of them, one, or one for each call."""
+        days, places = named_weekdays(fill.profile, fill.slot, self._task.query)
+        if not days or not (fill.listed or len(days) in (1, fill.times)):
+            return []
+        values: list[JsonValue] = [days] if fill.listed else days
+        if not all(map(fill.allows, values)):
+            return []
+        offsets = self._task.reading.offsets
+        fill.taken.extend((at, at) for at, (a, b) in enumerate(offsets) for c, d in places if a < d and c < b)
+        return [LiteralArgument(value, None, 1.0) for value in values]
 
     def _found(self, fill: FillRequest) -> list[Argument]:
         """The values that the request or another call gives."""
