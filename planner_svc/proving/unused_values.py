@@ -65,6 +65,8 @@ _QUOTED_TEXT: Final = 0.5
 _CALLED_TEXT: Final = 0.5
 """The argument's name allows any text, such as "comment"."""
 _REQUIRED: Final = 0.25
+_AMOUNTS: Final = stem_set("amount cost count credit price quantity sum total")
+"""Words in the names of texts that take numbers."""
 _TEXTS: Final = stem_set("body comment content description message name note subject summary text title value")
 _ALTERS: Final = stem_set("change edit modify patch rename update")
 
@@ -291,13 +293,21 @@ def _may_take(argument: _OpenArgument, span: Span) -> bool:
     if slot.temporal:
         return False
     if span.kind == "number":
-        return bool(slot.kinds & {"integer", "number"}) and _allows(argument, span.value)
+        if slot.kinds & {"integer", "number"}:
+            return _allows(argument, span.value)
+        return "string" in slot.kinds and _is_amount(slot, span) and _allows(argument, str(span.value))
     if span.kind != "quoted" and not slot.specific and not _NAMED[span.kind] & {*slot.words}:
         return False
     text = str(span.value)
     return ("string" in slot.kinds and _allows(argument, text)) or (
         slot.kinds == {"array"} and _allows(argument, [text])
     )
+
+
+def _is_amount(slot: Slot, span: Span) -> bool:
+    """Whether a text is meant for numbers: its name tells, or is beside the number, or is the plural that it counts."""
+    counted = slot.said.endswith("s") and span.unit in slot.words
+    return counted or not {*slot.words}.isdisjoint(_AMOUNTS.union(word for word in span.near if word != span.unit))
 
 
 def _allows(argument: _OpenArgument, value: object) -> bool:

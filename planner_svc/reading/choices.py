@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from planner_svc.reading.option_names import calendar_names, option_names
 from planner_svc.reading.profile import Role, Slot
 from planner_svc.reading.text import Word, stem, stem_set
 
@@ -45,7 +46,10 @@ class NamedChoice:
 
 
 def named_choices(slot: Slot, words: Sequence[Word]) -> Iterator[NamedChoice]:
-    """Choices whose words are adjacent in the text, longest first. Unit symbols ("km") match the unit's choice."""
+    """Choices whose words are adjacent in the text, longest first.
+
+    Unit symbols ("km") match the unit's choice. Codes match the words that the description or calendar has for them.
+    """
     by_stem: dict[tuple[str, ...], JsonValue] = {}
     for choice in slot.choices:
         if isinstance(choice, str) and choice.strip():
@@ -60,6 +64,7 @@ def named_choices(slot: Slot, words: Sequence[Word]) -> Iterator[NamedChoice]:
     for key in [key for key in by_stem if "per" in key]:
         symbols = tuple(_SYMBOL_OF.get(part, part) for part in key if part != "per")
         by_stem.setdefault(symbols, by_stem[key])
+    by_stem = calendar_names(slot) | option_names(slot) | by_stem
     index = 0
     while index < len(words):
         length = next((n for n in (4, 3, 2, 1) if _choice(by_stem, slot, words, index, n) is not None), 0)

@@ -20,12 +20,14 @@ from planner_svc.backends.compact.draft_calls import (
 from planner_svc.backends.compact.filling import DEMONSTRATED, Filler
 from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
+from planner_svc.backends.compact.person_names import split_full_name
 from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.sets import set_evidence
 from planner_svc.backends.compact.spans import ParameterTarget
 from planner_svc.backends.compact.task import FillRequest, Task
 from planner_svc.reading.actions import may_be_meant
 from planner_svc.reading.asked import named_besides
+from planner_svc.reading.option_names import weekday_options
 from planner_svc.reading.profile import Field, Role, Slot
 from services.compute import checkpoint
 
@@ -173,12 +175,19 @@ class Decoder:
                     call.missing.append(slot.name)
         order = [slot.name for slot in profile.slots]
         for call in calls:
+            split_full_name(call, profile, self._task.query)
             call.arguments = {name: call.arguments[name] for name in order if name in call.arguments}
         return calls
 
     def _clearest_first(self, number: int, times: int) -> list[ParameterTarget]:
-        """An API's parameters, sorted by how clear it is which words say them, clearest first."""
-        return sorted(self.filler.targets(number), key=lambda target: -self.filler.best_span_probability(target, times))
+        """An API's parameters, sorted by how clear it is which words say them, clearest first: weekdays are certain."""
+        return sorted(
+            self.filler.targets(number),
+            key=lambda target: (
+                not weekday_options(target.slot),
+                -self.filler.best_span_probability(target, times),
+            ),
+        )
 
     @staticmethod
     def _set_argument(call: DraftCall, slot: Slot, value: Argument) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -12,23 +12,25 @@ from planner_svc.backends.compact.calls import most_unsaid
 from planner_svc.backends.compact.draft_calls import Argument, LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
 from planner_svc.backends.compact.inputs import Floats, Origin, softmax
-from planner_svc.backends.compact.items import MAX_OPTIONS, Kind
+from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.links import MAX_LINKS, LinkCandidate, link_evidence, nearness
+from planner_svc.backends.compact.options import Options
 from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.segments import segments
 from planner_svc.backends.compact.spans import ParameterTarget, Spans
 from planner_svc.backends.compact.task import UNLIKELY, FillRequest, Task
 from planner_svc.compiler.assign import Mismatch, mismatch
 from planner_svc.compiler.schemas import Schemas
-from planner_svc.reading.choices import NamedChoice, named_choices
 from planner_svc.reading.date_formats import date_formats, in_stated_format
 from planner_svc.reading.dates import Found, Moment
 from planner_svc.reading.enumerations import complete_enumeration
+from planner_svc.reading.negations import denied
 from planner_svc.reading.profile import Field, Slot, first_item
 from planner_svc.reading.readings import readings, whole_moments
 from planner_svc.reading.standard_codes import code_named
-from planner_svc.reading.text import STOP, stems, words_of
+from planner_svc.reading.text import MAX_CHARS, stems
 from planner_svc.reading.values import number_in_context
+from planner_svc.reading.weekdays import named_weekdays
 
 OMITTED: Final = 0.5
 """Probability of having no value from which on an optional parameter is left out."""
@@ -56,14 +58,6 @@ DEMONSTRATED: Final = 2.0
 """Log-odds that a demo of the same request adds to its calls and to its links."""
 NAMESAKE: Final = 8.0
 """Factor for a value from another call whose answer has a field of the same name."""
-NAMED: Final = 1.0
-"""Log-odds added to an option that the request names; an option that the network has not seen starts at 0."""
-OTHER_END: Final = 4.0
-"""Log-odds taken from an option that is named as the other end of a pair, such as the currency to convert from."""
-USED: Final = 4.0
-"""Log-odds taken from an option that another argument of the call with the same options already has."""
-MAX_READ: Final = 4_000
-"""Characters of a request that are searched for dates and options."""
 WANTING: Final = 0.5
 """Smallest probability of being called at which an API's parameters compete for words."""
 MAX_OUTPUTS: Final = 20
@@ -95,7 +89,7 @@ class Filler:
             [target for number in self._calling for target in self.targets(number)],
         )
         self._weighed: dict[int, list[tuple[tuple[int, int], float]]] = {}
-        self._words = words_of(task.query[:MAX_READ])
+        self._options = Options(task)
         self._moments: list[Found] | None = None
 
     def targets(self, number: int) -> list[ParameterTarget]:
@@ -133,7 +127,7 @@ class Filler:
         A value that the application knows is used if the request says none. Facts about the user (``WHERE``) fill
         required parameters only. A required value that is still missing may be looked up.
         """
-        found = self._found(fill)
+        found = self._weekdays(fill) or self._found(fill)
         known = self._task.given.get(fill.slot.name)
         if (
             not found
@@ -144,10 +138,24 @@ class Filler:
             return [LiteralArgument(known, None, 1.0)]
         return found or (self._looked_up(fill) if fill.slot.required else [])
 
+    def _weekdays(self, fill: FillRequest) -> list[Argument]:
+        """The weekdays that the request names, if the parameter takes a list of them, one, or one for each call."""
+        days, places = named_weekdays(fill.profile, fill.slot, self._task.query)
+        if not days or not (fill.listed or len(days) in (1, fill.times)):
+            return []
+        values: list[JsonValue] = [days] if fill.listed else days
+        if not all(map(fill.allows, values)):
+            return []
+        offsets = self._task.reading.offsets
+        fill.taken.extend((at, at) for at, (a, b) in enumerate(offsets) for c, d in places if a < d and c < b)
+        return [LiteralArgument(value, None, 1.0) for value in values]
+
     def _found(self, fill: FillRequest) -> list[Argument]:
         """The values that the request or another call gives."""
         links = self.links(fill.target, fill.times, fill.chosen)
         slot, origins = fill.slot, self._origins(fill, links)
+        if slot.kinds == {"boolean"} and (place := denied(slot, fill.profile.title, self._task.query)):
+            return [LiteralArgument(False, place, 1.0)] if fill.allows(False) else []
         if not slot.required and origins[Origin.ABSENT] > OMITTED:
             return []
         for origin in map(Origin, np.argsort(-origins)):
@@ -196,7 +204,7 @@ class Filler:
         if origin is Origin.SPAN:
             yield from self._spans(fill, sure)
         elif origin is Origin.OPTION:
-            yield from self._options(fill, sure)
+            yield from self._options.values(fill, sure)
         elif origin is Origin.REFERENCE:
             yield from (_reference_argument(fill.slot, one, sure) for one, _ in links[:1])
         elif fill.slot.kinds == {"boolean"}:
@@ -308,7 +316,7 @@ class Filler:
     def _moment(self, start: int, end: int) -> Moment | None:
         """The moment that the words say, in context: a time of day belongs to the day said before it."""
         if self._moments is None:
-            self._moments = whole_moments(self._task.query[:MAX_READ], self._task.now)
+            self._moments = whole_moments(self._task.query[:MAX_CHARS], self._task.now)
         best, shared = None, 0.5
         for found in self._moments:
             common = min(end, found.end) - max(start, found.start)
@@ -337,54 +345,6 @@ class Filler:
             if not _overlaps(span, [one[:2] for one in found]):
                 found.append((*span, likely))
         return found[:MAX_VALUES]
-
-    def _options(self, fill: FillRequest, sure: float) -> Iterator[LiteralArgument]:
-        """The likeliest option; for several calls, all likely ones, in the order in which the request names them."""
-        named = {str(one.value): one for one in reversed(list(named_choices(fill.slot, self._words)))}
-        ranked = sorted(self._offered(fill, named), key=lambda one: -one[0])
-        likely = [value for odds, value in ranked if odds > 0] or [value for _, value in ranked[:1]]
-        own = [one.value for one in named.values() if {one.role, fill.slot.role} != {"from", "to"}]
-        if len(own) == fill.times > 1:
-            likely = own  # one for each call
-        places = {value: (one.start, one.end) for value, one in named.items()}
-        if fill.listed:
-            if likely and fill.allows(likely):
-                yield LiteralArgument(likely, None, sure)
-            return
-        if fill.times > 1:
-            likely.sort(key=lambda value: places.get(str(value), (len(self._task.query), 0)))
-        for value in likely if fill.times > 1 else likely[:1]:
-            if fill.allows(value):
-                fill.used.append((fill.slot.choices, value))
-                yield LiteralArgument(value, places.get(str(value)), sure)
-
-    def _offered(self, fill: FillRequest, named: Mapping[str, NamedChoice]) -> list[tuple[float, JsonValue]]:
-        """The options with their log-odds. An option that another argument with the same options has is less likely.
-
-        The network sees only the start of a long list. Of such a list, options that the request names for this end of
-        a pair are offered alone, if there are any, else what the network sees.
-        """
-        logits = self._task.reading.logits["option"]
-        offered = [
-            (float(logits[at]), fill.slot.choices[item.option])
-            for at, item in self._task.items(fill.number, Kind.OPTION)
-            if self._task.reading.inputs.parent[at] == fill.place
-        ]
-        if len(fill.slot.choices) > MAX_OPTIONS:
-            offered += [(0.0, choice) for choice in fill.slot.choices[MAX_OPTIONS:] if str(choice) in named]
-            said = ((value, one) for value, one in named.items() if value not in STOP)  # "it" is hardly Italian
-            own = {value for value, one in said if {one.role, fill.slot.role} != {"from", "to"}}
-            offered = [one for one in offered if str(one[1]) in own] or offered
-        used = [value for choices, value in fill.used if choices == fill.slot.choices]
-
-        def bonus(value: JsonValue) -> float:
-            one = named.get(str(value))
-            if one is None:
-                return 0.0
-            other_end = {one.role, fill.slot.role} == {"from", "to"}
-            return NAMED - (OTHER_END if other_end else 0.0)
-
-        return [(odds + bonus(value) - (USED if value in used else 0.0), value) for odds, value in offered]
 
     def links(self, target: ParameterTarget, times: int, chosen: Sequence[int]) -> list[tuple[LinkCandidate, float]]:
         """Outputs of other called or likely APIs, with their probability of being the value, likeliest first."""

@@ -90,6 +90,25 @@ def test_what_is_left_out_is_asked_about(query: str, subject: Plan, arguments: l
     assert asked(query, subject) == arguments
 
 
+@pytest.mark.parametrize(
+    ("query", "name", "arguments"),
+    [
+        ("add 50 credits to account A-7", "credit", ["credit"]),
+        ("refund 25.50 euros to account A-7", "amount", ["amount"]),
+        ("set the daily quota of A-7 to 300", "quota", ["quota"]),
+        ("add 50 points to account A-7", "points", ["points"]),
+        ("top up the 3 accounts", "account", []),
+        ("add 50 credits to account A-7", "remark", []),
+        ("add these 2 to account A-7", "time_zone", []),
+    ],
+)
+def test_a_text_that_is_named_by_an_amount_may_take_a_number(query: str, name: str, arguments: list[str]) -> None:
+    top_up = api("top_up", param("id", required=True, at=Location.PATH), param(name), param("on", {"type": "boolean"}),
+                 method="POST", path="/accounts/{id}")  # fmt: skip
+    subject = plan(step("a", "top_up", id="A-7", on=True))
+    assert [one.argument for one in questions_about(query, NOW, subject, {top_up.id: top_up})] == arguments
+
+
 def test_a_question_says_what_it_is_about() -> None:
     (question,) = questions_about('add "Buy milk" to list L-7', NOW, created(), APIS)
     assert "The request says “Buy milk”" in question.text

@@ -1,0 +1,85 @@
+"""Chooses among a parameter's options: by the network, and by those that the request names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from pydantic import JsonValue
+
+from planner_svc.backends.compact.draft_calls import LiteralArgument
+from planner_svc.backends.compact.items import MAX_OPTIONS, Kind
+from planner_svc.backends.compact.task import FillRequest, Task
+from planner_svc.reading.choices import NamedChoice, named_choices
+from planner_svc.reading.option_names import option_names
+from planner_svc.reading.text import MAX_CHARS, STOP, words_of
+
+NAMED: Final = 1.0
+"""Log-odds added to an option that the request names; an option that the network has not seen starts at 0."""
+OTHER_END: Final = 4.0
+"""Log-odds taken from an option that is named as the other end of a pair, such as the currency to convert from."""
+USED: Final = 4.0
+"""Log-odds taken from an option that another argument of the call with the same options already has."""
+
+
+class Options:
+    """Chooses the options of a task's parameters.
+
+    Args:
+        task: what to decode.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._words = words_of(task.query[:MAX_CHARS])
+
+    def values(self, fill: FillRequest, sure: float) -> Iterator[LiteralArgument]:
+        """The likeliest option; for several calls, all likely ones, in the order in which the request names them."""
+        explained = bool(option_names(fill.slot))
+        named = {str(one.value): one for one in reversed(list(named_choices(fill.slot, self._words)))}
+        ranked = sorted(self._offered(fill, named, explained), key=lambda one: -one[0])
+        likely = [value for odds, value in ranked if odds > 0] or [value for _, value in ranked[:1]]
+        own = [one.value for one in named.values() if {one.role, fill.slot.role} != {"from", "to"}]
+        if len(own) == fill.times > 1 or (own and explained and fill.listed):
+            likely = own  # one for each call, or all in one list
+        places = {value: (one.start, one.end) for value, one in named.items()}
+        if fill.listed:
+            if likely and fill.allows(likely):
+                yield LiteralArgument(likely, None, sure)
+            return
+        if fill.times > 1:
+            likely.sort(key=lambda value: places.get(str(value), (len(self._task.query), 0)))
+        for value in likely if fill.times > 1 else likely[:1]:
+            if fill.allows(value):
+                fill.used.append((fill.slot.choices, value))
+                yield LiteralArgument(value, places.get(str(value)), sure)
+
+    def _offered(
+        self, fill: FillRequest, named: Mapping[str, NamedChoice], explained: bool
+    ) -> list[tuple[float, JsonValue]]:
+        """The options with their log-odds. An option that another argument with the same options has is less likely.
+
+        The network sees only the start of a long list, and not the words that explain codes. Then options that the
+        request names for this end of a pair are offered alone, if there are any, else what the network sees.
+        """
+        logits = self._task.reading.logits["option"]
+        offered = [
+            (float(logits[at]), fill.slot.choices[item.option])
+            for at, item in self._task.items(fill.number, Kind.OPTION)
+            if self._task.reading.inputs.parent[at] == fill.place
+        ]
+        if len(fill.slot.choices) > MAX_OPTIONS or explained:
+            offered += [(0.0, choice) for choice in fill.slot.choices[MAX_OPTIONS:] if str(choice) in named]
+            said = ((value, one) for value, one in named.items() if value not in STOP)  # "it" is hardly Italian
+            own = {value for value, one in said if {one.role, fill.slot.role} != {"from", "to"}}
+            offered = [one for one in offered if str(one[1]) in own] or offered
+        used = [value for choices, value in fill.used if choices == fill.slot.choices]
+
+        def bonus(value: JsonValue) -> float:
+            one = named.get(str(value))
+            if one is None:
+                return 0.0
+            other_end = {one.role, fill.slot.role} == {"from", "to"}
+            return NAMED - (OTHER_END if other_end else 0.0)
+
+        return [(odds + bonus(value) - (USED if value in used else 0.0), value) for odds, value in offered]

@@ -1,0 +1,50 @@
+"""Whether a request denies what a flag tells: "non-smoking", "without breakfast", "breakfast not included"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from typing import Final
+
+from planner_svc.reading.profile import Slot
+from planner_svc.reading.text import MAX_CHARS, name_parts, stem_set, without_quotes
+
+_DENIES: Final = re.compile(
+    r"\b(?:no|non|not|without|excluding|neither|nor|don['\u2019]?t|doesn['\u2019]?t|isn['\u2019]?t|aren['\u2019]?t)"
+    r"(?:-|\s+(?:(?:an?|any|the|be|been|is|are|include|to\s+be)\s+)?)$",
+    re.IGNORECASE,
+)
+_DENIED: Final = re.compile(
+    r"\s+(?:(?:is|are|was|were|be)\s+)?(?:not|never)\s+(?:\w+ed|necessary)\b"
+    r"|\s+(?:isn|aren|wasn|weren)['\u2019]?t\s+(?:\w+ed|necessary)\b"
+    r"|\s+(?:is\s+|are\s+)?excluded\b",
+    re.IGNORECASE,
+)
+_NEGATIVE: Final = stem_set("no non not without un skip ignore disable exclude hide omit suppress block deny prevent")
+_EMPTY: Final = stem_set("is are has have be with allow can should want include included enable enabled only flag")
+"""Words of a flag's name that do not tell what it is about."""
+_NEAR: Final = 24
+
+
+def denied(slot: Slot, title: Set[str], query: str) -> tuple[int, int] | None:
+    """The characters of the word that names a flag and that the request denies, if it never says the word otherwise.
+
+    A flag whose own name is negative, such as ``skip_breakfast``, is left alone.
+
+    Args:
+        slot: the flag.
+        title: stems of the words that name its API: "no preference for a room" does not deny ``smoking_room``.
+        query: the request.
+    """
+    if _NEGATIVE.intersection(slot.words):
+        return None
+    names = set(slot.words) - _EMPTY
+    names = names - title or names
+    text = without_quotes(query[:MAX_CHARS])
+    said: dict[str, list[tuple[int, int] | None]] = {}
+    for word in name_parts(text):
+        if word.stem in names:
+            before = text[max(word.start - _NEAR, 0) : word.start]
+            is_denied = _DENIES.search(before) or _DENIED.match(text, word.end)
+            said.setdefault(word.stem, []).append((word.start, word.end) if is_denied else None)
+    return next((places[0] for places in said.values() if None not in places), None)

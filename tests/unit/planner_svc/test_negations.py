@@ -1,0 +1,68 @@
+"""A flag that the request denies is false."""
+
+import pytest
+
+from planner_svc.backends import load_backends
+from planner_svc.backends.compact import CompactBackend
+from planner_svc.reading.negations import denied
+from planner_svc.reading.profile import read_profile
+from services.compute import ComputePool
+from services.contracts.plan import LiteralValue
+from services.contracts.planning import PlanRequest
+from services.contracts.retrieval import Candidate
+from tests.unit.planner_svc.worlds import DAY, FLAG, api, param
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "word"),
+    [
+        ("smoking", "a non-smoking room", "smoking"),
+        ("smokingRoom", "a nonsmoking or non smoking room", "smoking"),
+        ("smoking", "no smoking, please", "smoking"),
+        ("breakfast", "a room without breakfast", "breakfast"),
+        ("includeBreakfast", "without any breakfast", "breakfast"),
+        ("breakfast_included", "breakfast is not included", "breakfast"),
+        ("breakfast", "breakfast isn't needed", "breakfast"),
+        ("archived", "tasks that are not archived", "archived"),
+        ("notify", "and don't notify Ann", "notify"),
+        # said, or not denied by the word before
+        ("breakfast", "with breakfast", None),
+        ("breakfast", "not too late, with breakfast", None),
+        ("breakfast", "no dinner, breakfast", None),
+        ("breakfast", 'with the note "without breakfast"', None),
+        ("breakfast", "without breakfast on Monday, with breakfast on Tuesday", None),
+        ("smokingRoom", "no preference of room, but it is a smoking room", None),
+        # the name itself is negative
+        ("nonSmoking", "a non-smoking room", None),
+        ("skip_breakfast", "without breakfast", None),
+    ],
+)
+def test_a_flag_is_denied_by_the_words_beside_it(name: str, query: str, word: str | None) -> None:
+    profile = read_profile(api("bookStay", "Book a stay", param(name, FLAG)))
+    place = denied(profile.slots[0], profile.title, query)
+    assert (query[slice(*place)] if place else None) == word
+
+
+@pytest.fixture(scope="module")
+def backend() -> CompactBackend:
+    found = load_backends(ComputePool(1))["compact"]
+    assert isinstance(found, CompactBackend)
+    return found
+
+
+@pytest.mark.parametrize("words", ["non-smoking", "breakfast not included"])
+def test_the_planner_sends_false_for_a_flag_that_is_denied(backend: CompactBackend, words: str) -> None:
+    book = api(
+        "bookRoom",
+        "Book a hotel room",
+        param("checkIn", DAY, "First night", required=True),
+        param("guestName", about="Name of the guest", required=True),
+        param("smoking", FLAG, "Whether it is a smoking room"),
+        param("breakfast", FLAG, "Whether breakfast is included"),
+        method="POST",
+    )
+    query = f"Book a single room for Anna Keller on 4 December 2026, {words}"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=book, score=1),)))
+    assert draft.plan is not None
+    flags = [one for name, one in draft.plan.steps[0].arguments.items() if name in ("smoking", "breakfast")]
+    assert flags == [LiteralValue(value=False)]

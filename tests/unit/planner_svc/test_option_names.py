@@ -1,0 +1,116 @@
+"""Options that are codes are found by the words that the description and the calendar have for them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from planner_svc.backends import load_backends
+from planner_svc.backends.compact import CompactBackend
+from planner_svc.reading.choices import named_choices
+from planner_svc.reading.option_names import option_names
+from planner_svc.reading.profile import Slot, read_profile
+from planner_svc.reading.text import words_of
+from services.compute import ComputePool
+from services.contracts.plan import LiteralValue
+from services.contracts.planning import PlanRequest
+from services.contracts.retrieval import Candidate
+from tests.unit.planner_svc.worlds import DAY, api, param
+
+
+def slot(choices: Sequence[Any], about: str, name: str = "room_type", *, listed: bool = False) -> Slot:
+    item = {"enum": list(choices)}
+    schema: dict[str, Any] = {"type": "array", "items": item} if listed else item
+    return read_profile(api("book", "Book", param(name, schema, about))).slots[0]
+
+
+def named(one: Slot, text: str) -> list[Any]:
+    return [found.value for found in named_choices(one, words_of(text))]
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        "DBL double, SGL single",
+        "The type: DBL: double; SGL: single",
+        "DBL = double\nSGL = single",
+        "DBL - double, SGL - single",
+        "One of `DBL` (double) or `SGL` (single).",
+        "double (DBL), single (SGL)",
+        "DBL double room, SGL single room",
+        "Use DBL for double and SGL for single rooms",
+    ],
+)
+def test_a_code_is_named_by_what_the_description_calls_it(about: str) -> None:
+    one = slot(["SGL", "DBL"], about)
+    assert named(one, "Book a double room for Ann") == ["DBL"]
+    assert named(one, "Book a single for Ann") == ["SGL"]
+    assert named(one, "Book a DBL for Ann") == ["DBL"]
+
+
+def test_numbers_are_named_too() -> None:
+    one = slot([1, 2, 3], "Priority, 1 = low, 2 = medium, 3 = high", "priority")
+    assert named(one, "a ticket with high priority") == [3]
+
+
+@pytest.mark.parametrize(
+    ("choices", "about"),
+    [
+        (["SGL", "DBL"], "One of SGL, DBL"),
+        (["SGL", "DBL"], "SGL or DBL"),
+        (["SGL", "DBL"], "SGL room, DBL room"),
+        (["active", "closed"], "Whether active users or closed accounts are listed"),
+        (["A", "B"], "A (first), or another letter"),
+        (["S", "M"], "S: 36, M: 38"),
+        (["Y", "N"], ""),
+        (["x" * n for n in range(1, 300)], "x (one), xx (two)"),
+    ],
+)
+def test_a_description_that_explains_no_code_gives_no_names(choices: list[str], about: str) -> None:
+    assert option_names(slot(choices, about)) == {}
+
+
+@pytest.mark.parametrize(
+    "days",
+    [
+        ["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"],
+        ["MO", "TU", "WE", "TH", "FR"],
+        ["Mon", "Tues", "Wed", "Thurs", "Fri"],
+    ],
+)
+def test_weekdays_are_named_in_full_and_in_short(days: list[str]) -> None:
+    one = slot(days, "", "day")
+    assert named(one, "every Monday and Thursday") == [days[0], days[3]]
+    assert named(one, "on Tue, WED and Fridays") == [days[1], days[2], days[4]]
+
+
+def test_months_are_named_in_full_and_in_short() -> None:
+    months = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
+    assert named(slot(months, "", "month"), "the sales of March and Sept") == ["MAR", "SEP"]
+
+
+@pytest.fixture(scope="module")
+def backend() -> CompactBackend:
+    found = load_backends(ComputePool(1))["compact"]
+    assert isinstance(found, CompactBackend)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [("Book a double room", "DBL"), ("Book a twin room", "TWN"), ("Book a room, single", "SGL")],
+)
+def test_the_planner_sends_the_code_that_is_named(backend: CompactBackend, query: str, code: str) -> None:
+    kinds = {"type": "string", "enum": ["SGL", "DBL", "TWN", "STE"]}
+    book = api(
+        "bookRoom",
+        "Book a hotel room",
+        param("roomType", kinds, "Type of the room: SGL single, DBL double, TWN twin, STE suite", required=True),
+        param("guestName", about="Name of the guest", required=True),
+        param("checkIn", DAY, "First night", required=True),
+        method="POST",
+    )
+    query += " for Anna Keller on 4 December 2026"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=book, score=1),)))
+    assert draft.plan is not None
+    assert draft.plan.steps[0].arguments["roomType"] == LiteralValue(value=code)
