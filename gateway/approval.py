@@ -4,9 +4,11 @@ The requests that are shown are made with the values that the plan's reads retur
 """
 
 import asyncio
+from contextlib import nullcontext
 
 from gateway.peers import Peers
 from gateway.solve import Clock
+from services.clients import Turn
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import Failed
 from services.contracts.plan import content_hash_in_parts
@@ -28,7 +30,13 @@ def credentials_hint(proof: Proof) -> str:
 
 
 async def preview(
-    peers: Peers, run: Run, compiled: CompiledPlan, clock: Clock, *, reads: bool = True
+    peers: Peers,
+    run: Run,
+    compiled: CompiledPlan,
+    clock: Clock,
+    *,
+    reads: bool = True,
+    turn: Turn = nullcontext,
 ) -> Run | ExecutionFinished:
     """The waiting run, with its requests as they would be sent now; or the result of its reads, if one of them failed.
 
@@ -39,7 +47,7 @@ async def preview(
     ask = PreviewRequest(compiled=compiled, tenant=run.tenant, reads=made, deadline_ms=max(1, int(left_s * 1000)))
     try:
         async with asyncio.timeout(left_s):
-            answer = await peers.executor.preview(ask)
+            answer = await peers.executor.preview(ask, turn)
     except TimeoutError:
         raise DeadlineExceeded(f"executor_svc did not answer within {left_s:g} s.", service="executor_svc") from None
     if answer.failed is not None:

@@ -107,7 +107,7 @@ async def _execute_with_retries(executor: Executor, live: Live, compiled: Compil
             unwanted = live.cancelled or (live.clock.remaining_s() <= 0 and not emit.has_events)
             if live.durable and unwanted and not await _stop_calls(executor, live.run.execution_id):
                 break
-            return await execute(executor, _execute_request(live, compiled), emit)
+            return await execute(executor, _execute_request(live, compiled), emit, live.turn)
         except ServiceError as error:
             # An execution that was cancelled before it was stored is not found: `_stop_calls` tells whether it is so.
             again = (InternalError, NotFound) if live.cancelled else InternalError

@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 from gateway.solve import Clock
+from services.clients import Turn
 from services.contracts.event import RunEvent, RunFinished, RunPlanned, SolveEvent
 from services.contracts.execution import StepFinished, StepStarted
 from services.contracts.outcome import StepRecord
@@ -47,6 +50,8 @@ class Live:
         outcome: what a waiting caller gets: the run, an error, or None where another process owns the run now.
         ended: set when this process has stopped working on the run.
         feed: the events that this process has published.
+        turns: gives the turns in which what the executor tells is parsed.
+        told: bytes of JSON that the executor has told.
     """
 
     ticket: Ticket
@@ -66,6 +71,13 @@ class Live:
     outcome: "asyncio.Future[Run | None]" = field(default_factory=_future)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     feed: Feed[RunEvent] = field(default_factory=Feed)
+    turns: Turn = nullcontext
+    told: int = 0
+
+    def turn(self, size: int) -> AbstractAsyncContextManager[Any]:
+        """A turn at parsing what the executor tells."""
+        self.told += size
+        return self.turns(size)
 
     @property
     def base(self) -> int:

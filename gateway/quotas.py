@@ -86,13 +86,14 @@ class Quotas:
     def read(self, tenant: str, size: int) -> None:
         """The same, but refuse it if what the tenant read before has used up its requests.
 
-        Requests that arrive together are all let in before the first of them counts what it reads.
+        Requests that arrive together are all let in before the first of them counts what it reads. A size of 0 is not
+        known yet.
 
         Raises:
             QuotaExceeded: the tenant has to wait.
         """
         rate = self.limits(tenant).requests_per_s
-        if rate is not None and size > _FREE_BYTES and (left := self._left(tenant, rate)) < 0:
+        if rate is not None and not 0 < size <= _FREE_BYTES and (left := self._left(tenant, rate)) < 0:
             self._refuse(tenant, "requests", "Too much was read or sent within the last seconds.", (1 - left) / rate)
         self.charge(tenant, size)
 

@@ -10,6 +10,7 @@ from opentelemetry.trace import Span
 from gateway.approval import credentials_hint, has_changed, preview, without_approval
 from gateway.evidence import attempts_of, questions_of, same_changes
 from gateway.execution import RunCancelled, execute_run, is_durable, once_available, pauses
+from gateway.large_results import LargeResults
 from gateway.live import Live
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
@@ -62,9 +63,8 @@ class Runs:
         self.owner = owner
         self.lives: dict[str, Live] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.uses = SecretUses()
-        self._planning = PlanningRoom(settings.max_planning_bytes, quotas.charge)
-        self._closing = False
+        self._planning, self._large = PlanningRoom(settings.max_planning_bytes, quotas.charge), LargeResults()
+        self.uses, self._closing = SecretUses(), False
 
     @property
     def room(self) -> int:
@@ -207,6 +207,7 @@ class Runs:
             "nestor.tenant": live.run.tenant,
             "nestor.takeovers": takeovers,
         }
+        live.turns = partial(self._large.turn, live.run.tenant)
         with continued("gateway", live.traceparent), span("run", attributes) as current:
             live.work = asyncio.create_task(self._work(live, takeovers))
             try:
@@ -262,7 +263,7 @@ class Runs:
         live.durable = False  # nothing is under way at the executor
         reads = not live.request.options.dry_run or bool(live.run.lapsed)
         try:
-            show = partial(preview, self._peers, live.run, compiled, live.clock, reads=reads)
+            show = partial(preview, self._peers, live.run, compiled, live.clock, reads=reads, turn=live.turn)
             waiting = await once_available(live, show)
         except BaseException:  # also where the run is cancelled: the reads may have been made
             live.reads_secrets |= secrets_of_reads(compiled) if reads else set()
@@ -366,7 +367,8 @@ class Runs:
         for pause in pauses():
             try:
                 entries = self.uses.entries(run, used)
-                await self._store.conclude(live.ticket, run, [*live.unwritten(), finished], entries)
+                async with live.turns(live.told):
+                    await self._store.conclude(live.ticket, run, [*live.unwritten(), finished], entries)
                 self.uses.mark_logged(run, used)
                 break
             except Fenced:
@@ -377,6 +379,7 @@ class Runs:
                 if live.clock.remaining_s() <= 0:
                     live.settle(_with_run_id(error, run))
             await asyncio.sleep(pause)
+        self._quotas.charge(run.tenant, live.told // 2)  # its steps are told when they end, and with the run's end
         self._metrics.count_run(run)
         _log.info("run", run_id=run.id, status=run.status.value, total_ms=run.timings.total_ms)
         live.publish(RunFinished(run=run))

@@ -142,12 +142,12 @@ class GatewayService:
         The last event is ``finished``. A failed run's problem is in it; it is not raised.
         """
 
-        async def begin() -> str:
+        async def begin() -> tuple[str, bool]:
             accepted = await self._accept(request, principal, key)
             if isinstance(accepted, Live):
-                return accepted.run.id
+                return accepted.run.id, True
             await self._store.charge(accepted, principal.tenant, _EVENTS_WEIGHT)  # as in `follow`
-            return accepted
+            return accepted, False
 
         return await self._streams.begin(principal.tenant, begin)
 

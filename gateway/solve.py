@@ -13,7 +13,7 @@ from gateway.lookup import look_up
 from gateway.peers import Peers
 from gateway.planning_room import BoundedPeers, PlanningRoom
 from gateway.rendering import message_line, render, said_in
-from services.clients import CREDENTIALS_TIMEOUT_S, Executor, Planner
+from services.clients import CREDENTIALS_TIMEOUT_S, Executor, Planner, Turn
 from services.contracts.answer import Answer, AnswerValue
 from services.contracts.demo import SelectDemosResponse
 from services.contracts.doubt import doubts_of
@@ -224,9 +224,9 @@ def describe(run: Run, planning: Planning, demos: SelectDemosResponse, clock: Cl
     )
 
 
-async def execute(executor: Executor, ask: ExecuteRequest, emit: Emit) -> ExecutionFinished:
-    """Execute a proved plan, and pass its events to ``emit``."""
-    async with aclosing(executor.execute(ask)) as events:
+async def execute(executor: Executor, ask: ExecuteRequest, emit: Emit, turn: Turn) -> ExecutionFinished:
+    """Execute a proved plan, and pass its events to ``emit``. Each is parsed in a ``turn``."""
+    async with aclosing(executor.execute(ask, turn)) as events:
         async for event in events:
             if isinstance(event, ExecutionFinished):
                 return event

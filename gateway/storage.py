@@ -4,15 +4,17 @@ A run is one row. It holds the run as a JSON document, the columns that lists fi
 the run. Every write of a run's owner names its :class:`~services.ownership.ticket.Ticket`.
 """
 
+import asyncio
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.listing import RunListing
 from gateway.tables import (
@@ -38,6 +40,7 @@ from services.contracts.planning import CompiledPlan
 from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveRequest
 from services.errors import NotFound
+from services.fair_slots import FairSlots
 from services.ownership.members import Membership, workers
 from services.ownership.takeover import lock_orphans
 from services.ownership.ticket import Fenced, Ticket
@@ -49,6 +52,13 @@ __all__ = ["MEMBERS", "METADATA", "UNDER_WAY", "RequestIdentity", "RunStore", "S
 UNDER_WAY = frozenset({RunStatus.PLANNING, RunStatus.RUNNING})
 NOT_OVER = UNDER_WAY | {RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT}
 """States of a run that may still make calls."""
+_POLLS = 2
+"""Reads at once for those that follow or wait for runs of other processes. Hundreds ask for news again and again, and
+would otherwise keep all connections and the event loop."""
+
+_READS, _READS_EACH = 8, 3
+"""Reads of runs at once, of all tenants and of one. A run may have megabytes; they leave connections to all others."""
+_READS_WAITING, _READ_WAIT_S = 10_000, 10.0
 
 
 def new_run_id() -> str:
@@ -69,7 +79,8 @@ class RunStore:
 
     Args:
         engine: the database engine.
-        on_read: called with the tenant and the size of each run that is read for it, before that is parsed. May raise.
+        on_read: called with the tenant and the size of each run that is read for it, before that is parsed, and with 0
+            before that is read. May raise.
         on_listed: the same for each run that is read among others.
 
     Attributes:
@@ -88,6 +99,8 @@ class RunStore:
         self._add_run = insert(engine, RUNS).on_conflict_do_nothing(index_elements=["tenant", "idempotency_key"])
         self._add_events = insert(engine, RUN_EVENTS).on_conflict_do_nothing()
         self._add_owned_events = _owned_events(engine)
+        self._polls = asyncio.Semaphore(_POLLS)
+        self._reads = FairSlots(_READS, _READS_WAITING, _READS_EACH, "reads of runs")
 
     def close(self) -> None:
         """Wait for pending writes."""
@@ -215,7 +228,7 @@ class RunStore:
         statement = sa.select(c.seq, c.data).where(c.run_id == run_id, c.seq > after).order_by(c.seq).limit(limit)
         if upto is not None:
             statement = statement.where(c.seq <= upto)
-        async with read(self._engine) as connection:
+        async with self._polls, read(self._engine) as connection:
             rows = (await connection.execute(statement)).all()
         return [run_event(row.seq, row.data) for row in rows]
 
@@ -316,14 +329,19 @@ class RunStore:
         return run_json(row.document, row.feedback, row.shape)
 
     async def charge(self, run_id: str, tenant: str, weight: int) -> RunStatus:
-        """Report to ``on_read`` that a run's size was read ``weight`` times. Returns its status. Raises NotFound."""
+        """Report to ``on_read`` that a run was read with its events. Returns its status. Raises NotFound.
+
+        Its size counts ``weight`` times, or that of its events does: while it is under way only they have its steps.
+        """
         c = RUNS.c
         mine = (c.id == run_id) & (c.tenant == tenant)
-        async with read(self._engine) as connection:
-            row = (await connection.execute(sa.select(c.status, sa.func.length(c.document)).where(mine))).first()
+        told = sa.select(sa.func.sum(sa.func.length(RUN_EVENTS.c.data))).where(RUN_EVENTS.c.run_id == run_id)
+        sizes = sa.select(c.status, sa.func.length(c.document), sa.func.coalesce(told.scalar_subquery(), 0))
+        async with self._reading(tenant) as connection:
+            row = (await connection.execute(sizes.where(mine))).first()
         if row is None:
             raise NotFound(f"There is no run {run_id}.")
-        self._on_read(tenant, weight * row[1])
+        self._on_read(tenant, max(weight * row[1], int(row[2])))
         return RunStatus(row.status)
 
     async def _document(
@@ -331,7 +349,7 @@ class RunStore:
     ) -> sa.Row[Any, Any, Any]:
         c = RUNS.c
         mine = (c.id == run_id) & (c.tenant == tenant)
-        async with read(self._engine) as connection:
+        async with self._reading(tenant, on_read) as connection:
             row = (await connection.execute(sa.select(c.document, c.feedback, c.shape).where(mine))).first()
         if row is None:
             raise NotFound(f"There is no run {run_id}.")
@@ -348,7 +366,7 @@ class RunStore:
         parts = (c.document, c.compiled) if compiled else (c.document,)
         size = sum((sa.func.coalesce(sa.func.length(part), 0) for part in parts), sa.literal(0))
         columns = [column for column in c if compiled or column is not c.compiled]
-        async with read(self._engine) as connection:
+        async with self._reading(tenant) as connection:
             if (found := await connection.scalar(sa.select(size).where(mine))) is not None:
                 self._on_read(tenant, found)
             row = (await connection.execute(sa.select(*columns).where(mine))).first()
@@ -356,9 +374,24 @@ class RunStore:
             raise NotFound(f"There is no run {run_id}.")
         return stored_run(row)
 
+    @asynccontextmanager
+    async def _reading(
+        self, tenant: str, on_read: Callable[[str, int], None] | None = None
+    ) -> AsyncIterator[AsyncConnection]:
+        """A connection for reading a run, in turn with other tenants.
+
+        Raises:
+            Overloaded: the tenant's other reads take too long.
+            ServiceError: as ``on_read``.
+        """
+        async with self._reads.slot(tenant, _READ_WAIT_S):
+            (on_read or self._on_read)(tenant, 0)
+            async with read(self._engine) as connection:
+                yield connection
+
     async def status(self, run_id: str) -> RunStatus:
         """The status of a run. Raises NotFound."""
-        async with read(self._engine) as connection:
+        async with self._polls, read(self._engine) as connection:
             status = await connection.scalar(sa.select(RUNS.c.status).where(RUNS.c.id == run_id))
         if status is None:
             raise NotFound(f"There is no run {run_id}.")

@@ -66,19 +66,31 @@ class Streams:
             finally:
                 self._followers -= 1
 
-    async def begin(self, tenant: str, begin: Callable[[], Awaitable[str]]) -> AsyncGenerator[SolveEvent, None]:
-        """All events of the run that ``begin`` begins and returns the id of. Raises QuotaExceeded, and as ``begin``."""
+    async def begin(
+        self, tenant: str, begin: Callable[[], Awaitable[tuple[str, bool]]]
+    ) -> AsyncGenerator[SolveEvent, None]:
+        """All events of a run. ``begin`` returns its id, and whether it has begun it: else it is an earlier one.
+
+        The stream of an earlier run ends before a large event if the tenant has read too much, as in ``follow``.
+
+        Raises:
+            QuotaExceeded: too many streams of the tenant are open.
+            ServiceError: as ``begin``.
+        """
         return await _opened(self._begin(tenant, begin))
 
-    async def _begin(self, tenant: str, begin: Callable[[], Awaitable[str]]) -> AsyncGenerator[SolveEvent | None, None]:
+    async def _begin(
+        self, tenant: str, begin: Callable[[], Awaitable[tuple[str, bool]]]
+    ) -> AsyncGenerator[SolveEvent | None, None]:
         self._quotas.check("streams", tenant)
         with self._quotas.holding("streams", tenant):
-            run_id = await begin()
+            run_id, begun = await begin()
+            # A reader that began the run is not refused: it cannot resume this stream.
+            count = self._quotas.charge if begun else self._quotas.read
             yield None
             async with aclosing(self._events.follow(run_id, 0)) as events:
                 async for event in events:
-                    # Not refused: the reader began the run, and cannot resume this stream.
-                    self._quotas.charge(tenant, self._size(run_id, event))
+                    count(tenant, self._size(run_id, event))
                     yield event.event
 
     def _size(self, run_id: str, event: RunEvent) -> int:

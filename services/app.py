@@ -17,7 +17,14 @@ from services.contracts.base import Contract
 from services.contracts.problem import Problem
 from services.docs_page import docs_page
 from services.errors import NotReady, ServiceError, Unauthorized
-from services.http import PROBLEM_MEDIA_TYPE, StrictRoute, bearer_token, install_error_handlers, parsing_slots
+from services.http import (
+    PROBLEM_MEDIA_TYPE,
+    StrictRoute,
+    bearer_token,
+    body_budget,
+    install_error_handlers,
+    parsing_slots,
+)
 from services.middleware import NamesMiddleware, RequestScopeMiddleware
 from services.service_token import ServiceTokenMiddleware
 from services.settings import InternalSettings, ServiceSettings
@@ -102,7 +109,7 @@ def create_service(
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.name, app.state.settings = name, settings
-    app.state.parsing = parsing_slots()
+    app.state.parsing, app.state.bodies = parsing_slots(), body_budget()
     app.state.registry = app.state.exposed = registry
     app.state.readiness = {}
     app.state.optional = frozenset()

@@ -19,9 +19,11 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from services.byte_budget import BudgetTimeout, ByteBudget, Share
 from services.errors import (
     InternalError,
     InvalidRequest,
+    Overloaded,
     PayloadTooLarge,
     ServiceError,
     ValidationFailed,
@@ -46,6 +48,8 @@ _PARSING: Final = 2
 """Large bodies that are parsed at a time, one of a tenant: each thread takes time from the event loop."""
 _MAX_PARSING_WAITING: Final = 1_000
 _PARSING_WAIT_S: Final = 30.0
+_MAX_HELD_BYTES: Final = 100_000_000
+"""Bytes of large bodies that are held at the same time, half of them of one tenant; two whole imports fit in that."""
 _BULK: Final = 10
 """Routes that take larger bodies take this many times as many values."""
 _MAX_PLACE_CHARS: Final = 32 * 1024 * 1024
@@ -123,6 +127,11 @@ def parsing_slots() -> FairSlots:
     return FairSlots(_PARSING, _MAX_PARSING_WAITING, each=1, what="large bodies")
 
 
+def body_budget() -> ByteBudget:
+    """The memory for large bodies of an app; its ``app.state.bodies``."""
+    return ByteBudget(_MAX_HELD_BYTES, _PARSING_WAIT_S)
+
+
 BODY_LIMIT = "x-body-limit-setting"
 """``openapi_extra`` key of a route that takes larger bodies: the name of the setting that holds its limit in bytes.
 
@@ -135,15 +144,18 @@ class StrictRequest(Request):
 
     Attributes:
         tenant: whose turns it takes where large bodies are parsed; empty if that is not known.
+        room: holds the bytes of a large body; None where tenants are not known.
     """
 
     tenant = ""
+    room: Share | None = None
 
     async def body(self) -> bytes:
         """The whole body.
 
         Raises:
             PayloadTooLarge: the body is longer than the route accepts. The rest is not read.
+            Overloaded: other bodies use all memory, half-sent ones included.
         """
         if not hasattr(self, "_body"):
             limit = self._limit()
@@ -155,9 +167,24 @@ class StrictRequest(Request):
                 size += len(chunk)
                 if size > limit:
                     raise _too_large(limit)
+                await self._take(min(len(chunk), size - _LARGE))
                 chunks.append(chunk)
             self._body = b"".join(chunks)
         return self._body
+
+    async def _take(self, size: int) -> None:
+        """Wait for memory for ``size`` more bytes of a large body. What is not read, the client cannot send."""
+        if self.room is None or size <= 0:
+            return
+        try:
+            await self.room.take(size, asyncio.get_running_loop().time() + _PARSING_WAIT_S)
+        except BudgetTimeout:
+            raise Overloaded("Other requests' bodies use all memory.", retry_after_s=1) from None
+
+    def release(self) -> None:
+        """Count the body no longer: it was parsed, and limits on runs and imports bound what is made of it."""
+        if self.room is not None:
+            self.room.give_back(self.room.held)
 
     async def json(self) -> Any:
         """The parsed body; see :func:`loads_strict`."""
@@ -273,17 +300,24 @@ class StrictRoute(APIRoute):
             await self.admit(request)
             own = StrictRequest(request.scope, request.receive)
             own.tenant = self.tenant_of(request)
+            if not own.tenant:
+                return await answered(own)
+            with request.app.state.bodies.share(str(id(own)), own.tenant) as own.room:
+                return await answered(own)
+
+        async def answered(own: StrictRequest) -> Response:
             # Read here, because FastAPI would replace our errors by one without details, build all errors of the body
             # and validate on the event loop. Other bodies are not read: anybody may send one to a route without token.
             if model and await own.body() and "json" in own.headers.get("content-type", "").lower():
                 if not bulk:
-                    self.charge(request, len(await own.body()))
+                    self.charge(own, len(await own.body()))
                 try:
                     await own.validate(model)
                 except (InvalidRequest, RequestValidationError):
                     if bulk:  # what it takes, such as an import, has limits of its own
-                        self.charge(request, len(await own.body()))
+                        self.charge(own, len(await own.body()))
                     raise
+                own.release()
             response = await handle(own)
             if isinstance(response, EventResponse):
                 response.check = partial(self.readmit, own)

@@ -70,6 +70,11 @@ class ConsoleRoute(StrictRoute):
             request.app.state.service.quotas.count_request(session.principal.tenant)
             accept(request.scope, session.principal.tenant)
 
+    def tenant_of(self, request: Request) -> str:
+        """The session's tenant; empty without a session."""
+        session: Session | None = request.state.session
+        return session.principal.tenant if session is not None else ""
+
     async def readmit(self, request: Request) -> None:
         """End a stream whose session has ended (Unauthorized)."""
         await request.app.state.principals.check(request.state.session.principal)

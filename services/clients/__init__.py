@@ -5,7 +5,7 @@ own), or :class:`~services.clients.transport.InProcessTransport` around an ASGI 
 same exceptions that the service raised.
 """
 
-from services.clients.base import ServiceClient, open_http
+from services.clients.base import ServiceClient, Turn, open_http
 from services.clients.demo import DemoClient, Demos
 from services.clients.executor import CREDENTIALS_TIMEOUT_S, Executor, ExecutorClient
 from services.clients.gateway import GatewayClient
@@ -26,5 +26,6 @@ __all__ = [
     "Retriever",
     "RetrieverClient",
     "ServiceClient",
+    "Turn",
     "open_http",
 ]

@@ -1,8 +1,8 @@
 """Code shared by all typed clients: sending requests, and parsing responses into values and exceptions."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 from urllib.parse import quote
 
@@ -86,6 +86,10 @@ def search_params(
     }
 
 
+Turn = Callable[[int], AbstractAsyncContextManager[Any]]
+"""A context in which so many bytes are parsed."""
+
+
 class ServiceClient:
     """Calls one service. Subclasses add a method per route.
 
@@ -142,9 +146,18 @@ class ServiceClient:
             return response.content
         raise self._problem(response, response.content)
 
-    async def _call(self, method: str, path: str, answer: type[T], **options: Any) -> T:
-        """Send, and parse the response as ``answer``."""
-        return self._parse(answer, await self._send(method, path, **options))
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        answer: type[T],
+        turn: Turn = nullcontext,
+        **options: Any,
+    ) -> T:
+        """Send, and parse the response as ``answer``, in a ``turn``."""
+        content = await self._send(method, path, **options)
+        async with turn(len(content)):
+            return self._parse(answer, content)
 
     async def _events(
         self,
@@ -156,11 +169,12 @@ class ServiceClient:
         params: Params | None = None,
         method: str = "POST",
         event_timeout_s: float | None = None,
+        turn: Turn = nullcontext,
     ) -> AsyncGenerator[T, None]:
         """Send, and read the response line by line (``application/x-ndjson``).
 
         ``timeout_s`` limits each read, heartbeats included; ``event_timeout_s`` limits the wait for each event.
-        A problem as the last event is raised.
+        A problem as the last event is raised. Each line is parsed in a ``turn``.
         """
         chunks = self._stream(method, path, body=body, params=params, headers=headers, timeout_s=timeout_s)
         async with aclosing(chunks):
@@ -173,7 +187,9 @@ class ServiceClient:
                     raise self._timed_out(error, event_timeout_s or timeout_s) from error
                 if line is None:
                     return
-                yield self._event(events, line)
+                async with turn(len(line)):
+                    event = self._event(events, line)
+                yield event
 
     async def _server_sent(
         self, path: str, events: TypeAdapter[T], *, params: Params | None = None, timeout_s: float

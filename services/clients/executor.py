@@ -1,11 +1,12 @@
 """Client of ``executor_svc``."""
 
 from collections.abc import AsyncGenerator
+from contextlib import nullcontext
 from typing import Protocol
 
 from pydantic import TypeAdapter
 
-from services.clients.base import ServiceClient, segment
+from services.clients.base import ServiceClient, Turn, segment
 from services.contracts.doubt import ResolveRequest
 from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionState
 from services.contracts.operations import ExecutorStatus
@@ -24,8 +25,11 @@ class Executor(Protocol):
     async def ready(self) -> None:
         """Raise unless ready."""
 
-    def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
-        """Run a plan; the last event is ``execution_finished``. Raises Conflict if an approval is missing."""
+    def execute(self, request: ExecuteRequest, turn: Turn = nullcontext) -> AsyncGenerator[ExecutionEvent, None]:
+        """Run a plan; the last event is ``execution_finished``. Raises Conflict if an approval is missing.
+
+        Each event is parsed in a ``turn``.
+        """
 
     async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets that this tenant may use."""
@@ -39,8 +43,8 @@ class Executor(Protocol):
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
         """Test the credentials of an API."""
 
-    async def preview(self, request: PreviewRequest) -> PreviewResponse:
-        """The requests that a plan's mutating or unapproved steps would send."""
+    async def preview(self, request: PreviewRequest, turn: Turn = nullcontext) -> PreviewResponse:
+        """The requests that a plan's mutating or unapproved steps would send. It is parsed in a ``turn``."""
 
     async def cancel(self, run_id: str) -> ExecutionState:
         """Cancel a durable run: start no further calls and wait for those in flight. Raises NotFound."""
@@ -60,10 +64,13 @@ class ExecutorClient(ServiceClient):
 
     service = "executor_svc"
 
-    def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
-        """Run a plan; the last event is ``execution_finished``. Raises Conflict if an approval is missing."""
+    def execute(self, request: ExecuteRequest, turn: Turn = nullcontext) -> AsyncGenerator[ExecutionEvent, None]:
+        """Run a plan; the last event is ``execution_finished``. Raises Conflict if an approval is missing.
+
+        Each event is parsed in a ``turn``.
+        """
         patience_s = request.deadline_ms / 1000 + _GRACE_S
-        return self._events("/execute", _EVENTS, request, timeout_s=patience_s, event_timeout_s=patience_s)
+        return self._events("/execute", _EVENTS, request, timeout_s=patience_s, event_timeout_s=patience_s, turn=turn)
 
     async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets that this tenant may use."""
@@ -81,10 +88,10 @@ class ExecutorClient(ServiceClient):
         """Test the credentials of an API."""
         return await self._call("POST", "/credentials:test", SecretTest, body=request)
 
-    async def preview(self, request: PreviewRequest) -> PreviewResponse:
+    async def preview(self, request: PreviewRequest, turn: Turn = nullcontext) -> PreviewResponse:
         """The requests that a plan's mutating or unapproved steps would send. Optionally makes the reads they need."""
         timeout_s = request.deadline_ms / 1000 + _GRACE_S
-        return await self._call("POST", "/preview", PreviewResponse, body=request, timeout_s=timeout_s)
+        return await self._call("POST", "/preview", PreviewResponse, turn, body=request, timeout_s=timeout_s)
 
     async def cancel(self, run_id: str) -> ExecutionState:
         """Cancel a durable run: start no further calls and wait for those in flight. Raises NotFound."""

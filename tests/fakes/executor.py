@@ -3,10 +3,12 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator
+from contextlib import nullcontext
 
 from pydantic import JsonValue
 from pydantic_core import to_json
 
+from services.clients import Turn
 from services.clients.executor import CREDENTIALS_TIMEOUT_S
 from services.contracts.answer import AnswerValue
 from services.contracts.doubt import ResolveRequest, doubts_of
@@ -76,7 +78,7 @@ class FakeExecutor(Fake):
         self._ledger: dict[str, dict[str, StepRecord]] = {}
         self._running: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
+    async def execute(self, request: ExecuteRequest, turn: Turn = nullcontext) -> AsyncGenerator[ExecutionEvent, None]:
         """Run a plan. Raises Conflict if an approval is missing or an API changed since the proof."""
         await self._arrive("execute", request.deadline_ms / 1000)
         compiled = request.compiled
@@ -89,11 +91,15 @@ class FakeExecutor(Fake):
         self.requests.append(request)
         if not any(compiled.apis[step.api].mutating for step in compiled.plan.steps):
             async for event in self._run(request, {}):
+                async with turn(len(event.model_dump_json())):
+                    pass
                 yield event
             return
         records = self._ledger.setdefault(request.run_id, {})
         async with self._running[request.run_id]:  # a second request for the run waits until the first ends
             async for event in self._run(request, records):
+                async with turn(len(event.model_dump_json())):
+                    pass
                 yield event
 
     async def _run(
@@ -151,7 +157,7 @@ class FakeExecutor(Fake):
         there = all(r.secret in self.secrets for alternative in request.api.security[:1] for r in alternative)
         return SecretTest(outcome="ready" if there else "unavailable", message="as told")
 
-    async def preview(self, request: PreviewRequest) -> PreviewResponse:
+    async def preview(self, request: PreviewRequest, turn: Turn = nullcontext) -> PreviewResponse:
         """A request for every mutating or unapproved step, with its literal arguments as body."""
         await self._arrive("preview", CREDENTIALS_TIMEOUT_S)
         if self.breaks and request.reads:

@@ -187,7 +187,7 @@ async def test_a_run_that_is_cancelled_before_its_execution_is_stored_is_cancell
     executor = gateway.fakes.executor
     begin = executor.execute
 
-    async def execute(request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
+    async def execute(request: ExecuteRequest, _turn: object) -> AsyncGenerator[ExecutionEvent, None]:
         executor.calls.append("execute")
         await until(lambda: "cancel" in executor.calls)
         if executor.calls:  # after that, nothing of this id is stored any more

@@ -1,0 +1,216 @@
+"""One tenant sends large bodies, or has or reads large runs, many at once: others wait for one at a time."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, cast
+
+import httpx2
+import pytest
+from starlette.types import Message
+
+from services.byte_budget import Share
+from services.contracts.event import RunEvent
+from services.contracts.execution import StepFinished
+from services.contracts.outcome import StepRecord, Succeeded
+from services.contracts.run import Run
+from services.storage.engine import read
+from tests.support.console_pages import log_in, post
+from tests.support.gateways import ASK_HOLIDAYS, HOLIDAYS, Gateway, ask, open_gateway, until
+
+PRINCIPALS = (
+    {"name": "kiosk", "tenant": "guests", "token": "kiosk-token"},
+    {"name": "desk", "tenant": "office", "token": "desk-token"},
+)
+LARGE = Succeeded(value=["x" * 1_000] * 100, status=200)
+KIOSK = {"Authorization": "Bearer kiosk-token"}
+
+
+def two_tenants(folder: Path, **settings: Any) -> AbstractAsyncContextManager[Gateway]:
+    return open_gateway(folder, principals=PRINCIPALS, **settings)
+
+
+class _Upload:
+    """A request whose body comes in chunks of 50 kB, and stops before its end."""
+
+    def __init__(self, gateway: Gateway, token: str, chunks: int) -> None:
+        self.read, self._chunks = 0, chunks
+        headers = {"host": "localhost", "authorization": f"Bearer {token}", "content-type": "application/json"}
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "POST",
+            "path": "/apis:import",
+            "raw_path": b"/apis:import",
+            "query_string": b"",
+            "scheme": "http",
+            "server": ("localhost", 80),
+            "client": ("127.0.0.1", 1),
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        }
+        self.task = asyncio.create_task(gateway.app(scope, self._receive, self._send))
+
+    async def _receive(self) -> Message:
+        if self.read == self._chunks:
+            await asyncio.Event().wait()
+        self.read += 1
+        return {"type": "http.request", "body": b" " * 50_000, "more_body": True}
+
+    async def _send(self, message: Message) -> None:
+        """Drop the answer."""
+
+
+async def test_half_sent_bodies_of_a_tenant_are_read_as_far_as_it_has_room(tmp_path: Path) -> None:
+    async with two_tenants(tmp_path) as gateway:
+        gateway.app.state.bodies.limit = 1_000_000
+        uploads = [_Upload(gateway, "kiosk-token", 6) for _ in range(40)]
+        await until(lambda: all(one.read for one in uploads))
+        other = _Upload(gateway, "desk-token", 6)
+        await until(lambda: other.read == 6)
+        assert sum(one.read for one in uploads) < 100, "of 240"
+        for one in (*uploads, other):
+            one.task.cancel()
+        await asyncio.gather(*(one.task for one in (*uploads, other)), return_exceptions=True)
+        assert gateway.app.state.bodies._held == 0
+
+
+async def test_a_console_form_takes_room_of_its_session(tmp_path: Path) -> None:
+    async with two_tenants(tmp_path) as gateway:
+        cookie, csrf = await log_in(gateway, "kiosk-token")
+        asked = list[str]()
+        share = gateway.app.state.bodies.share
+
+        def counted(name: str, tenant: str) -> Share:
+            asked.append(tenant)
+            return cast("Share", share(name, tenant))
+
+        gateway.app.state.bodies.share = counted
+        await post(gateway, "runs/run_1/cancel", cookie, csrf=csrf)
+        assert asked == ["guests"]
+
+
+@pytest.fixture
+async def large(tmp_path: Path) -> AsyncIterator[Gateway]:
+    """A gateway whose tenant `guests` may read a few large runs."""
+    async with two_tenants(tmp_path, tenant_limits={"guests": {"requests_per_s": 5}}) as running:
+        running.fakes.executor.outcomes[HOLIDAYS.id] = LARGE
+        yield running
+
+
+async def test_further_streams_of_a_run_end_where_the_tenant_has_read_too_much(
+    large: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = large.fakes.executor.gate = asyncio.Event()
+    body = ask(ASK_HOLIDAYS).model_dump(mode="json")
+
+    async def follow() -> bool:
+        headers = KIOSK | {"Idempotency-Key": "one"}
+        with suppress(httpx2.RemoteProtocolError):  # the stream ended early
+            return '"finished"' in (await large.http.post("/solve:stream", json=body, headers=headers)).text
+        return False
+
+    service = large.app.state.service
+    events, followed = service._streams._events.follow, list[str]()
+
+    def counted(run_id: str, after: int) -> Any:
+        followed.append(run_id)
+        return events(run_id, after)
+
+    monkeypatch.setattr(service._streams._events, "follow", counted)
+    first = asyncio.create_task(follow())
+    await until(lambda: any(live.planned for live in service._runs.lives.values()))
+    further = [asyncio.create_task(follow()) for _ in range(15)]
+    await until(lambda: len(followed) == 16)
+    gate.set()
+    assert await first
+    assert sum([await one for one in further]) < 10
+
+
+async def test_the_events_of_a_run_under_way_count_by_their_size(
+    large: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stored document has no steps yet."""
+    large.fakes.executor.gate = asyncio.Event()
+    service = large.app.state.service
+    client = large.as_principal("kiosk-token")
+    run = await client.solve(ask(ASK_HOLIDAYS).model_copy(update={"wait": False}))
+    await until(lambda: service._runs.lives[run.id].planned)
+    record = StepRecord(step="a", api=HOLIDAYS.id, outcome=LARGE, started_ms=0, duration_ms=1)
+    ticket = service._runs.lives[run.id].ticket
+    await service._store.append([(ticket, RunEvent(id=500, event=StepFinished(record=record)))])
+    counted = list[int]()
+    monkeypatch.setattr(service._store, "_on_read", lambda _tenant, size: counted.append(size))
+    await service._store.charge(run.id, "guests", 1)
+    assert max(counted) > 100_000
+    large.fakes.executor.gate.set()
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """How many connections read runs now, at most, and in all."""
+    counts = {"now": 0, "most": 0, "all": 0}
+
+    @asynccontextmanager
+    async def counted(engine: Any) -> AsyncIterator[Any]:
+        counts["now"] += 1
+        counts["all"] += 1
+        counts["most"] = max(counts["most"], counts["now"])
+        try:
+            async with read(engine) as connection:
+                await asyncio.sleep(0.001)
+                yield connection
+        finally:
+            counts["now"] -= 1
+
+    monkeypatch.setattr("gateway.storage.read", counted)
+    return counts
+
+
+async def test_a_tenant_reads_few_runs_at_once_and_none_once_it_has_read_too_much(
+    large: Gateway, reads: dict[str, int]
+) -> None:
+    run = await large.as_principal("kiosk-token").solve(ask(ASK_HOLIDAYS))
+    buckets = large.app.state.service.quotas._buckets
+    buckets.clear()
+    reads.update(now=0, most=0, all=0)
+    answers = await asyncio.gather(*(large.http.get(f"/runs/{run.id}", headers=KIOSK) for _ in range(40)))
+    counted = Counter(answer.status_code for answer in answers)
+    assert counted.keys() == {200, 429}
+    assert reads["most"] <= 3
+    assert reads["all"] < 20, "of 40"
+
+
+async def test_few_of_those_who_follow_runs_of_other_processes_read_at_once(
+    large: Gateway, reads: dict[str, int]
+) -> None:
+    run = await large.as_principal("kiosk-token").solve(ask(ASK_HOLIDAYS))
+    reads.update(now=0, most=0, all=0)
+    store = large.app.state.service._store
+    await asyncio.gather(*(store.status(run.id) for _ in range(20)), *(store.events(run.id, 0) for _ in range(20)))
+    assert (reads["most"], reads["all"]) == (2, 40)
+
+
+async def test_one_large_run_of_a_tenant_at_a_time_is_stored_and_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_tenants(tmp_path) as gateway:
+        gateway.fakes.executor.outcomes[HOLIDAYS.id] = LARGE
+        service = gateway.app.state.service
+        conclude, now, most = service._store.conclude, Counter[str](), Counter[str]()
+        charged = list[tuple[str, int]]()
+
+        async def counted(ticket: Any, run: Run, *arguments: Any) -> None:
+            now[run.tenant] += 1
+            most[run.tenant] = max(most[run.tenant], now[run.tenant])
+            await asyncio.sleep(0.01)
+            await conclude(ticket, run, *arguments)
+            now[run.tenant] -= 1
+
+        monkeypatch.setattr(service._store, "conclude", counted)
+        monkeypatch.setattr(service.quotas, "charge", lambda tenant, size: charged.append((tenant, size)))
+        clients = [gateway.as_principal(token) for token in ["kiosk-token"] * 6 + ["desk-token"]]
+        await asyncio.gather(*(client.solve(ask(ASK_HOLIDAYS)) for client in clients))
+        assert most == {"guests": 1, "office": 1}
+        assert len([1 for tenant, size in charged if tenant == "guests" and size > 100_000]) >= 6
