@@ -4,102 +4,44 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import date, datetime, time, timedelta, tzinfo
-from typing import Literal
+from dataclasses import replace
+from datetime import date, datetime, time, timedelta
 
 from dateutil.relativedelta import relativedelta
 
+from planner_svc.reading.calendar_words import MONTH, MONTHS, RANGE, WEEKDAY, WEEKDAYS, YEAR
 from planner_svc.reading.clocks import NO_NOUN, clocks_in, pattern_of
+from planner_svc.reading.moments import Duration, Found, Moment
 from planner_svc.reading.numbers import NUMBER_WORD, number
+from planner_svc.reading.ranges import same_year
 from planner_svc.reading.text import NOT_NAMES, STOP
 
-Grain = Literal["time", "day", "week", "month", "year"]
-
-MONTHS = {
-    name: index
-    for index, names in enumerate(
-        [
-            "january jan",
-            "february feb",
-            "march mar",
-            "april apr",
-            "may",
-            "june jun",
-            "july jul",
-            "august aug",
-            "september sep sept",
-            "october oct",
-            "november nov",
-            "december dec",
-        ],
-        1,
-    )
-    for name in names.split()
-}
-WEEKDAYS = {
-    name: i for i, name in enumerate(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])
-}
 _MONTHS_AHEAD = 4
 """Months to search for a day: no two months in a row lack a 31st, and the rest is a margin."""
 UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 
-_MONTH = "(?:" + "|".join(sorted(MONTHS, key=len, reverse=True)) + r")\b\.?"
-_WEEKDAY = "(?:" + "|".join(WEEKDAYS) + ")"
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
-_YEAR = r"(?:19|20)\d\d"
 _AMOUNT = rf"(?:\d+|an?|{NUMBER_WORD})"
 _SPAN_UNIT = rf"(?P<n>{_AMOUNT})[\s-]+(?P<unit>{'|'.join(UNITS)})s?\b"
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A point in time or a period: ``day`` is its first day, ``last`` its last day if it has several."""
-
-    grain: Grain
-    day: date | None = None
-    last: date | None = None
-    clock: time | None = None
-    zone: tzinfo | None = None
-    """Set only if the words name an offset."""
-
-
-@dataclass(frozen=True, slots=True)
-class Duration:
-    """``amount`` of a unit; negative if the words go back in time."""
-
-    amount: int
-    unit: str
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A moment or duration and its place. ``part`` marks a sum of a date and durations, or the date inside a sum."""
-
-    start: int
-    end: int
-    value: Moment | Duration
-    part: Literal["", "sum", "term"] = ""
-
-
-_ON_WEEKDAY = rf"(?:{_WEEKDAY},?\s+(?:the\s+)?)?"
+_ON_WEEKDAY = rf"(?:{WEEKDAY},?\s+(?:the\s+)?)?"
 _ISO = re.compile(
     r"(?<![\w-])(?P<y>\d{4})(?P<s>[-/])(?P<m>\d\d)(?P=s)(?P<d>\d\d)"
     r"(?:[T ](?P<t>\d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?P<z>Z|[+-]\d\d:?\d\d)?)?(?!\w)"
 )
-_DAY_MONTH = pattern_of(rf"{_ON_WEEKDAY}(?P<d>{_DAY})(?:\s+of)?\s+(?P<mon>{_MONTH})(?:,?\s+(?P<y>{_YEAR}))?")
-_RANGE = r"\s*(?:to|until|till|through|and|or|-|\u2013)\s*(?:the\s+)?"
-_DAY_TO_DAY = pattern_of(rf"(?P<d>{_DAY})(?={_RANGE}{_DAY}(?:\s+of)?\s+(?P<mon>{_MONTH})(?:,?\s+(?P<y>{_YEAR}))?)")
+_DAY_MONTH = pattern_of(rf"{_ON_WEEKDAY}(?P<d>{_DAY})(?:\s+of)?\s+(?P<mon>{MONTH})(?:,?\s+(?P<y>{YEAR}))?")
+_DAY_TO_DAY = pattern_of(rf"(?P<d>{_DAY})(?={RANGE}{_DAY}(?:\s+of)?\s+(?P<mon>{MONTH})(?:,?\s+(?P<y>{YEAR}))?)")
 """The first day of "1 to 31 December 2027"."""
-_MONTH_DAY = pattern_of(rf"{_ON_WEEKDAY}(?P<mon>{_MONTH})\s+(?:the\s+)?(?P<d>{_DAY})(?!\d|:)(?:,?\s+(?P<y>{_YEAR}))?")
-_NUMERIC = pattern_of(rf"(?P<a>\d{{1,2}})(?P<sep>[/.])(?P<b>\d{{1,2}})(?P=sep)(?P<y>{_YEAR})")
-_MONTH_YEAR = pattern_of(rf"(?P<mon>{_MONTH})(?:,?\s+(?:of\s+)?(?P<y>{_YEAR}))?")
+_MONTH_DAY = pattern_of(rf"{_ON_WEEKDAY}(?P<mon>{MONTH})\s+(?:the\s+)?(?P<d>{_DAY})(?!\d|:)(?:,?\s+(?P<y>{YEAR}))?")
+_NUMERIC = pattern_of(rf"(?P<a>\d{{1,2}})(?P<sep>[/.])(?P<b>\d{{1,2}})(?P=sep)(?P<y>{YEAR})")
+_MONTH_YEAR = pattern_of(rf"(?P<mon>{MONTH})(?:,?\s+(?:of\s+)?(?P<y>{YEAR}))?")
 _RELATIVE_DAY = pattern_of(
     r"(?:(?:later|earlier|early|late)\s+)?"
     r"(?P<w>day after tomorrow|day before yesterday|today|tonight|tomorrow|yesterday)"
 )
-_WEEKDAY_RX = pattern_of(rf"(?:(?P<q>next|this|coming|last|past)\s+)?(?P<w>{_WEEKDAY})")
-_WEEKDAY_OF = pattern_of(rf"(?P<w>{_WEEKDAY})\s+(?:of\s+)?(?P<q>next|this|coming|last|past)\s+week")
+_WEEKDAY_RX = pattern_of(rf"(?:(?P<q>next|this|coming|last|past)\s+)?(?P<w>{WEEKDAY})")
+_WEEKDAY_OF = pattern_of(rf"(?P<w>{WEEKDAY})\s+(?:of\s+)?(?P<q>next|this|coming|last|past)\s+week")
 _ORDINAL = r"(?P<d>(?:[12]\d|3[01]|[1-9])(?:st|nd|rd|th))"
 _DAY_OF_MONTH = pattern_of(
     rf"(?:the\s+)?{_ORDINAL}\s+of\s+(?:the\s+)?(?P<q>next|this|coming|last|past|current)\s+month"
@@ -115,7 +57,7 @@ _NOW = re.compile(
     r"\b(?:what|which)\s+(?!time\b)\w+\s+(?P<w>are\s+we\s+in\b|is\s+it(?=\s*(?:[?!.,]|$)))", re.IGNORECASE
 )
 _PERIOD = pattern_of(r"(?P<q>next|this|coming|last|past|current)\s+(?P<w>week|weekend|month|year)")
-_YEAR_RX = pattern_of(rf"(?P<y>{_YEAR})(?!\s*(?:{'|'.join(UNITS)})s?\b)(?![.,]\d)")
+_YEAR_RX = pattern_of(rf"(?P<y>{YEAR})(?!\s*(?:{'|'.join(UNITS)})s?\b)(?![.,]\d)")
 _AGO = pattern_of(
     rf"(?:in\s+{_SPAN_UNIT}(?!\s+(?:before|after|from))"
     rf"|{_SPAN_UNIT.replace('<n>', '<n2>').replace('<unit>', '<unit2>')}\s+(?P<ago>ago|from now))"
@@ -147,7 +89,7 @@ class DateReader:
         times = (Found(*one.place, Moment("time", clock=one.clock, zone=one.zone)) for one in clocks_in(text))
         dates = _longest([*self._days(text), *times])
         dates = sorted([*dates, *self._bare_days(text, dates)], key=lambda found: found.start)
-        dates = self._dated(_same_year(text, self._joined(text, dates)))
+        dates = self._dated(same_year(text, self._joined(text, dates)))
         durations = [
             Found(m.start(), m.end(), Duration(_amount(m["n"]), m["unit"].lower())) for m in _DURATION.finditer(text)
         ]
@@ -365,27 +307,6 @@ def _next_day(after: date, day: int) -> date | None:
             if found >= after:
                 return found
     return None
-
-
-def _same_year(text: str, found: list[Found]) -> list[Found]:
-    """Apply a range's year to both ends: in "from 1 May to 3 June 2027" both days are in 2027."""
-    result = list(found)
-    for index in range(len(result) - 2, -1, -1):
-        first, second = result[index], result[index + 1]
-        one, two = first.value, second.value
-        if not (isinstance(one, Moment) and isinstance(two, Moment) and one.day and two.day):
-            continue
-        said = [re.search(_YEAR, text[f.start : f.end]) is not None for f in (first, second)]
-        if said == [False, True] and re.search(_MONTH, text[first.start : first.end], re.IGNORECASE):
-            shifted = _in_year(one, two.day.year)
-            if shifted.day and shifted.day <= two.day and re.fullmatch(_RANGE, text[first.end : second.start]):
-                result[index] = replace(first, value=shifted)
-    return result
-
-
-def _in_year(moment: Moment, year: int) -> Moment:
-    by = relativedelta(year=year)
-    return replace(moment, day=moment.day and moment.day + by, last=moment.last and moment.last + by)
 
 
 def _longest(found: list[Found]) -> list[Found]:

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from pydantic import JsonValue
 
 from planner_svc.reading.date_formats import date_formats, in_stated_format
-from planner_svc.reading.dates import DateReader, Duration, Found, Moment
+from planner_svc.reading.dates import DateReader
+from planner_svc.reading.moments import Duration, Found, Moment
 from planner_svc.reading.numbers import DIGITS, NUMBER_WORD, number
 from planner_svc.reading.profile import Profile, Slot
 from planner_svc.reading.renderings import renderings

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, tzinfo
 
-from planner_svc.reading.dates import Moment
+from planner_svc.reading.moments import Moment
 
 
 def renderings(moment: Moment, zone: tzinfo, *, last: bool = False) -> Iterator[str]:

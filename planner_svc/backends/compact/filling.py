@@ -22,8 +22,8 @@ from planner_svc.compiler.assign import Mismatch, mismatch
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.choices import NamedChoice, named_choices
 from planner_svc.reading.date_formats import date_formats, in_stated_format
-from planner_svc.reading.dates import Found, Moment
 from planner_svc.reading.enumerations import complete_enumeration
+from planner_svc.reading.moments import Found, Moment
 from planner_svc.reading.profile import Field, Slot, first_item
 from planner_svc.reading.readings import readings, whole_moments
 from planner_svc.reading.text import stems, words_of

@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Final
 
-from planner_svc.reading.dates import Moment
+from planner_svc.reading.moments import Moment
 from planner_svc.reading.readings import moment_of, number_in
 from planner_svc.reading.text import singular
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner_svc.reading.dates import DateReader, Duration, Moment
+from planner_svc.reading.dates import DateReader
+from planner_svc.reading.moments import Duration, Moment
 
 NOW = datetime(2026, 11, 20, 9, tzinfo=timezone(timedelta(hours=1)))
 
