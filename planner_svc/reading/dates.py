@@ -14,6 +14,7 @@ from planner_svc.reading.clocks import NO_NOUN, clocks_in, pattern_of
 from planner_svc.reading.moments import Duration, Found, Moment
 from planner_svc.reading.numbers import NUMBER_WORD, number
 from planner_svc.reading.ranges import same_year
+from planner_svc.reading.tense import is_past
 from planner_svc.reading.text import NOT_NAMES, STOP
 
 _MONTHS_AHEAD = 4
@@ -51,7 +52,6 @@ _BARE_DAY = re.compile(
     "(?:^|" + "|".join(rf"(?<=\b{word} )" for word in _BEFORE_DAY) + rf")the\s+{_ORDINAL}{NO_NOUN}", re.IGNORECASE
 )
 """The 10th, without a month."""
-_SINCE = re.compile(r"\bsince\s+(?:the\s+)?$", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"\b([A-Z][a-z]+)\s+$")
 _NOW = re.compile(
     r"\b(?:what|which)\s+(?!time\b)\w+\s+(?P<w>are\s+we\s+in\b|is\s+it(?=\s*(?:[?!.,]|$)))", re.IGNORECASE
@@ -137,7 +137,7 @@ class DateReader:
         if match["y"]:
             return Moment("day", date(int(match["y"]), month, day))
         this_year, today = date(self._now.year, month, day), self._now.date()
-        if _is_past(match):
+        if is_past(match.string, match.start()):
             return Moment("day", this_year if this_year <= today else date(today.year - 1, month, day))
         return Moment("day", this_year if this_year >= today else date(today.year + 1, month, day))
 
@@ -154,7 +154,7 @@ class DateReader:
         if re.search(r"\d\s*$", match.string[max(match.start() - 3, 0) : match.start()]):
             return None  # the rest of an invalid date such as 31 April
         month = MONTHS[name.lower().rstrip(".")]
-        near = -(month > self._now.month) if _is_past(match) else int(month < self._now.month)
+        near = -(month > self._now.month) if is_past(match.string, match.start()) else int(month < self._now.month)
         year = int(match["y"]) if match["y"] else self._now.year + near
         first = date(year, month, 1)
         return Moment("month", first, first + relativedelta(months=1, days=-1))
@@ -169,7 +169,7 @@ class DateReader:
         if before is not None and not match["q"] and before[1].lower() not in STOP | NOT_NAMES:
             return None  # "Easter Monday" is a name
         today, wanted = self._now.date(), WEEKDAYS[match["w"].lower()]
-        if (match["q"] or "").lower() in ("last", "past") or (not match["q"] and _is_past(match)):
+        if (match["q"] or "").lower() in ("last", "past") or (not match["q"] and is_past(match.string, match.start())):
             return Moment("day", today - timedelta(days=(today.weekday() - wanted - 1) % 7 + 1))
         return Moment("day", today + timedelta(days=(wanted - today.weekday() - 1) % 7 + 1))
 
@@ -181,14 +181,15 @@ class DateReader:
         return Moment("day", first.replace(day=_ordinal(match)))
 
     def _bare_days(self, text: str, dates: Sequence[Found]) -> Iterator[Found]:
-        """The next such day after the last day said before it, or else from today on."""
+        """The next such day after the last day said before it, or else from today on; the last one if it is over."""
         said, after = deque(dates), self._now.date()
         for match in _BARE_DAY.finditer(text):
             while said and said[0].end <= match.start():
                 before = said.popleft().value
                 if isinstance(before, Moment) and before.grain in ("day", "time") and before.day is not None:
                     after = before.day
-            day = _next_day(after, _ordinal(match))
+            past = is_past(text, match.start())
+            day = _last_day(self._now.date(), _ordinal(match)) if past else _next_day(after, _ordinal(match))
             if day is not None and not (said and said[0].start < match.end()):
                 after = day
                 yield Found(match.start(), match.end(), Moment("day", day))
@@ -284,11 +285,6 @@ class DateReader:
         return replace(moment, grain="time" if moment.clock else "day", day=shifted.date(), last=None)
 
 
-def _is_past(match: re.Match[str]) -> bool:
-    """Whether the words before a date say that it is over: "since November 1st"."""
-    return _SINCE.search(match.string, max(match.start() - 12, 0), match.start()) is not None
-
-
 def _step(word: str) -> int:
     """The offset of "next", "this" and "last", in weeks, months or years."""
     return {"next": 1, "coming": 1, "last": -1, "past": -1}.get(word.lower(), 0)
@@ -305,6 +301,16 @@ def _next_day(after: date, day: int) -> date | None:
         with suppress(ValueError, OverflowError):  # 31 April, year 10000
             found = (after.replace(day=1) + relativedelta(months=ahead)).replace(day=day)
             if found >= after:
+                return found
+    return None
+
+
+def _last_day(before: date, day: int) -> date | None:
+    """The last day with this number on or before a date; None before the beginning of the calendar."""
+    for back in range(_MONTHS_AHEAD):
+        with suppress(ValueError, OverflowError):
+            found = (before.replace(day=1) - relativedelta(months=back)).replace(day=day)
+            if found <= before:
                 return found
     return None
 

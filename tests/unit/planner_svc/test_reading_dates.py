@@ -61,6 +61,48 @@ def test_days(text: str, day: date) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("bookings that arrived between 1 and 15 November", [date(2026, 11, 1), date(2026, 11, 15)]),
+        ("bookings that arrived between 1 November and 15 November", [date(2026, 11, 1), date(2026, 11, 15)]),
+        ("Which timesheets were entered in October?", [date(2026, 10, 1)]),
+        ("Create an expense of 12 dollars on 12 November", [date(2026, 11, 12)]),
+        ("invoices issued in October", [date(2026, 10, 1)]),
+        ("I need the bookings that I got from Oslo on 3 March", [date(2026, 3, 3)]),
+        ("what did we spend on 2 June", [date(2026, 6, 2)]),
+        ("who left on Monday?", [date(2026, 11, 16)]),
+        ("the guest arrived on the 12th", [date(2026, 11, 12)]),
+        ("the hours Anna worked from 2 to 6 November", [date(2026, 11, 2), date(2026, 11, 6)]),
+        ("I arrived on 3 December", [date(2025, 12, 3)]),
+    ],
+)
+def test_after_a_verb_in_the_past_a_day_is_over(text: str, days: list[date]) -> None:
+    assert [m.day for m in moments(text)] == days
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("I need a room on 12 November", date(2027, 11, 12)),
+        ("I want it delivered on 12 November", date(2027, 11, 12)),
+        ("I was planning to come on 12 November", date(2027, 11, 12)),
+        ("the room that I booked for 12 November", date(2027, 11, 12)),
+        ("I moved, so find a flat from 12 November", date(2027, 11, 12)),
+        ("I forgot to order a cake, book it on 12 November", date(2027, 11, 12)),
+        ("Find hotels located in Rome on 12 November", date(2027, 11, 12)),
+        ("I was wondering whether you have a room on 12 November", date(2027, 11, 12)),
+        ("I forgot to order a cake for Anna on 12 November", date(2027, 11, 12)),
+        ("the timesheet is due on 12 November", date(2027, 11, 12)),
+        ("log in on Monday", date(2026, 11, 23)),
+        ("a guided tour on Monday", date(2026, 11, 23)),
+        ("Send it to the guest who called by Monday", date(2026, 11, 23)),
+    ],
+)
+def test_other_words_leave_a_day_to_come(text: str, day: date) -> None:
+    assert moments(text)[0].day == day
+
+
+@pytest.mark.parametrize(
     ("text", "first", "last"),
     [
         ("in May 2027", date(2027, 5, 1), date(2027, 5, 31)),
