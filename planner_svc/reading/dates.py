@@ -13,7 +13,7 @@ from planner_svc.reading.calendar_words import MONTH, MONTHS, RANGE, WEEKDAY, WE
 from planner_svc.reading.clocks import NO_NOUN, clocks_in, pattern_of
 from planner_svc.reading.moments import Duration, Found, Moment
 from planner_svc.reading.numbers import NUMBER_WORD, number
-from planner_svc.reading.ranges import same_year
+from planner_svc.reading.ranges import ends_in_order, same_year
 from planner_svc.reading.tense import is_past
 from planner_svc.reading.text import NOT_NAMES, STOP
 
@@ -89,7 +89,7 @@ class DateReader:
         times = (Found(*one.place, Moment("time", clock=one.clock, zone=one.zone)) for one in clocks_in(text))
         dates = _longest([*self._days(text), *times])
         dates = sorted([*dates, *self._bare_days(text, dates)], key=lambda found: found.start)
-        dates = self._dated(same_year(text, self._joined(text, dates)))
+        dates = self._dated(ends_in_order(text, same_year(text, self._joined(text, dates)), self._now.date()))
         durations = [
             Found(m.start(), m.end(), Duration(_amount(m["n"]), m["unit"].lower())) for m in _DURATION.finditer(text)
         ]

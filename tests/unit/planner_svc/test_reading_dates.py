@@ -255,3 +255,27 @@ def test_clocks_with_the_part_of_the_day(text: str, clock: time) -> None:
 )
 def test_hours_that_are_none(text: str) -> None:
     assert moments(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("a room from Thursday to Monday", [date(2026, 11, 26), date(2026, 11, 30)]),
+        ("check in on Thursday and check out on Monday", [date(2026, 11, 26), date(2026, 11, 30)]),
+        ("arriving Thursday, leaving Monday", [date(2026, 11, 26), date(2026, 11, 30)]),
+        ("between Thursday and Monday", [date(2026, 11, 26), date(2026, 11, 30)]),
+        ("from 1 November to 5 December", [date(2027, 11, 1), date(2027, 12, 5)]),
+        ("from 20 December 2027 to 5 January", [date(2027, 12, 20), date(2028, 1, 5)]),
+        ("who arrived from Tuesday until Monday", [date(2026, 11, 10), date(2026, 11, 16)]),
+        ("from Thursday 10:00 to Monday 9:00", [date(2026, 11, 26), date(2026, 11, 30)]),
+    ],
+)
+def test_a_range_ends_after_its_start(text: str, days: list[date]) -> None:
+    assert [m.day for m in moments(text)] == days
+
+
+@pytest.mark.parametrize(
+    "text", ["remind me on Thursday and Monday", "on Thursday or Monday", "move the lesson from Thursday to Monday"]
+)
+def test_two_days_of_their_own_may_stand_in_any_order(text: str) -> None:
+    assert [m.day for m in moments(text)] == [date(2026, 11, 26), date(2026, 11, 23)]
