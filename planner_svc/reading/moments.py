@@ -1,6 +1,6 @@
 """Moments and durations that a request says."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, time, tzinfo
 from typing import Literal
 
@@ -17,6 +17,10 @@ class Moment:
     clock: time | None = None
     zone: tzinfo | None = None
     """Set only if the words name an offset."""
+
+    def last_day(self) -> "Moment":
+        """The last day of a period; the moment itself if it is none."""
+        return self if self.last is None else replace(self, day=self.last)
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,8 @@ def _as_text(slot: Slot, text: str, now: datetime, moment: Moment | None) -> Ite
         moment = moment_of(text, now)
     forms: list[str] = []
     if moment is not None:
-        forms = list(renderings(moment, now.tzinfo or UTC, last=slot.role == "to"))
+        moment = moment.last_day() if slot.role == "to" else moment
+        forms = list(renderings(moment, now.tzinfo or UTC))
         forms = [*in_stated_format(moment, stated), *forms]
         forms += [value.replace("T", " ") for value in forms if "T" in value]
     yield from (*forms, text) if slot.temporal or stated else (text, *forms)
