@@ -279,3 +279,24 @@ def test_a_range_ends_after_its_start(text: str, days: list[date]) -> None:
 )
 def test_two_days_of_their_own_may_stand_in_any_order(text: str) -> None:
     assert [m.day for m in moments(text)] == [date(2026, 11, 26), date(2026, 11, 23)]
+
+
+@pytest.mark.parametrize(
+    ("text", "clock"),
+    [
+        ("at ten past six", time(6, 10)),
+        ("quarter past 2 pm", time(14, 15)),
+        ("a quarter past two in the afternoon", time(14, 15)),
+        ("twenty past three in the afternoon", time(15, 20)),
+        ("at twenty-five past 9 a.m.", time(9, 25)),
+        ("at ten to six in the evening", time(17, 50)),
+        ("quarter to 12 pm", time(11, 45)),
+        ("10 minutes past 7", time(7, 10)),
+    ],
+)
+def test_minutes_past_and_to_the_hour(text: str, clock: time) -> None:
+    assert [moment.clock for moment in moments(text)] == [clock]
+
+
+def test_hours_from_ten_to_six_are_no_minutes() -> None:
+    assert moments("open from ten to six") == []
