@@ -17,6 +17,7 @@ from planner_svc.reading.ranges import ends_in_order, same_year
 from planner_svc.reading.tense import is_past
 from planner_svc.reading.text import NOT_NAMES, STOP
 
+_MONTHS_A_YEAR = 12
 _MONTHS_AHEAD = 4
 """Months to search for a day: no two months in a row lack a 31st, and the rest is a margin."""
 UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
@@ -35,7 +36,14 @@ _DAY_MONTH = pattern_of(rf"{_ON_WEEKDAY}(?P<d>{_DAY})(?:\s+of)?\s+(?P<mon>{MONTH
 _DAY_TO_DAY = pattern_of(rf"(?P<d>{_DAY})(?={RANGE}{_DAY}(?:\s+of)?\s+(?P<mon>{MONTH})(?:,?\s+(?P<y>{YEAR}))?)")
 """The first day of "1 to 31 December 2027"."""
 _MONTH_DAY = pattern_of(rf"{_ON_WEEKDAY}(?P<mon>{MONTH})\s+(?:the\s+)?(?P<d>{_DAY})(?!\d|:)(?:,?\s+(?P<y>{YEAR}))?")
-_NUMERIC = pattern_of(rf"(?P<a>\d{{1,2}})(?P<sep>[/.])(?P<b>\d{{1,2}})(?P=sep)(?P<y>{YEAR})")
+_NUMERIC = pattern_of(rf"(?P<a>\d{{1,2}})(?P<sep>[/.-])(?P<b>\d{{1,2}})(?P=sep)(?P<y>{YEAR})(?!(?<=-\d{{4}})-)")
+_BEFORE_NUMERIC = "|".join(rf"(?<=\b{word}\s)" for word in ("on", "by", "from", "until", "till", "since", "between"))
+_NO_YEAR = re.compile(
+    rf"(?:{_BEFORE_NUMERIC}|(?<=\d/\d\d\s(?:to|or)\s)|(?<=\d/\d\d\sand\s)|(?<=\.\d\d\.\sto\s))"
+    r"(?P<a>\d{1,2})(?:(?P<sep>/)(?P<b>\d{1,2})(?![\w/]|[.,]\d|\s+of\b)|\.(?P<b2>\d{1,2})\.(?!\w))",
+    re.IGNORECASE,
+)
+"""24/12 and 24.12. after a preposition: otherwise they may be fractions or versions."""
 _MONTH_YEAR = pattern_of(rf"(?P<mon>{MONTH})(?:,?\s+(?:of\s+)?(?P<y>{YEAR}))?")
 _RELATIVE_DAY = pattern_of(
     r"(?:(?:later|earlier|early|late)\s+)?"
@@ -109,6 +117,7 @@ class DateReader:
             (_DAY_MONTH, self._day_month),
             (_MONTH_DAY, self._day_month),
             (_NUMERIC, self._numeric),
+            (_NO_YEAR, self._no_year),
             (_MONTH_YEAR, self._month),
             (_RELATIVE_DAY, self._relative_day),
             (_WEEKDAY_RX, self._weekday),
@@ -136,16 +145,26 @@ class DateReader:
         month, day = MONTHS[match["mon"].lower().rstrip(".")], _ordinal(match)
         if match["y"]:
             return Moment("day", date(int(match["y"]), month, day))
+        return Moment("day", self._near(month, day, past=is_past(match.string, match.start())))
+
+    def _near(self, month: int, day: int, *, past: bool) -> date:
+        """The last such day if it is over, otherwise the next."""
         this_year, today = date(self._now.year, month, day), self._now.date()
-        if is_past(match.string, match.start()):
-            return Moment("day", this_year if this_year <= today else date(today.year - 1, month, day))
-        return Moment("day", this_year if this_year >= today else date(today.year + 1, month, day))
+        if past:
+            return this_year if this_year <= today else date(today.year - 1, month, day)
+        return this_year if this_year >= today else date(today.year + 1, month, day)
 
     def _numeric(self, match: re.Match[str]) -> Moment:
-        first, second = int(match["a"]), int(match["b"])
-        american = match["sep"] == "/" and self._month_first
-        day, month = (second, first) if american or second > 12 else (first, second)
-        return Moment("day", date(int(match["y"]), month, day))
+        return Moment("day", date(int(match["y"]), *self._month_and_day(match["a"], match["b"], match["sep"])))
+
+    def _no_year(self, match: re.Match[str]) -> Moment:
+        month, day = self._month_and_day(match["a"], match["b"] or match["b2"], match["sep"])
+        return Moment("day", self._near(month, day, past=is_past(match.string, match.start())))
+
+    def _month_and_day(self, first: str, second: str, sign: str | None) -> tuple[int, int]:
+        american = sign == "/" and self._month_first and int(first) <= _MONTHS_A_YEAR
+        month, day = (first, second) if american or int(second) > _MONTHS_A_YEAR else (second, first)
+        return int(month), int(day)
 
     def _month(self, match: re.Match[str]) -> Moment | None:
         name = match["mon"]
@@ -168,13 +187,13 @@ class DateReader:
         before = _WORD_BEFORE.search(match.string, max(match.start() - 30, 0), match.start())
         if before is not None and not match["q"] and before[1].lower() not in STOP | NOT_NAMES:
             return None  # "Easter Monday" is a name
-        today, wanted = self._now.date(), WEEKDAYS[match["w"].lower()]
+        today, wanted = self._now.date(), WEEKDAYS[match["w"].lower().rstrip(".")]
         if (match["q"] or "").lower() in ("last", "past") or (not match["q"] and is_past(match.string, match.start())):
             return Moment("day", today - timedelta(days=(today.weekday() - wanted - 1) % 7 + 1))
         return Moment("day", today + timedelta(days=(wanted - today.weekday() - 1) % 7 + 1))
 
     def _weekday_of(self, match: re.Match[str]) -> Moment:
-        return Moment("day", self._monday(_step(match["q"])) + timedelta(days=WEEKDAYS[match["w"].lower()]))
+        return Moment("day", self._monday(_step(match["q"])) + timedelta(days=WEEKDAYS[match["w"].lower().rstrip(".")]))
 
     def _day_of_month(self, match: re.Match[str]) -> Moment:
         first = self._now.date().replace(day=1) + relativedelta(months=_step(match["q"]))

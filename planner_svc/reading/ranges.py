@@ -21,6 +21,8 @@ _AND = re.compile(r"\s+and\s+(?:the\s+)?", re.IGNORECASE)
 _BETWEEN = re.compile(r"\bbetween\s+(?:the\s+)?$", re.IGNORECASE)
 _MOVED = re.compile(r"\b(?:move|shift|change|reschedule|bring)[sd]?\b[^.;!?]*\bfrom\s+(?:the\s+)?$", re.IGNORECASE)
 """Moved from one day to another: the other may come first."""
+_NAMED_MONTH = re.compile(rf"{MONTH}|\d[/.]\d", re.IGNORECASE)
+_NAMED_WEEKDAY = re.compile(WEEKDAY, re.IGNORECASE)
 _REACH = 80
 _FAR = timedelta(days=3_660)
 """Ends further apart are left as they are."""
@@ -55,7 +57,7 @@ def ends_in_order(text: str, found: list[Found], today: date) -> list[Found]:
             continue
         over = two.day <= today
         moved = first if over else second
-        by = _open_in(text[moved.start : moved.end])
+        by = _open_in(text, moved)
         if by is None or one.day - two.day > _FAR or not _is_range(text, first, second):
             continue
         with suppress(ValueError, OverflowError):  # beyond the calendar
@@ -73,13 +75,15 @@ def _is_range(text: str, first: Found, second: Found) -> bool:
     return _TO_END.fullmatch(between) is not None and _MOVED.search(before) is None
 
 
-def _open_in(words: str) -> relativedelta | None:
+def _open_in(text: str, found: Found) -> relativedelta | None:
     """The step between the days that the words may mean; None if they mean one day."""
+    words = text[found.start : found.end]
     if re.search(YEAR, words) is not None:
         return None
-    if re.search(MONTH, words, re.IGNORECASE) is not None:
+    if _NAMED_MONTH.search(words) is not None:
         return relativedelta(years=1)
-    return relativedelta(weeks=1) if re.search(WEEKDAY, words, re.IGNORECASE) is not None else None
+    weekday = _NAMED_WEEKDAY.search(text, found.start, found.end)  # in context: a short name needs its preposition
+    return relativedelta(weeks=1) if weekday is not None else None
 
 
 def _after(moment: Moment, start: date, by: relativedelta) -> Moment:

@@ -300,3 +300,47 @@ def test_minutes_past_and_to_the_hour(text: str, clock: time) -> None:
 
 def test_hours_from_ten_to_six_are_no_minutes() -> None:
     assert moments("open from ten to six") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("on 24/12", [date(2026, 12, 24)]),
+        ("from 24/12 to 02/01", [date(2026, 12, 24), date(2027, 1, 2)]),
+        ("from 1/11 to 5/12", [date(2027, 11, 1), date(2027, 12, 5)]),
+        ("on 12.12.", [date(2026, 12, 12)]),
+        ("from 12.12. to 15.12.", [date(2026, 12, 12), date(2026, 12, 15)]),
+        ("on 05-12-2026", [date(2026, 12, 5)]),
+        ("on 12-25-2026", [date(2026, 12, 25)]),
+        ("on Tue", [date(2026, 11, 24)]),
+        ("on Tue 24 Nov", [date(2026, 11, 24)]),
+        ("from next Thu to Sun", [date(2026, 11, 26), date(2026, 11, 29)]),
+        ("who arrived on 3/11", [date(2026, 11, 3)]),
+    ],
+)
+def test_short_dates(text: str, days: list[date]) -> None:
+    assert [moment.day for moment in moments(text)] == days
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a rate of 4/5",
+        "it costs 12.12.",
+        "version 2.1.",
+        "the Sun",
+        "he sat",
+        "on 1/2/3",
+        "on 3/4 of it",
+        "id 12-05-1826-7",
+    ],
+)
+def test_other_short_words_and_numbers_are_no_dates(text: str) -> None:
+    assert moments(text) == []
+
+
+def test_a_short_date_starts_with_the_month_where_the_locale_does() -> None:
+    assert [moments("on 5/12", month_first=first)[0].day for first in (False, True)] == [
+        date(2026, 12, 5),
+        date(2027, 5, 12),
+    ]
