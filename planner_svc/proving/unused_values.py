@@ -16,8 +16,8 @@ from typing import Final
 from pydantic import JsonValue
 
 from planner_svc.reading.context import read_clock
-from planner_svc.reading.dates import Moment
 from planner_svc.reading.leaves import flat, has, put
+from planner_svc.reading.moments import Moment
 from planner_svc.reading.profile import Profile, Slot, profile_of
 from planner_svc.reading.text import MAX_CHARS, stem_set, stems, words_of
 from planner_svc.reading.values import Kind, Span, find_spans

@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from datetime import UTC, time, tzinfo
 
 _HOURS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+_MINUTES = {"half": 30, "quarter": 15, "five": 5, "ten": 10, "twenty": 20, "twenty-five": 25, "twenty five": 25}
 NO_NOUN = r"(?=\s*(?:$|[.,;:!?)])|\s+(?:at|on|and|or|to|until|till|through|from|for|around|by|with|please|instead)\b)"
 """What follows a number that counts nothing: not "the 10th floor", not "this evening 5 people"."""
 _CLOCK = (
     (
         r"(?:[01]?\d|2[0-3])(?:[:.h][0-5]\d(?::[0-5]\d)?(?:\s?[ap]\.?m\b\.?)|:[0-5]\d(?::[0-5]\d)?|\s?[ap]\.?m\b\.?|\s?O_CLOCK)"
-        r"|(?:(?:half|quarter)\s+past|quarter\s+to)\s+HOUR\b|HOUR(?:\s+O_CLOCK|\s?[ap]\.?m\b\.?)|noon\b|midnight\b"
+        r"|(?:(?:half|(?:a\s+)?quarter|MINUTES)\s+past|(?:a\s+)?quarter\s+to|(?<=\bat\s)MINUTES\s+to)\s+HOUR\b"
+        r"(?:\s?[ap]\.?m\b\.?)?|HOUR(?:\s+O_CLOCK|\s?[ap]\.?m\b\.?)|noon\b|midnight\b"
         r"|(?:\d{1,2}(?:\.[0-5]\d)?|HOUR)(?=\s+in\s+the\s+(?:morning|afternoon|evening))"
     )
     .replace("HOUR", f"(?:1[0-2]|[1-9]|{'|'.join(_HOURS)})")
+    .replace("MINUTES", r"(?:twenty[\s-]five|twenty|ten|five|[1-5]\d|[1-9])(?:\s+minutes?)?")
     .replace("O_CLOCK", r"o['\"\u2019]\s?clock\b")
 )
 _PART_OF_DAY = r"(?P<part>\s+in\s+the\s+(?:morning|afternoon|evening)|\s+at\s+night)?"
@@ -41,6 +44,8 @@ _PART_CLOCK = re.compile(
     re.IGNORECASE,
 )
 
+_SHIFT = re.compile(r"(?:a\s+)?(?P<n>[a-z]+(?:[\s-]five)?|\d+)(?:\s+minutes?)?\s+(?P<way>past|to)\s+")
+
 
 def clocks_in(text: str) -> Iterator[Clock]:
     """The times of day that a text names; they may overlap."""
@@ -56,13 +61,16 @@ def clocks_in(text: str) -> Iterator[Clock]:
 
 def _clock(text: str, part: list[str]) -> time | None:
     """A time of day; ``part`` is the word for the part of the day, if there is one."""
-    low = re.sub(r"[. ]", "", re.sub(r"(?<=\d)[.h](?=\d)", ":", text.lower()))
+    low = text.lower()
+    minutes = 0
+    if shift := _SHIFT.match(low):
+        minutes = _MINUTES.get(" ".join(shift["n"].split())) or int(shift["n"])
+        minutes = -minutes if shift["way"] == "to" else minutes
+        low = low[shift.end() :]
+    low = re.sub(r"[.\s]", "", re.sub(r"(?<=\d)[.h](?=\d)", ":", low))
     low = re.sub('o["\u2019]clock', "o'clock", low)
     if low in ("noon", "midnight"):
         return time(12 if low == "noon" else 0)
-    shift = re.match(r"(halfpast|quarterpast|quarterto)(?=.)", low)
-    minutes = {"halfpast": 30, "quarterpast": 15, "quarterto": -15}[shift[1]] if shift else 0
-    low = low[shift.end() :] if shift else low
     match = re.fullmatch(rf"(\d{{1,2}}|{'|'.join(_HOURS)})(?::(\d\d))?(?::(\d\d))?(am|pm|o'clock)?", low)
     if match is None:
         return None

@@ -8,7 +8,7 @@ from datetime import datetime, time
 from functools import lru_cache
 from typing import Final
 
-from planner_svc.reading.dates import Moment
+from planner_svc.reading.moments import Moment
 
 _DAY: Final = r"(?:yyyy(?P<a>[-/.]?)mm(?P=a)dd|dd(?P<b>[-/.])mm(?P=b)yyyy|mm(?P<c>[-/.])dd(?P=c)yyyy)"
 _CLOCK: Final = r"hh:mm(?::ss)?"

@@ -4,102 +4,53 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import date, datetime, time, timedelta, tzinfo
-from typing import Literal
+from dataclasses import replace
+from datetime import date, datetime, time, timedelta
 
 from dateutil.relativedelta import relativedelta
 
+from planner_svc.reading.calendar_words import MONTH, MONTHS, RANGE, WEEKDAY, WEEKDAYS, YEAR
 from planner_svc.reading.clocks import NO_NOUN, clocks_in, pattern_of
+from planner_svc.reading.moments import Duration, Found, Moment
 from planner_svc.reading.numbers import NUMBER_WORD, number
+from planner_svc.reading.ranges import ends_in_order, same_year
+from planner_svc.reading.tense import is_past
 from planner_svc.reading.text import NOT_NAMES, STOP
 
-Grain = Literal["time", "day", "week", "month", "year"]
-
-MONTHS = {
-    name: index
-    for index, names in enumerate(
-        [
-            "january jan",
-            "february feb",
-            "march mar",
-            "april apr",
-            "may",
-            "june jun",
-            "july jul",
-            "august aug",
-            "september sep sept",
-            "october oct",
-            "november nov",
-            "december dec",
-        ],
-        1,
-    )
-    for name in names.split()
-}
-WEEKDAYS = {
-    name: i for i, name in enumerate(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])
-}
+_MONTHS_A_YEAR = 12
 _MONTHS_AHEAD = 4
 """Months to search for a day: no two months in a row lack a 31st, and the rest is a margin."""
 UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 
-_MONTH = "(?:" + "|".join(sorted(MONTHS, key=len, reverse=True)) + r")\b\.?"
-_WEEKDAY = "(?:" + "|".join(WEEKDAYS) + ")"
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
-_YEAR = r"(?:19|20)\d\d"
 _AMOUNT = rf"(?:\d+|an?|{NUMBER_WORD})"
 _SPAN_UNIT = rf"(?P<n>{_AMOUNT})[\s-]+(?P<unit>{'|'.join(UNITS)})s?\b"
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A point in time or a period: ``day`` is its first day, ``last`` its last day if it has several."""
-
-    grain: Grain
-    day: date | None = None
-    last: date | None = None
-    clock: time | None = None
-    zone: tzinfo | None = None
-    """Set only if the words name an offset."""
-
-
-@dataclass(frozen=True, slots=True)
-class Duration:
-    """``amount`` of a unit; negative if the words go back in time."""
-
-    amount: int
-    unit: str
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A moment or duration and its place. ``part`` marks a sum of a date and durations, or the date inside a sum."""
-
-    start: int
-    end: int
-    value: Moment | Duration
-    part: Literal["", "sum", "term"] = ""
-
-
-_ON_WEEKDAY = rf"(?:{_WEEKDAY},?\s+(?:the\s+)?)?"
+_ON_WEEKDAY = rf"(?:{WEEKDAY},?\s+(?:the\s+)?)?"
 _ISO = re.compile(
     r"(?<![\w-])(?P<y>\d{4})(?P<s>[-/])(?P<m>\d\d)(?P=s)(?P<d>\d\d)"
     r"(?:[T ](?P<t>\d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?P<z>Z|[+-]\d\d:?\d\d)?)?(?!\w)"
 )
-_DAY_MONTH = pattern_of(rf"{_ON_WEEKDAY}(?P<d>{_DAY})(?:\s+of)?\s+(?P<mon>{_MONTH})(?:,?\s+(?P<y>{_YEAR}))?")
-_RANGE = r"\s*(?:to|until|till|through|and|or|-|\u2013)\s*(?:the\s+)?"
-_DAY_TO_DAY = pattern_of(rf"(?P<d>{_DAY})(?={_RANGE}{_DAY}(?:\s+of)?\s+(?P<mon>{_MONTH})(?:,?\s+(?P<y>{_YEAR}))?)")
+_DAY_MONTH = pattern_of(rf"{_ON_WEEKDAY}(?P<d>{_DAY})(?:\s+of)?\s+(?P<mon>{MONTH})(?:,?\s+(?P<y>{YEAR}))?")
+_DAY_TO_DAY = pattern_of(rf"(?P<d>{_DAY})(?={RANGE}{_DAY}(?:\s+of)?\s+(?P<mon>{MONTH})(?:,?\s+(?P<y>{YEAR}))?)")
 """The first day of "1 to 31 December 2027"."""
-_MONTH_DAY = pattern_of(rf"{_ON_WEEKDAY}(?P<mon>{_MONTH})\s+(?:the\s+)?(?P<d>{_DAY})(?!\d|:)(?:,?\s+(?P<y>{_YEAR}))?")
-_NUMERIC = pattern_of(rf"(?P<a>\d{{1,2}})(?P<sep>[/.])(?P<b>\d{{1,2}})(?P=sep)(?P<y>{_YEAR})")
-_MONTH_YEAR = pattern_of(rf"(?P<mon>{_MONTH})(?:,?\s+(?:of\s+)?(?P<y>{_YEAR}))?")
+_MONTH_DAY = pattern_of(rf"{_ON_WEEKDAY}(?P<mon>{MONTH})\s+(?:the\s+)?(?P<d>{_DAY})(?!\d|:)(?:,?\s+(?P<y>{YEAR}))?")
+_NUMERIC = pattern_of(rf"(?P<a>\d{{1,2}})(?P<sep>[/.-])(?P<b>\d{{1,2}})(?P=sep)(?P<y>{YEAR})(?!(?<=-\d{{4}})-)")
+_BEFORE_NUMERIC = "|".join(rf"(?<=\b{word}\s)" for word in ("on", "by", "from", "until", "till", "since", "between"))
+_NO_YEAR = re.compile(
+    rf"(?:{_BEFORE_NUMERIC}|(?<=\d/\d\d\s(?:to|or)\s)|(?<=\d/\d\d\sand\s)|(?<=\.\d\d\.\sto\s))"
+    r"(?P<a>\d{1,2})(?:(?P<sep>/)(?P<b>\d{1,2})(?![\w/]|[.,]\d|\s+of\b)|\.(?P<b2>\d{1,2})\.(?!\w))",
+    re.IGNORECASE,
+)
+"""24/12 and 24.12. after a preposition: otherwise they may be fractions or versions."""
+_MONTH_YEAR = pattern_of(rf"(?P<mon>{MONTH})(?:,?\s+(?:of\s+)?(?P<y>{YEAR}))?")
 _RELATIVE_DAY = pattern_of(
     r"(?:(?:later|earlier|early|late)\s+)?"
     r"(?P<w>day after tomorrow|day before yesterday|today|tonight|tomorrow|yesterday)"
 )
-_WEEKDAY_RX = pattern_of(rf"(?:(?P<q>next|this|coming|last|past)\s+)?(?P<w>{_WEEKDAY})")
-_WEEKDAY_OF = pattern_of(rf"(?P<w>{_WEEKDAY})\s+(?:of\s+)?(?P<q>next|this|coming|last|past)\s+week")
+_WEEKDAY_RX = pattern_of(rf"(?:(?P<q>next|this|coming|last|past)\s+)?(?P<w>{WEEKDAY})")
+_WEEKDAY_OF = pattern_of(rf"(?P<w>{WEEKDAY})\s+(?:of\s+)?(?P<q>next|this|coming|last|past)\s+week")
 _ORDINAL = r"(?P<d>(?:[12]\d|3[01]|[1-9])(?:st|nd|rd|th))"
 _DAY_OF_MONTH = pattern_of(
     rf"(?:the\s+)?{_ORDINAL}\s+of\s+(?:the\s+)?(?P<q>next|this|coming|last|past|current)\s+month"
@@ -109,13 +60,12 @@ _BARE_DAY = re.compile(
     "(?:^|" + "|".join(rf"(?<=\b{word} )" for word in _BEFORE_DAY) + rf")the\s+{_ORDINAL}{NO_NOUN}", re.IGNORECASE
 )
 """The 10th, without a month."""
-_SINCE = re.compile(r"\bsince\s+(?:the\s+)?$", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"\b([A-Z][a-z]+)\s+$")
 _NOW = re.compile(
     r"\b(?:what|which)\s+(?!time\b)\w+\s+(?P<w>are\s+we\s+in\b|is\s+it(?=\s*(?:[?!.,]|$)))", re.IGNORECASE
 )
 _PERIOD = pattern_of(r"(?P<q>next|this|coming|last|past|current)\s+(?P<w>week|weekend|month|year)")
-_YEAR_RX = pattern_of(rf"(?P<y>{_YEAR})(?!\s*(?:{'|'.join(UNITS)})s?\b)(?![.,]\d)")
+_YEAR_RX = pattern_of(rf"(?P<y>{YEAR})(?!\s*(?:{'|'.join(UNITS)})s?\b)(?![.,]\d)")
 _AGO = pattern_of(
     rf"(?:in\s+{_SPAN_UNIT}(?!\s+(?:before|after|from))"
     rf"|{_SPAN_UNIT.replace('<n>', '<n2>').replace('<unit>', '<unit2>')}\s+(?P<ago>ago|from now))"
@@ -147,7 +97,7 @@ class DateReader:
         times = (Found(*one.place, Moment("time", clock=one.clock, zone=one.zone)) for one in clocks_in(text))
         dates = _longest([*self._days(text), *times])
         dates = sorted([*dates, *self._bare_days(text, dates)], key=lambda found: found.start)
-        dates = self._dated(_same_year(text, self._joined(text, dates)))
+        dates = self._dated(ends_in_order(text, same_year(text, self._joined(text, dates)), self._now.date()))
         durations = [
             Found(m.start(), m.end(), Duration(_amount(m["n"]), m["unit"].lower())) for m in _DURATION.finditer(text)
         ]
@@ -167,6 +117,7 @@ class DateReader:
             (_DAY_MONTH, self._day_month),
             (_MONTH_DAY, self._day_month),
             (_NUMERIC, self._numeric),
+            (_NO_YEAR, self._no_year),
             (_MONTH_YEAR, self._month),
             (_RELATIVE_DAY, self._relative_day),
             (_WEEKDAY_RX, self._weekday),
@@ -194,16 +145,26 @@ class DateReader:
         month, day = MONTHS[match["mon"].lower().rstrip(".")], _ordinal(match)
         if match["y"]:
             return Moment("day", date(int(match["y"]), month, day))
+        return Moment("day", self._near(month, day, past=is_past(match.string, match.start())))
+
+    def _near(self, month: int, day: int, *, past: bool) -> date:
+        """The last such day if it is over, otherwise the next."""
         this_year, today = date(self._now.year, month, day), self._now.date()
-        if _is_past(match):
-            return Moment("day", this_year if this_year <= today else date(today.year - 1, month, day))
-        return Moment("day", this_year if this_year >= today else date(today.year + 1, month, day))
+        if past:
+            return this_year if this_year <= today else date(today.year - 1, month, day)
+        return this_year if this_year >= today else date(today.year + 1, month, day)
 
     def _numeric(self, match: re.Match[str]) -> Moment:
-        first, second = int(match["a"]), int(match["b"])
-        american = match["sep"] == "/" and self._month_first
-        day, month = (second, first) if american or second > 12 else (first, second)
-        return Moment("day", date(int(match["y"]), month, day))
+        return Moment("day", date(int(match["y"]), *self._month_and_day(match["a"], match["b"], match["sep"])))
+
+    def _no_year(self, match: re.Match[str]) -> Moment:
+        month, day = self._month_and_day(match["a"], match["b"] or match["b2"], match["sep"])
+        return Moment("day", self._near(month, day, past=is_past(match.string, match.start())))
+
+    def _month_and_day(self, first: str, second: str, sign: str | None) -> tuple[int, int]:
+        american = sign == "/" and self._month_first and int(first) <= _MONTHS_A_YEAR
+        month, day = (first, second) if american or int(second) > _MONTHS_A_YEAR else (second, first)
+        return int(month), int(day)
 
     def _month(self, match: re.Match[str]) -> Moment | None:
         name = match["mon"]
@@ -212,7 +173,7 @@ class DateReader:
         if re.search(r"\d\s*$", match.string[max(match.start() - 3, 0) : match.start()]):
             return None  # the rest of an invalid date such as 31 April
         month = MONTHS[name.lower().rstrip(".")]
-        near = -(month > self._now.month) if _is_past(match) else int(month < self._now.month)
+        near = -(month > self._now.month) if is_past(match.string, match.start()) else int(month < self._now.month)
         year = int(match["y"]) if match["y"] else self._now.year + near
         first = date(year, month, 1)
         return Moment("month", first, first + relativedelta(months=1, days=-1))
@@ -226,27 +187,28 @@ class DateReader:
         before = _WORD_BEFORE.search(match.string, max(match.start() - 30, 0), match.start())
         if before is not None and not match["q"] and before[1].lower() not in STOP | NOT_NAMES:
             return None  # "Easter Monday" is a name
-        today, wanted = self._now.date(), WEEKDAYS[match["w"].lower()]
-        if (match["q"] or "").lower() in ("last", "past") or (not match["q"] and _is_past(match)):
+        today, wanted = self._now.date(), WEEKDAYS[match["w"].lower().rstrip(".")]
+        if (match["q"] or "").lower() in ("last", "past") or (not match["q"] and is_past(match.string, match.start())):
             return Moment("day", today - timedelta(days=(today.weekday() - wanted - 1) % 7 + 1))
         return Moment("day", today + timedelta(days=(wanted - today.weekday() - 1) % 7 + 1))
 
     def _weekday_of(self, match: re.Match[str]) -> Moment:
-        return Moment("day", self._monday(_step(match["q"])) + timedelta(days=WEEKDAYS[match["w"].lower()]))
+        return Moment("day", self._monday(_step(match["q"])) + timedelta(days=WEEKDAYS[match["w"].lower().rstrip(".")]))
 
     def _day_of_month(self, match: re.Match[str]) -> Moment:
         first = self._now.date().replace(day=1) + relativedelta(months=_step(match["q"]))
         return Moment("day", first.replace(day=_ordinal(match)))
 
     def _bare_days(self, text: str, dates: Sequence[Found]) -> Iterator[Found]:
-        """The next such day after the last day said before it, or else from today on."""
+        """The next such day after the last day said before it, or else from today on; the last one if it is over."""
         said, after = deque(dates), self._now.date()
         for match in _BARE_DAY.finditer(text):
             while said and said[0].end <= match.start():
                 before = said.popleft().value
                 if isinstance(before, Moment) and before.grain in ("day", "time") and before.day is not None:
                     after = before.day
-            day = _next_day(after, _ordinal(match))
+            past = is_past(text, match.start())
+            day = _last_day(self._now.date(), _ordinal(match)) if past else _next_day(after, _ordinal(match))
             if day is not None and not (said and said[0].start < match.end()):
                 after = day
                 yield Found(match.start(), match.end(), Moment("day", day))
@@ -342,11 +304,6 @@ class DateReader:
         return replace(moment, grain="time" if moment.clock else "day", day=shifted.date(), last=None)
 
 
-def _is_past(match: re.Match[str]) -> bool:
-    """Whether the words before a date say that it is over: "since November 1st"."""
-    return _SINCE.search(match.string, max(match.start() - 12, 0), match.start()) is not None
-
-
 def _step(word: str) -> int:
     """The offset of "next", "this" and "last", in weeks, months or years."""
     return {"next": 1, "coming": 1, "last": -1, "past": -1}.get(word.lower(), 0)
@@ -367,25 +324,14 @@ def _next_day(after: date, day: int) -> date | None:
     return None
 
 
-def _same_year(text: str, found: list[Found]) -> list[Found]:
-    """Apply a range's year to both ends: in "from 1 May to 3 June 2027" both days are in 2027."""
-    result = list(found)
-    for index in range(len(result) - 2, -1, -1):
-        first, second = result[index], result[index + 1]
-        one, two = first.value, second.value
-        if not (isinstance(one, Moment) and isinstance(two, Moment) and one.day and two.day):
-            continue
-        said = [re.search(_YEAR, text[f.start : f.end]) is not None for f in (first, second)]
-        if said == [False, True] and re.search(_MONTH, text[first.start : first.end], re.IGNORECASE):
-            shifted = _in_year(one, two.day.year)
-            if shifted.day and shifted.day <= two.day and re.fullmatch(_RANGE, text[first.end : second.start]):
-                result[index] = replace(first, value=shifted)
-    return result
-
-
-def _in_year(moment: Moment, year: int) -> Moment:
-    by = relativedelta(year=year)
-    return replace(moment, day=moment.day and moment.day + by, last=moment.last and moment.last + by)
+def _last_day(before: date, day: int) -> date | None:
+    """The last day with this number on or before a date; None before the beginning of the calendar."""
+    for back in range(_MONTHS_AHEAD):
+        with suppress(ValueError, OverflowError):
+            found = (before.replace(day=1) - relativedelta(months=back)).replace(day=day)
+            if found <= before:
+                return found
+    return None
 
 
 def _longest(found: list[Found]) -> list[Found]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from planner_svc.reading.dates import MONTHS, WEEKDAYS
+from planner_svc.reading.calendar_words import MONTHS, WEEKDAYS
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.text import STOP, WORD, stem
 

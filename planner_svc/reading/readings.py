@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from pydantic import JsonValue
 
 from planner_svc.reading.date_formats import date_formats, in_stated_format
-from planner_svc.reading.dates import DateReader, Duration, Found, Moment
+from planner_svc.reading.dates import DateReader
+from planner_svc.reading.moments import Duration, Found, Moment
 from planner_svc.reading.numbers import DIGITS, NUMBER_WORD, number
 from planner_svc.reading.profile import Profile, Slot
 from planner_svc.reading.renderings import renderings
@@ -151,7 +152,8 @@ def _as_text(slot: Slot, text: str, now: datetime, moment: Moment | None) -> Ite
         moment = moment_of(text, now)
     forms: list[str] = []
     if moment is not None:
-        forms = list(renderings(moment, now.tzinfo or UTC, last=slot.role == "to"))
+        moment = moment.last_day() if slot.role == "to" else moment
+        forms = list(renderings(moment, now.tzinfo or UTC))
         forms = [*in_stated_format(moment, stated), *forms]
         forms += [value.replace("T", " ") for value in forms if "T" in value]
     yield from (*forms, text) if slot.temporal or stated else (text, *forms)

@@ -3,15 +3,12 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, tzinfo
 
-from planner_svc.reading.dates import Moment
+from planner_svc.reading.moments import Moment
 
 
-def renderings(moment: Moment, zone: tzinfo, *, last: bool = False) -> Iterator[str]:
-    """A moment as ISO 8601 text, the form with exactly the precision of the words first.
-
-    ``last``: render the end of a period.
-    """
-    day = moment.last if last and moment.last is not None else moment.day
+def renderings(moment: Moment, zone: tzinfo) -> Iterator[str]:
+    """A moment as ISO 8601 text, the form with exactly the precision of the words first."""
+    day = moment.day
     if moment.clock is not None and day is not None:
         at = datetime.combine(day, moment.clock)
         zoned = _offset(at.replace(tzinfo=moment.zone or zone))

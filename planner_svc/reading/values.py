@@ -7,7 +7,8 @@ from datetime import datetime
 from itertools import zip_longest
 from typing import Literal
 
-from planner_svc.reading.dates import DateReader, Duration, Moment
+from planner_svc.reading.dates import DateReader
+from planner_svc.reading.moments import Duration, Moment
 from planner_svc.reading.numbers import DIGITS, NUMBER_WORD, number
 from planner_svc.reading.text import QUOTED, STOP, stem, stems, words_of
 

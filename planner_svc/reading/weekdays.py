@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from planner_svc.reading.dates import WEEKDAYS
+from planner_svc.reading.calendar_words import WEEKDAYS
 from planner_svc.reading.option_names import weekday_options
 from planner_svc.reading.profile import Profile, Slot
 from planner_svc.reading.text import MAX_CHARS, without_quotes

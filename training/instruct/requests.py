@@ -14,7 +14,8 @@ from pydantic import JsonValue
 from evals.recording import instance_row
 from planner_svc.backends.served.reply import ReplyError, read_reply
 from planner_svc.compile import compile_plan
-from planner_svc.reading.dates import DateReader, Moment
+from planner_svc.reading.dates import DateReader
+from planner_svc.reading.moments import Moment
 from planner_svc.reading.numbers import DIGITS, NUMBER_WORD, number
 from planner_svc.reading.renderings import renderings
 from services.contracts.plan import (

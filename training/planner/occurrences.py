@@ -10,7 +10,7 @@ from functools import cached_property
 
 from pydantic import JsonValue
 
-from planner_svc.reading.dates import Found, Moment
+from planner_svc.reading.moments import Found, Moment
 from planner_svc.reading.numbers import DIGITS, NUMBER_WORD, number
 from planner_svc.reading.readings import NO_CLOCK, ORDINALS, moment_of, moments_in
 from planner_svc.reading.text import STOP, Word, split_name, words_of

@@ -59,7 +59,7 @@ class Assembly:
         """One of two ends of a pair that have one source: nothing is converted from euros to euros.
 
         It is where the pair ends, unless the words say that what is there is that end: "to euros". Only required ends
-        count, and none of ranges.
+        count, and none of ranges: a day or a period can be both ends.
         """
         call = self.calls[index]
         slots = self.apis[call.api].profile.slots
@@ -73,6 +73,8 @@ class Assembly:
             if alike and source is not None and source == self._source(index, other.name):
                 argument = call.arguments[one.name]
                 place = argument.place if isinstance(argument, LiteralArgument) else None
+                if place is not None and self.decoder.is_period(place):
+                    continue
                 kept = self.decoder.end_at(place[0]) if place is not None else None
                 found.add(other.name if one.role == (kept or "from") else one.name)
         return found

@@ -20,6 +20,7 @@ from planner_svc.backends.compact.draft_calls import (
 from planner_svc.backends.compact.filling import DEMONSTRATED, Filler
 from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
+from planner_svc.backends.compact.periods import add_other_ends
 from planner_svc.backends.compact.person_names import split_full_name
 from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.sets import set_evidence
@@ -141,6 +142,11 @@ class Decoder:
         found = _ENDS.search(self._task.query, max(start - _NEAR, 0), start)
         return None if found is None else "to" if found["to"] else "from"
 
+    def is_period(self, place: tuple[int, int]) -> bool:
+        """Whether the words at these characters are a period, which has a first and a last day."""
+        moment = self.filler.moment(*place)
+        return moment is not None and moment.last is not None
+
     def relevance(self, number: int) -> float:
         """The retriever's probability that a candidate is needed."""
         inputs = self._task.reading.inputs
@@ -162,12 +168,14 @@ class Decoder:
         calls = [DraftCall(number, float(self.called[number])) for _ in range(times)]
         taken: list[tuple[int, int]] = []
         used: list[tuple[tuple[JsonValue, ...], JsonValue]] = []
+        fills: list[FillRequest] = []
         targets = self._clearest_first(number, times)
         parts = self.filler.segments(targets, times) if times > 1 else []
         for target in targets:
             checkpoint()
             slot = target.slot
-            values = self.filler.values(FillRequest(target, profile, times, chosen, taken, used, parts))
+            fills.append(FillRequest(target, profile, times, chosen, taken, used, parts))
+            values = self.filler.values(fills[-1])
             for index, call in enumerate(calls):
                 if values:
                     self._set_argument(call, slot, values[min(index, len(values) - 1)])
@@ -176,6 +184,7 @@ class Decoder:
         order = [slot.name for slot in profile.slots]
         for call in calls:
             split_full_name(call, profile, self._task.query)
+            add_other_ends(self.filler, self._task.query, call, fills)
             call.arguments = {name: call.arguments[name] for name in order if name in call.arguments}
         return calls
 

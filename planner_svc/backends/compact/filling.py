@@ -15,6 +15,7 @@ from planner_svc.backends.compact.inputs import Floats, Origin, softmax
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.links import MAX_LINKS, LinkCandidate, link_evidence, nearness
 from planner_svc.backends.compact.options import Options
+from planner_svc.backends.compact.periods import first_day_only
 from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.segments import segments
 from planner_svc.backends.compact.spans import ParameterTarget, Spans
@@ -22,8 +23,8 @@ from planner_svc.backends.compact.task import UNLIKELY, FillRequest, Task
 from planner_svc.compiler.assign import Mismatch, mismatch
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.date_formats import date_formats, in_stated_format
-from planner_svc.reading.dates import Found, Moment
 from planner_svc.reading.enumerations import complete_enumeration
+from planner_svc.reading.moments import Found, Moment
 from planner_svc.reading.negations import denied
 from planner_svc.reading.profile import Field, Slot, first_item
 from planner_svc.reading.readings import readings, whole_moments
@@ -247,7 +248,7 @@ class Filler:
     def _literal_argument(self, fill: FillRequest, first: int, last: int, sure: float) -> LiteralArgument | None:
         """The value of these tokens, which other parameters of the call then avoid; None if it is not allowed."""
         start, end = self._task.reading.offsets[first][0], self._task.reading.offsets[last][1]
-        value = self._meaning(fill, start, end)
+        value = self.meaning(fill, start, end)
         if value is None:
             return None
         fill.taken.append((first, last))
@@ -272,7 +273,7 @@ class Filler:
         known = {one.place: one for one in said if one.place is not None}
         found = list[LiteralArgument]()
         for start, end in complete_enumeration(self._task.query, list(known)):
-            value = None if (start, end) in known else self._meaning(fill, start, end)
+            value = None if (start, end) in known else self.meaning(fill, start, end)
             if (start, end) in known:
                 found.append(known[start, end])
             elif value is not None:
@@ -281,7 +282,7 @@ class Filler:
                 found.append(LiteralArgument(value, (start, end), min(one.sure for one in said)))
         return found
 
-    def _meaning(self, fill: FillRequest, start: int, end: int) -> JsonValue:
+    def meaning(self, fill: FillRequest, start: int, end: int) -> JsonValue:
         """The words as a value, in the parameter's usual form; None if that value is not allowed."""
         text = self._task.query[start:end]
         code = code_named(fill.slot, text)
@@ -289,10 +290,11 @@ class Filler:
             return code
         form = self._form(fill)
         formats = date_formats(fill.slot.parameter.description)
-        moment = self._moment(start, end) if fill.slot.temporal or formats or form in OF_TIME else None
+        moment = self.moment(start, end) if fill.slot.temporal or formats or form in OF_TIME else None
+        last = fill.slot.role == "to"
         meant = readings(fill.profile, fill.slot, text, self._task.now, moment)
         read = meant[0] if meant else None
-        if moment is not None and read in in_stated_format(moment, formats):
+        if moment is not None and read in in_stated_format(moment.last_day() if last else moment, formats):
             return read
         value: JsonValue = None
         if isinstance(read, int | float) and not isinstance(read, bool):
@@ -300,7 +302,7 @@ class Filler:
         elif (
             fill.slot.kinds & {"string", "array"} and not fill.slot.choices and (read is None or isinstance(read, str))
         ):
-            value = _as_in_examples(fill.target, written(form, text, self._task.now, moment))
+            value = _as_in_examples(fill.target, written(form, text, self._task.now, moment, last=last))
         allowed = value is not None and fill.allows([value] if fill.listed else value)
         return value if allowed else read
 
@@ -313,7 +315,7 @@ class Filler:
         odds[Form.DECIMAL] += DECIMAL if "number" in fill.slot.kinds else -np.inf
         return Form(int(odds.argmax()))
 
-    def _moment(self, start: int, end: int) -> Moment | None:
+    def moment(self, start: int, end: int) -> Moment | None:
         """The moment that the words say, in context: a time of day belongs to the day said before it."""
         if self._moments is None:
             self._moments = whole_moments(self._task.query[:MAX_CHARS], self._task.now)
@@ -323,7 +325,7 @@ class Filler:
             share = common / (max(end, found.end) - min(start, found.start))
             if share > shared and isinstance(found.value, Moment):
                 best, shared = found.value, share
-        return best
+        return first_day_only(best, self._task.query[:start])
 
     def _ranges(self, fill: FillRequest, share: float) -> list[tuple[int, int, float]]:
         """First and last tokens of values, likeliest first, down to a share of the likeliest, without overlaps.

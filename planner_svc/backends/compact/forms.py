@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Final
 
-from planner_svc.reading.dates import Moment
+from planner_svc.reading.moments import Moment
 from planner_svc.reading.readings import moment_of, number_in
 from planner_svc.reading.text import singular
 
@@ -51,7 +51,7 @@ _MOMENTS: Final = {
 OF_TIME: Final = frozenset({Form.DAY, *_CLOCKS, *_MOMENTS})
 
 
-def written(form: Form, text: str, now: datetime, moment: Moment | None = None) -> str | None:
+def written(form: Form, text: str, now: datetime, moment: Moment | None = None, *, last: bool = False) -> str | None:
     """The words in the given form; None if they have no such form.
 
     Args:
@@ -59,10 +59,11 @@ def written(form: Form, text: str, now: datetime, moment: Moment | None = None) 
         text: words of the request.
         now: the clock that relative dates refer to.
         moment: the moment that the words say in their context, if known.
+        last: write the last day of a period, otherwise its first.
     """
     if form in OF_TIME:
         moment = moment or moment_of(text, now)
-        return None if moment is None else _moment(form, moment)
+        return None if moment is None else _moment(form, moment.last_day() if last else moment)
     if form is Form.NUMBER:
         counted = number_in(text)
         return None if counted is None else str(counted)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, time, tzinfo
 from functools import lru_cache
 from typing import Final
 
-from planner_svc.reading.dates import Moment
+from planner_svc.reading.moments import Moment
 
 _FORMS: Final = {
     "9999-99-99": ("%Y-%m-%d",),

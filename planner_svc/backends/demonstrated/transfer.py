@@ -18,7 +18,7 @@ from planner_svc.backends.demonstrated.pattern import Pattern
 from planner_svc.backends.demonstrated.readers import MomentReader
 from planner_svc.backends.demonstrated.times import part_of, parts_said, writings
 from planner_svc.backends.demonstrated.wording import MAX_TOKENS, Run, Wording
-from planner_svc.reading.dates import Moment
+from planner_svc.reading.moments import Moment
 from planner_svc.reading.profile import Profile
 from planner_svc.reading.readings import moment_of
 from planner_svc.reading.text import STOP, split_name

@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from planner_svc.reading.choices import named_choices
-from planner_svc.reading.dates import Moment
+from planner_svc.reading.moments import Moment
 from planner_svc.reading.numbers import number
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.readings import whole_moments

@@ -332,3 +332,37 @@ def test_a_coordinate_in_the_south_or_the_west_is_negative(backend: CompactBacke
     assert draft.plan is not None
     where = draft.plan.steps[0].arguments
     assert where == {"latitude": LiteralValue(value=64.13), "lon": LiteralValue(value=-21.9)}
+
+
+@pytest.mark.parametrize(
+    ("query", "arguments"),
+    [
+        ("Show the bookings arriving this week", {"from": "2026-11-16", "to": "2026-11-22"}),
+        ("Which bookings arrive in December?", {"from": "2026-12-01", "to": "2026-12-31"}),
+        ("Bookings since October", {"from": "2026-10-01"}),
+    ],
+)
+def test_a_period_is_both_ends_of_a_pair(backend: CompactBackend, query: str, arguments: dict[str, str]) -> None:
+    list_bookings = api(
+        "listBookings",
+        "List the bookings of the hotel",
+        param("from", DAY, "First arrival day"),
+        param("to", DAY, "Last arrival day"),
+    )
+    draft = backend.draft(request(query, (list_bookings,)))
+    assert draft.plan is not None
+    assert draft.plan.steps[0].arguments == {name: LiteralValue(value=day) for name, day in arguments.items()}
+
+
+@pytest.mark.parametrize("query", ["Report the expenses in October", "Give me the expense report of October"])
+def test_a_period_is_both_ends_where_the_arguments_are_plain_text(backend: CompactBackend, query: str) -> None:
+    report = api(
+        "getReport",
+        "Report of the expenses",
+        param("fromDate", TEXT, "Start date, YYYY-MM-DD", required=True),
+        param("toDate", TEXT, "End date", required=True),
+    )
+    draft = backend.draft(request(query, (report,)))
+    assert draft.plan is not None
+    days = {"fromDate": "2026-10-01", "toDate": "2026-10-31"}
+    assert draft.plan.steps[0].arguments == {name: LiteralValue(value=day) for name, day in days.items()}

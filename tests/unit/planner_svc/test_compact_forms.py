@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from planner_svc.backends.compact.forms import Form, form_of, number_form_of, number_written, written
+from planner_svc.backends.compact.periods import first_day_only
+from planner_svc.reading.readings import moment_of
 
 NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
 
@@ -65,3 +67,15 @@ def test_numbers_are_written() -> None:
     assert str(number_written(Form.DECIMAL, 300)) == "300.0"
     assert number_written(Form.SHARE, 5) == 0.05
     assert str(number_written(Form.TITLE, 300)) == "300"
+
+
+def test_the_end_of_a_pair_is_the_last_day_of_a_period() -> None:
+    now = datetime(2026, 11, 20, 9, tzinfo=UTC)
+    assert [written(Form.DAY, "last week", now, last=last) for last in (False, True)] == ["2026-11-09", "2026-11-15"]
+
+
+def test_what_is_before_a_period_is_before_its_first_day() -> None:
+    period = moment_of("next week", datetime(2026, 11, 20, 9, tzinfo=UTC))
+    assert period is not None
+    lasts = [one and one.last for one in (first_day_only(period, before) for before in ("bookings before ", "in "))]
+    assert lasts == [None, period.last]

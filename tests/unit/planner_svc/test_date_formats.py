@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 import pytest
 
 from planner_svc.reading.date_formats import date_formats, in_stated_format
-from planner_svc.reading.dates import Moment
+from planner_svc.reading.moments import Moment
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.readings import readings
 from tests.unit.planner_svc.building import api, param

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner_svc.reading.dates import DateReader, Duration, Moment
+from planner_svc.reading.dates import DateReader
+from planner_svc.reading.moments import Duration, Moment
 
 NOW = datetime(2026, 11, 20, 9, tzinfo=timezone(timedelta(hours=1)))
 
@@ -56,6 +57,48 @@ def moments(text: str, *, month_first: bool = False) -> list[Moment]:
     ],
 )
 def test_days(text: str, day: date) -> None:
+    assert moments(text)[0].day == day
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("bookings that arrived between 1 and 15 November", [date(2026, 11, 1), date(2026, 11, 15)]),
+        ("bookings that arrived between 1 November and 15 November", [date(2026, 11, 1), date(2026, 11, 15)]),
+        ("Which timesheets were entered in October?", [date(2026, 10, 1)]),
+        ("Create an expense of 12 dollars on 12 November", [date(2026, 11, 12)]),
+        ("invoices issued in October", [date(2026, 10, 1)]),
+        ("I need the bookings that I got from Oslo on 3 March", [date(2026, 3, 3)]),
+        ("what did we spend on 2 June", [date(2026, 6, 2)]),
+        ("who left on Monday?", [date(2026, 11, 16)]),
+        ("the guest arrived on the 12th", [date(2026, 11, 12)]),
+        ("the hours Anna worked from 2 to 6 November", [date(2026, 11, 2), date(2026, 11, 6)]),
+        ("I arrived on 3 December", [date(2025, 12, 3)]),
+    ],
+)
+def test_after_a_verb_in_the_past_a_day_is_over(text: str, days: list[date]) -> None:
+    assert [m.day for m in moments(text)] == days
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("I need a room on 12 November", date(2027, 11, 12)),
+        ("I want it delivered on 12 November", date(2027, 11, 12)),
+        ("I was planning to come on 12 November", date(2027, 11, 12)),
+        ("the room that I booked for 12 November", date(2027, 11, 12)),
+        ("I moved, so find a flat from 12 November", date(2027, 11, 12)),
+        ("I forgot to order a cake, book it on 12 November", date(2027, 11, 12)),
+        ("Find hotels located in Rome on 12 November", date(2027, 11, 12)),
+        ("I was wondering whether you have a room on 12 November", date(2027, 11, 12)),
+        ("I forgot to order a cake for Anna on 12 November", date(2027, 11, 12)),
+        ("the timesheet is due on 12 November", date(2027, 11, 12)),
+        ("log in on Monday", date(2026, 11, 23)),
+        ("a guided tour on Monday", date(2026, 11, 23)),
+        ("Send it to the guest who called by Monday", date(2026, 11, 23)),
+    ],
+)
+def test_other_words_leave_a_day_to_come(text: str, day: date) -> None:
     assert moments(text)[0].day == day
 
 
@@ -212,3 +255,92 @@ def test_clocks_with_the_part_of_the_day(text: str, clock: time) -> None:
 )
 def test_hours_that_are_none(text: str) -> None:
     assert moments(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("a room from Thursday to Monday", [date(2026, 11, 26), date(2026, 11, 30)]),
+        ("check in on Thursday and check out on Monday", [date(2026, 11, 26), date(2026, 11, 30)]),
+        ("arriving Thursday, leaving Monday", [date(2026, 11, 26), date(2026, 11, 30)]),
+        ("between Thursday and Monday", [date(2026, 11, 26), date(2026, 11, 30)]),
+        ("from 1 November to 5 December", [date(2027, 11, 1), date(2027, 12, 5)]),
+        ("from 20 December 2027 to 5 January", [date(2027, 12, 20), date(2028, 1, 5)]),
+        ("who arrived from Tuesday until Monday", [date(2026, 11, 10), date(2026, 11, 16)]),
+        ("from Thursday 10:00 to Monday 9:00", [date(2026, 11, 26), date(2026, 11, 30)]),
+    ],
+)
+def test_a_range_ends_after_its_start(text: str, days: list[date]) -> None:
+    assert [m.day for m in moments(text)] == days
+
+
+@pytest.mark.parametrize(
+    "text", ["remind me on Thursday and Monday", "on Thursday or Monday", "move the lesson from Thursday to Monday"]
+)
+def test_two_days_of_their_own_may_stand_in_any_order(text: str) -> None:
+    assert [m.day for m in moments(text)] == [date(2026, 11, 26), date(2026, 11, 23)]
+
+
+@pytest.mark.parametrize(
+    ("text", "clock"),
+    [
+        ("at ten past six", time(6, 10)),
+        ("quarter past 2 pm", time(14, 15)),
+        ("a quarter past two in the afternoon", time(14, 15)),
+        ("twenty past three in the afternoon", time(15, 20)),
+        ("at twenty-five past 9 a.m.", time(9, 25)),
+        ("at ten to six in the evening", time(17, 50)),
+        ("quarter to 12 pm", time(11, 45)),
+        ("10 minutes past 7", time(7, 10)),
+    ],
+)
+def test_minutes_past_and_to_the_hour(text: str, clock: time) -> None:
+    assert [moment.clock for moment in moments(text)] == [clock]
+
+
+def test_hours_from_ten_to_six_are_no_minutes() -> None:
+    assert moments("open from ten to six") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("on 24/12", [date(2026, 12, 24)]),
+        ("from 24/12 to 02/01", [date(2026, 12, 24), date(2027, 1, 2)]),
+        ("from 1/11 to 5/12", [date(2027, 11, 1), date(2027, 12, 5)]),
+        ("on 12.12.", [date(2026, 12, 12)]),
+        ("from 12.12. to 15.12.", [date(2026, 12, 12), date(2026, 12, 15)]),
+        ("on 05-12-2026", [date(2026, 12, 5)]),
+        ("on 12-25-2026", [date(2026, 12, 25)]),
+        ("on Tue", [date(2026, 11, 24)]),
+        ("on Tue 24 Nov", [date(2026, 11, 24)]),
+        ("from next Thu to Sun", [date(2026, 11, 26), date(2026, 11, 29)]),
+        ("who arrived on 3/11", [date(2026, 11, 3)]),
+    ],
+)
+def test_short_dates(text: str, days: list[date]) -> None:
+    assert [moment.day for moment in moments(text)] == days
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a rate of 4/5",
+        "it costs 12.12.",
+        "version 2.1.",
+        "the Sun",
+        "he sat",
+        "on 1/2/3",
+        "on 3/4 of it",
+        "id 12-05-1826-7",
+    ],
+)
+def test_other_short_words_and_numbers_are_no_dates(text: str) -> None:
+    assert moments(text) == []
+
+
+def test_a_short_date_starts_with_the_month_where_the_locale_does() -> None:
+    assert [moments("on 5/12", month_first=first)[0].day for first in (False, True)] == [
+        date(2026, 12, 5),
+        date(2027, 5, 12),
+    ]

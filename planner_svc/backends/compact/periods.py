@@ -1,0 +1,79 @@
+"""Periods such as "in October", which say both ends of a pair of arguments: its first and its last day."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from pydantic import JsonValue
+
+from planner_svc.backends.compact.draft_calls import Argument, DraftCall, LiteralArgument
+from planner_svc.backends.compact.task import FillRequest
+from planner_svc.reading.moments import Moment
+
+if TYPE_CHECKING:
+    from planner_svc.backends.compact.filling import Filler
+
+_BEFORE: Final = re.compile(r"\bbefore\s+(?:the\s+)?$", re.IGNORECASE)
+_OPEN: Final = re.compile(
+    r"\b(?:since|from|after|start(?:s|ing)?(?:\s+(?:on|in))?|begin(?:s|ning)?(?:\s+(?:on|in))?|until|till|to|by|before"
+    r"|ending(?:\s+in)?|as\s+of)\s+(?:the\s+)?$",
+    re.IGNORECASE,
+)
+_NEAR: Final = 24
+"""Characters before a period that are searched for its preposition."""
+
+
+def first_day_only(moment: Moment | None, before: str) -> Moment | None:
+    """The moment after these words. What is before a period is before its first day."""
+    if moment is None or moment.last is None or _BEFORE.search(before[-_NEAR:]) is None:
+        return moment
+    return replace(moment, last=None)
+
+
+def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
+    """Give a pair's empty end the period that the request says for its other end.
+
+    A preposition that says one end leaves the other empty: "since October", "until next week".
+
+    Args:
+        filler: the filler of the call's arguments.
+        query: the request.
+        call: the call; its arguments are completed.
+        fills: what its arguments were filled from.
+    """
+    for fill in fills:
+        said = call.arguments.get(fill.slot.name)
+        if fill.slot.role is None or not isinstance(said, LiteralArgument) or said.place is None:
+            continue
+        start, end = said.place
+        moment = filler.moment(start, end)
+        if moment is None or moment.last is None or said.value == query[start:end]:
+            continue
+        if _OPEN.search(query[max(start - _NEAR, 0) : start]) is not None:
+            continue
+        for other in fills:
+            if other.slot.role in (None, fill.slot.role) or other.slot.paired != fill.slot.paired:
+                continue
+            if not _is_open(filler, call.arguments.get(other.slot.name)):
+                continue
+            value = _end_of(filler, other, said.value, said.place, moment)
+            if value not in (None, query[start:end]) and other.allows(value):
+                call.arguments[other.slot.name] = LiteralArgument(value, said.place, said.sure)
+                call.missing[:] = [name for name in call.missing if name != other.slot.name]
+
+
+def _is_open(filler: Filler, argument: Argument | None) -> bool:
+    """Whether an end has no value, or words that are no date."""
+    if argument is None:
+        return True
+    return isinstance(argument, LiteralArgument) and argument.place is not None and not filler.moment(*argument.place)
+
+
+def _end_of(filler: Filler, fill: FillRequest, other: JsonValue, place: tuple[int, int], period: Moment) -> JsonValue:
+    """The end of the period that an argument is, in its own notation; in ISO 8601 if the other end is."""
+    day = period.last_day().day if fill.slot.role == "to" else period.day
+    iso = {str(one) for one in (period.day, period.last)}
+    return str(day) if other in iso and fill.allows(str(day)) else filler.meaning(fill, *place)

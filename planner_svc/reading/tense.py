@@ -1,0 +1,83 @@
+"""Whether the words before a date say that it is over: "bookings that arrived on 3 May", "since Monday".
+
+A date without a year is then the last such day, otherwise the next. The signs are, in the date's own clause:
+
+- "since" directly before it;
+- "was", "were", "did", "had" or "been";
+- a verb in the past tense after its subject: "that arrived", "I paid";
+- a participle directly before it: "invoices issued in October". After a word for a wish it may be to come: "I want it
+  delivered on 3 December";
+- a word for a record of what was done: "an expense on 3 May".
+
+"for", "by" and "until" before the date mean one to come.
+"""
+
+import re
+from typing import Final
+
+from planner_svc.reading.calendar_words import RANGE
+
+_REACH: Final = 160
+"""Characters before a date that are searched."""
+_SINCE: Final = re.compile(r"\bsince\s+(?:the\s+)?$", re.IGNORECASE)
+_RANGE_START: Final = re.compile(rf"\s(?:[^\s.,;:!?]+\s+){{0,3}}[^\s.,;:!?]+{RANGE}$", re.IGNORECASE)
+_CLAUSE: Final = re.compile(r"[.,;:!?\n]\s|\b(?:and|but|so|then|if|whether)\s", re.IGNORECASE)
+_AHEAD: Final = re.compile(r"\b(?:for|by|until|till|to|due(?:\s+on)?)\s+(?:the\s+)?$", re.IGNORECASE)
+_INFINITIVE: Final = re.compile(
+    r"\b(?:will|would|should|must|can|could|may|is|are|be|being"
+    r"|to\s+(?!(?:the|a|an|my|our|your|his|her|their|this|that|us|me|him|them|all|each|every)\b)(?-i:[a-z]+))\b",
+    re.IGNORECASE,
+)
+_PLANS: Final = (
+    r"(?:want|wish|hop|plann?|intend|expect|decid|schedul|reserv|book|promis|suppos|invit|request|ask|bas|locat"
+    r"|interest|nam|call|titl|label)ed"
+)
+"""Words that look as if they said when something was, but tell of plans or of what a thing is."""
+_IRREGULAR: Final = "made|paid|sent|spent|bought|sold|wrote|written|took|taken|ran|got|gave|given|built|done"
+_FINITE: Final = "left|came|went|met|flew|drove|stayed|held|lost|found|ate|drank|slept|saw|kept|told|said|won|began"
+_ED: Final = rf"(?!{_PLANS}\b)[^\W\d_]+(?<!e)ed"
+_PAST_VERB: Final = re.compile(
+    r"\b(?:(?:was|were|wasn['\u2019]t|weren['\u2019]t|did|didn['\u2019]t|been|had)\b"
+    r"(?!\s+(?:going|planning|hoping|thinking|wondering|looking|trying|supposed|meant|about|invited)\b)"
+    r"|(?:that|which|who|i|we|he|she|they)(?:['\u2019]ve|\s+(?:have|has|already|just|only|not|[^\W\d_]+ly)){0,3}\s+"
+    rf"(?:{_ED}|{_IRREGULAR}|{_FINITE})\b)",
+    re.IGNORECASE,
+)
+_PARTICIPLE: Final = re.compile(
+    rf"\b(?:{_ED}|{_IRREGULAR})(?:\s+by\s+[^\W\d_]+)?\s+(?:on|in|between|from|during|after|before)\s+(?:the\s+)?$",
+    re.IGNORECASE,
+)
+_RECORD: Final = re.compile(r"\b(?:expenses?|receipts?|timesheets?|log(?!\s+(?:in|on|out)\b))\b", re.IGNORECASE)
+_WISH: Final = re.compile(
+    r"\b(?:want|need|have|get|like|prefer|wish|plan|will|would|should|must|be|budget)s?\b", re.IGNORECASE
+)
+
+
+def is_past(text: str, start: int) -> bool:
+    """Whether the words before a date say that it is over.
+
+    Args:
+        text: the request.
+        start: where the date starts.
+    """
+    before = text[max(start - _REACH, 0) : start]
+    if _SINCE.search(before):
+        return True
+    before = _without_range_start(before)
+    clause = before[max((found.end() for found in _CLAUSE.finditer(before)), default=0) :]
+    if _AHEAD.search(clause):
+        return False
+    verbs = list(_PAST_VERB.finditer(clause))
+    if verbs and _INFINITIVE.search(clause, verbs[-1].end()) is None:
+        return True
+    if _WISH.search(clause):
+        return False
+    return _PARTICIPLE.search(clause) is not None or _RECORD.search(clause) is not None
+
+
+def _without_range_start(before: str) -> str:
+    """The text without the first end of a range, so that both ends are read alike: "between 1 and"."""
+    for found in re.finditer(r"\b(?:between|from)\b", before, re.IGNORECASE):
+        if _RANGE_START.fullmatch(before, found.end()):
+            return before[: found.end()] + " "
+    return before
