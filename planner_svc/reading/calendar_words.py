@@ -36,7 +36,8 @@ WEEKDAY = (
     )
     + ")"
 )
-WEEKDAYS |= _SHORT
+WEEKDAY_NUMBERS = WEEKDAYS | _SHORT
+"""Weekdays by their full and their short names, from Monday, 0."""
 YEAR = r"(?:19|20)\d\d"
 RANGE = r"\s*(?:to|until|till|through|and|or|-|\u2013)\s*(?:the\s+)?"
 """What joins both ends of a range."""

@@ -9,7 +9,7 @@ from datetime import date, datetime, time, timedelta
 
 from dateutil.relativedelta import relativedelta
 
-from planner_svc.reading.calendar_words import MONTH, MONTHS, RANGE, WEEKDAY, WEEKDAYS, YEAR
+from planner_svc.reading.calendar_words import MONTH, MONTHS, RANGE, WEEKDAY, WEEKDAY_NUMBERS, YEAR
 from planner_svc.reading.clocks import NO_NOUN, clocks_in, pattern_of
 from planner_svc.reading.moments import Duration, Found, Moment
 from planner_svc.reading.numbers import NUMBER_WORD, number
@@ -187,13 +187,15 @@ class DateReader:
         before = _WORD_BEFORE.search(match.string, max(match.start() - 30, 0), match.start())
         if before is not None and not match["q"] and before[1].lower() not in STOP | NOT_NAMES:
             return None  # "Easter Monday" is a name
-        today, wanted = self._now.date(), WEEKDAYS[match["w"].lower().rstrip(".")]
+        today, wanted = self._now.date(), WEEKDAY_NUMBERS[match["w"].lower().rstrip(".")]
         if (match["q"] or "").lower() in ("last", "past") or (not match["q"] and is_past(match.string, match.start())):
             return Moment("day", today - timedelta(days=(today.weekday() - wanted - 1) % 7 + 1))
         return Moment("day", today + timedelta(days=(wanted - today.weekday() - 1) % 7 + 1))
 
     def _weekday_of(self, match: re.Match[str]) -> Moment:
-        return Moment("day", self._monday(_step(match["q"])) + timedelta(days=WEEKDAYS[match["w"].lower().rstrip(".")]))
+        return Moment(
+            "day", self._monday(_step(match["q"])) + timedelta(days=WEEKDAY_NUMBERS[match["w"].lower().rstrip(".")])
+        )
 
     def _day_of_month(self, match: re.Match[str]) -> Moment:
         first = self._now.date().replace(day=1) + relativedelta(months=_step(match["q"]))
