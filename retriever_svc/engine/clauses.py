@@ -43,9 +43,16 @@ _OBJECTS = (
 )
 _STARTERS = f"{_VERBS}|{_QUESTIONS}"
 
+_CALENDAR = (
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|(?:january|february|march|april|may|june|july|august|september|"
+    r"october|november|december)\b|weeks?\b|weekend\b|"
+    r"months?\b|years?\b|days?\b|quarter\b|hours?\b|few\b|couple\b|one\b|two\b|three\b|\d"
+)
+"""What follows "next" where it says when: "from next Friday"."""
 _SEQUENCE = (
     r"(?:and\s+|but\s+)?(?:then|also|after\s+(?:that|this|which)|afterwards?|thereafter|subsequently|additionally|"
-    r"in\s+addition|furthermore|moreover|besides|finally|lastly|at\s+last|as\s+well\s+as|followed\s+by|next|"
+    r"in\s+addition|furthermore|moreover|besides|finally|lastly|at\s+last|as\s+well\s+as|followed\s+by|"
+    rf"next(?!\s+(?:{_CALENDAR}))|"
     r"secondly|thirdly|first(?:ly)?|meanwhile|at\s+the\s+same\s+time|plus)"
 )
 # Possessive quantifiers and the look-behind keep this linear in the length of the request, even for runs of blanks.
