@@ -82,13 +82,14 @@ class Slot:
         return self.parameter.needed
 
     @property
-    def paired(self) -> frozenset[str] | None:
-        """The words of its name without the end of a pair: those that ``from_unit`` and ``to_unit`` share.
+    def paired(self) -> frozenset[str]:
+        """The words of its name without the end of a pair: those that ``from_unit`` and ``to_unit`` share."""
+        return frozenset(self.said.lower().split()) - _FROM - _TO
 
-        None for an end of a range, such as a first and a last page, which can be the same.
-        """
-        words = frozenset(self.said.lower().split())
-        return None if self.temporal or words & _RANGE else words - _FROM - _TO
+    @property
+    def in_range(self) -> bool:
+        """Whether it is an end of a range, such as a first and a last page, which can be the same."""
+        return self.temporal or bool(_RANGE.intersection(self.said.lower().split()))
 
     @property
     def as_text(self) -> bool:

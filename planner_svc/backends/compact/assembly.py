@@ -63,9 +63,7 @@ class Assembly:
         """
         call = self.calls[index]
         slots = self.apis[call.api].profile.slots
-        ends = [
-            one for one in slots if one.role and one.required and one.paired is not None and one.name in call.arguments
-        ]
+        ends = [one for one in slots if one.role and one.required and not one.in_range and one.name in call.arguments]
         found: set[str] = set()
         for one, other in combinations(ends, 2):
             source = self._source(index, one.name)
