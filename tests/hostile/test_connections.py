@@ -272,7 +272,7 @@ async def test_few_connections_stay_open_that_nobody_uses() -> None:
         while await reader.readuntil(b"\r\n\r\n"):
             writer.write(ANSWER)
 
-    settings = ExecutorSettings(allowed_private_hosts=("127.0.0.1",), max_connections=2)
+    settings = ExecutorSettings(allowed_private_hosts=("127.0.0.1",), max_upstream_connections=2)
     async with AsyncExitStack() as stack:
         hosts = [await stack.enter_async_context(serve_raw(script)) for _ in range(5)]
         transport = await stack.enter_async_context(open_transport(settings))

@@ -215,8 +215,9 @@ async def test_large_values_that_are_asked_for_at_once_are_not_all_read(gateway:
     run = await gateway.client.solve(ask(ASK_HOLIDAYS))
     asked = (gateway.http.get(f"/runs/{run.id}/values/{'a' * 64}") for _ in range(30))
     statuses = Counter(answer.status_code for answer in await asyncio.gather(*asked))
-    assert statuses == {200: 3, 429: 27}  # each counts as 334 of 1,000 requests
-    assert executor.calls.count("value") == 3
+    read = executor.calls.count("value")  # each counts as 334 of 1,000 requests, of which 100 come back in a second
+    assert 3 <= read < 10
+    assert statuses == {200: read, 429: 30 - read}
 
 
 def test_values_of_items_belong_to_the_run_too() -> None:
