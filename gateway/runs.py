@@ -8,6 +8,7 @@ from typing import Any, Final
 from opentelemetry.trace import Span
 
 from gateway.approval import credentials_hint, has_changed, preview, without_approval
+from gateway.ended import BUG, final_run, with_questions, with_run_id
 from gateway.evidence import attempts_of, questions_of, same_changes
 from gateway.execution import RunCancelled, execute_run, is_durable, once_available, pauses
 from gateway.large_results import LargeResults
@@ -22,12 +23,11 @@ from gateway.settings import GatewaySettings
 from gateway.solve import Clock, answer, plan
 from gateway.storage import RequestIdentity, RunStore, StoredRun
 from gateway.usage import SecretUses, secrets_of, secrets_of_reads, unrecorded_secrets
-from services.contracts.answer import Answer
 from services.contracts.event import RunFinished, RunPlanned
 from services.contracts.evidence import Attempt
 from services.contracts.execution import ExecutionFinished
 from services.contracts.planning import CompiledPlan, Decision, PlanResponse, Policy, Question
-from services.contracts.run import EvidenceRound, Run, RunProblem, RunStatus
+from services.contracts.run import EvidenceRound, Run, RunStatus
 from services.contracts.solve import SolveRequest
 from services.errors import TYPE_PREFIX, Conflict, InternalError, ServiceError, ServiceUnavailable, ValidationFailed
 from services.ownership.ticket import Fenced, Ticket
@@ -35,7 +35,6 @@ from services.telemetry import get_logger
 from services.tracing import Attributes, continued, fail, span
 
 RESUMED_DEADLINE_MS: Final = 60_000
-_BUG: Final = "The request id is in `instance`."
 _log = get_logger(__name__)
 
 
@@ -59,12 +58,15 @@ class Runs:
         owner: str,
     ) -> None:
         self._peers, self._store, self._settings, self._metrics = peers, store, settings, metrics
-        self._quotas, self.prover = quotas, Prover(peers, quotas)
+        self._quotas = quotas
+        self.prover = Prover(peers, quotas)
         self.owner = owner
         self.lives: dict[str, Live] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._planning, self._large = PlanningRoom(settings.max_planning_bytes, quotas.charge), LargeResults()
-        self.uses, self._closing = SecretUses(), False
+        self._planning = PlanningRoom(settings.max_planning_bytes, quotas.charge)
+        self._large = LargeResults()
+        self.uses = SecretUses()
+        self._closing = False
 
     @property
     def room(self) -> int:
@@ -173,7 +175,7 @@ class Runs:
         def leave(task: asyncio.Task[None]) -> None:
             if not entered.done():
                 stopping = ServiceUnavailable("The gateway is stopping.", service="gateway")
-                entered.set_exception(stopping if task.cancelled() else InternalError(_BUG))
+                entered.set_exception(stopping if task.cancelled() else InternalError(BUG))
             entered.exception()  # the caller may be gone
 
         self._spawn(live, enter()).add_done_callback(leave)
@@ -215,7 +217,7 @@ class Runs:
             finally:
                 live.work.cancel()
                 await asyncio.wait({live.work})
-            run, problem = _final_run(live, live.work)
+            run, problem = final_run(live, live.work)
             _annotate_span(current, run)
             await self._conclude(live, run, problem)
 
@@ -289,14 +291,14 @@ class Runs:
         may_go_on = len(ended.evidence) < budget and not live.cancelled
         attempts = attempts_of(compiled, finished) if may_go_on else ()
         if not attempts:
-            return _with_questions(ended, questions_of(compiled, finished, ended.evidence))
+            return with_questions(ended, questions_of(compiled, finished, ended.evidence))
         live.durable = False  # nothing is under way at the executor
         questions = questions_of(compiled, finished)
         again = await self._replan(live, compiled, ended, attempts, questions)
         self._metrics.count_evidence(live.run.evidence[-1])
         if again is None:
             kept = ended.model_copy(update={"evidence": live.run.evidence, "timings": live.clock.timings()})
-            return _with_questions(kept, questions_of(compiled, finished, kept.evidence))
+            return with_questions(kept, questions_of(compiled, finished, kept.evidence))
         return await self._approve_or_execute(live, again)
 
     async def _replan(
@@ -377,7 +379,7 @@ class Runs:
             except ServiceError as error:
                 _log.warning("the end of a run cannot be stored", run_id=run.id, why=error.detail)
                 if live.clock.remaining_s() <= 0:
-                    live.settle(_with_run_id(error, run))
+                    live.settle(with_run_id(error, run))
             await asyncio.sleep(pause)
         self._quotas.charge(run.tenant, live.told // 2)  # its steps are told when they end, and with the run's end
         self._metrics.count_run(run)
@@ -408,16 +410,6 @@ def request_to_resume(stored: StoredRun) -> SolveRequest:
     return request.model_copy(update={"options": asking})
 
 
-def _with_questions(ended: Run, questions: tuple[Question, ...]) -> Run:
-    """The run; if there are questions, it waits for the user. Its answer is dropped, as it may be of another item."""
-    if not questions:
-        return ended
-    reason = "It is not clear which of the things that were found is meant."
-    return ended.model_copy(
-        update={"status": RunStatus.NEEDS_INPUT, "questions": questions, "reason": reason, "answer": Answer()}
-    )
-
-
 def _annotate_span(current: Span, run: Run) -> None:
     """Record on the run's span how it ended."""
     current.set_attributes({"nestor.status": run.status.value, "nestor.candidates": len(run.candidates)})
@@ -427,26 +419,3 @@ def _annotate_span(current: Span, run: Run) -> None:
         current.set_attribute("nestor.steps", len(run.plan.steps))
     if run.problem is not None:
         fail(current, run.problem.type.removeprefix(TYPE_PREFIX))
-
-
-def _final_run(live: Live, work: "asyncio.Task[Run]") -> tuple[Run, ServiceError | None]:
-    """The run as it ended, and the error for callers that wait."""
-    error = asyncio.CancelledError() if work.cancelled() else work.exception()
-    if error is None:
-        return work.result(), None
-    ended: dict[str, object] = {"steps": live.records, "timings": live.clock.timings()}
-    if isinstance(error, (asyncio.CancelledError, RunCancelled)):
-        ended |= {"status": RunStatus.CANCELLED, "reason": "It was cancelled."}
-        return live.run.model_copy(update=ended), None
-    if not isinstance(error, (ServiceError, Fenced)):
-        _log.error("bug", run_id=live.run.id, exc_info=error)
-    if not isinstance(error, ServiceError):
-        error = InternalError(_BUG)
-    problem = RunProblem(type=error.type_uri(), title=error.title, detail=error.detail)
-    ended |= {"status": RunStatus.FAILED, "problem": problem}
-    return live.run.model_copy(update=ended), _with_run_id(error, live.run)
-
-
-def _with_run_id(error: ServiceError, run: Run) -> ServiceError:
-    error.extensions["run_id"] = run.id
-    return error

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from planner_svc.reading.context import read_clock
+from planner_svc.reading.numbers import NUMBER_WORD
 from planner_svc.reading.profile import profile_of
 from planner_svc.reading.readings import readings
 from planner_svc.reading.standard_codes import codes_in, standard_of
@@ -14,10 +15,9 @@ from planner_svc.reading.text import MAX_CHARS, without_quotes
 from services.contracts.plan import Plan, scalars, step_values
 from services.contracts.planning import PlanRequest, Question
 
-_NUMBER: Final = r"(?:\d+|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)"
 _FROM_NOW: Final = re.compile(
     r"\b(?:from\s+now|now|today|ago|currently|(?:are|is|do)\s+we\s+(?:in|have)"
-    rf"|(?:in|within)\s+{_NUMBER}\s+(?:days?|weeks?|months?|years?|fortnights?)"
+    rf"|(?:in|within)\s+(?:\d+|an?|{NUMBER_WORD})\s+(?:days?|weeks?|months?|years?|fortnights?)"
     r"|how\s+(?:many|much|long)\b.{0,60}?\b(?:until|till|since|left|to\s+go))\b",
     re.IGNORECASE,
 )

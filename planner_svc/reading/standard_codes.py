@@ -49,16 +49,21 @@ Edit = tuple[int, int, str]
 
 
 def standard_of(slot: Slot) -> Standard | None:
-    """The standard whose codes an argument takes, if its name or its description says so, or an example is one."""
+    """The standard whose codes an argument takes, if its name or its description says so, or an example is one.
+
+    A pattern of three capitals shows a currency, too.
+    """
     text = f"{slot.name} {slot.said} {slot.parameter.description or ''} {slot.text}"[:MAX_CHARS]
     stated = next((standard for standard, pattern in _STATED.items() if pattern.search(text)), None)
     if stated is not None or slot.kinds != {"string"}:
         return stated
+    named = next((standard for name, standard in _NAMED.items() if slot.words[-1:] == (name,)), None)
+    if named is None:
+        return None
     shown = {*slot.examples, *map(str, slot.choices[:_MAX_CHOICES])}
-    if isinstance(slot.node.schema, dict) and slot.node.schema.get("pattern") == _THREE_CAPITALS:
-        shown.add("EUR")  # nothing else that is called currency is written so
-    named = (standard for name, standard in _NAMED.items() if slot.words[-1:] == (name,))
-    return next((one for one in named if shown & set(_names(one).values())), None)
+    schema = slot.node.schema
+    written = named == "currency" and isinstance(schema, dict) and schema.get("pattern") == _THREE_CAPITALS
+    return named if written or shown & set(_names(named).values()) else None
 
 
 def code_named(slot: Slot, text: str) -> str | None:

@@ -10,6 +10,7 @@ from typing import Literal
 from planner_svc.reading.dates import DateReader
 from planner_svc.reading.moments import Duration, Moment
 from planner_svc.reading.numbers import DIGITS, NUMBER_WORD, number
+from planner_svc.reading.readings import ORDINALS
 from planner_svc.reading.text import QUOTED, STOP, stem, stems, words_of
 
 Kind = Literal["number", "duration", "moment", "quoted", "code", "email", "url", "phone"]
@@ -38,7 +39,6 @@ _COMPASS = {
     "east": ("longitude", 1),
     "west": ("longitude", -1),
 }
-_FRACTIONS = {"half": 0.5, "quarter": 0.25}
 _FRACTION = re.compile(r"\s+and\s+a\s+(half|quarter)\b", re.IGNORECASE)
 _AXES = {stem("latitude"): frozenset(stems("latitude lat")), stem("longitude"): frozenset(stems("longitude lon lng"))}
 """What arguments for a coordinate are called, by the coordinate."""
@@ -168,7 +168,7 @@ def number_in_context(text: str, start: int, end: int, words: Collection[str], v
         value: what these words mean by themselves.
     """
     if (fraction := _FRACTION.match(text, end)) is not None:
-        return value + _FRACTIONS[fraction[1].lower()]
+        return value + ORDINALS[fraction[1].lower()]
     found = _NUMBER.match(text, start)
     unit, signed = _unit(text, found.end("n"), found["after"] or "", value) if found is not None else ("", value)
     return signed if _AXES.get(unit, frozenset()).intersection(words) else value

@@ -1,6 +1,7 @@
 """Calls in doubt are listed and settled by a person, then the run continues. Also reading large values in full."""
 
 import asyncio
+import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -214,9 +215,11 @@ async def test_large_values_that_are_asked_for_at_once_are_not_all_read(gateway:
     executor.outcomes[FIND.id] = Succeeded(value={"code": "PT"}, stored=StoredValue(id="a" * 64, bytes=10_000_000))
     run = await gateway.client.solve(ask(ASK_HOLIDAYS))
     asked = (gateway.http.get(f"/runs/{run.id}/values/{'a' * 64}") for _ in range(30))
+    began = time.monotonic()
     statuses = Counter(answer.status_code for answer in await asyncio.gather(*asked))
-    read = executor.calls.count("value")  # each counts as 334 of 1,000 requests, of which 100 come back in a second
-    assert 3 <= read < 10
+    came_back = 100 * (time.monotonic() - began)  # requests; each value counts as 334, of 1,000 at first
+    read = executor.calls.count("value")
+    assert 3 <= read <= 3 + came_back / 334
     assert statuses == {200: read, 429: 30 - read}
 
 

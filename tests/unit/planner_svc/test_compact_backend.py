@@ -277,19 +277,23 @@ def test_a_model_that_is_none_is_refused(tmp_path: Path) -> None:
         load_backends(ComputePool(1), str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("query", "missing"),
-    [("Convert 40 kilograms", ["to_unit"]), ("Convert 40 kilograms to pounds", [])],
-)
-def test_the_ends_of_a_pair_have_two_sources(backend: CompactBackend, query: str, missing: list[str]) -> None:
-    units = {"type": "string", "enum": ["kilogram", "pound", "gram", "ounce"]}
-    convert = api(
+def convert_units(*known: str) -> Api:
+    units = {"type": "string", "enum": list(known)}
+    return api(
         "convertUnits",
         "Convert a value from one unit to another",
         param("value", {"type": "number"}, required=True),
         param("from_unit", units, required=True),
         param("to_unit", units, required=True),
     )
+
+
+@pytest.mark.parametrize(
+    ("query", "missing"),
+    [("Convert 40 kilograms", ["to_unit"]), ("Convert 40 kilograms to pounds", [])],
+)
+def test_the_ends_of_a_pair_have_two_sources(backend: CompactBackend, query: str, missing: list[str]) -> None:
+    convert = convert_units("kilogram", "pound", "gram", "ounce")
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=convert, score=1),)))
     assert draft.plan is not None
     assert sorted(one.argument for one in draft.missing) == missing
@@ -306,14 +310,7 @@ def test_options_that_are_named_beyond_those_that_the_network_sees(
     backend: CompactBackend, query: str, wanted: list[str]
 ) -> None:
     seen = ["kilometer", "meter", "mile", "liter", "gram", "pound", *(f"unit{number}" for number in range(10))]
-    units = {"type": "string", "enum": [*seen, "acre", "hectare", "yard"]}
-    convert = api(
-        "convertUnits",
-        "Convert a value from one unit to another",
-        param("value", {"type": "number"}, required=True),
-        param("from_unit", units, required=True),
-        param("to_unit", units, required=True),
-    )
+    convert = convert_units(*seen, "acre", "hectare", "yard")
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=convert, score=1),)))
     assert draft.plan is not None
     assert [step.arguments["to_unit"] for step in draft.plan.steps] == [LiteralValue(value=one) for one in wanted]
