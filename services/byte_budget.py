@@ -1,8 +1,9 @@
-"""A memory budget, in bytes, for what many hold at once: answers of calls in flight, candidates of plans in the making.
+"""A memory budget, in bytes, for what many hold at once: answers of calls, candidates of plans, large request bodies.
 
 The size limit of one answer does not bound the memory of many. So the executor takes the bytes of an answer beyond its
 first 64 kB from the budget while it is read, parsed, checked and masked. The values of a request, from other answers or
-the plan, are taken from it, too, before the request is built. For the gateway see :mod:`gateway.planning_room`.
+the plan, are taken from it, too, before the request is built. For plans see
+:mod:`gateway.planning_room`. The bodies of requests (:mod:`services.http`) are each a "host" of their own.
 
 One tenant gets at most half of the budget, since it may call any number of upstreams that stall in the middle of their
 answers. One upstream gets at most three quarters: so if it stalls for several tenants, it blocks only its own calls,

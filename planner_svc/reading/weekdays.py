@@ -8,13 +8,13 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from planner_svc.reading.calendar_words import WEEKDAYS
+from planner_svc.reading.calendar_words import SHORT_WEEKDAYS, WEEKDAYS
 from planner_svc.reading.option_names import weekday_options
 from planner_svc.reading.profile import Profile, Slot
 from planner_svc.reading.text import MAX_CHARS, without_quotes
 
-_SHORT: Final = "|".join(form for name in WEEKDAYS for form in (name[:3].title(), name[:3].upper()))
-_DAY: Final = rf"(?:(?i:{'|'.join(WEEKDAYS)})s?|(?:{_SHORT}|Tues|Thurs?))\b\.?"
+_SHORT: Final = "|".join(form for name in SHORT_WEEKDAYS for form in (name.title(), name.upper()))
+_DAY: Final = rf"(?:(?i:{'|'.join(WEEKDAYS)})s?|(?:{_SHORT}))\b\.?"
 _JOINT: Final = (
     r"(?:\s*(?:,\s*(?:and\s+|or\s+)?|&|/|[-\u2013])\s*|\s+(?:and|or|to|through|till|until)\s+)"
     r"(?:every\s+|each\s+)?(?:on\s+)?"

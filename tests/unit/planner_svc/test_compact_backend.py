@@ -33,13 +33,6 @@ CHANGING = {"shop.createOrder", "shop.cancelOrder", "shop.bookTable"}
 NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
 
 
-@pytest.fixture(scope="module")
-def backend() -> CompactBackend:
-    found = load_backends(ComputePool(1))["compact"]
-    assert isinstance(found, CompactBackend)
-    return found
-
-
 def request(query: str, apis: tuple[Api, ...] = SHOP, demos: tuple[SelectedDemo, ...] = ()) -> PlanRequest:
     candidates = tuple(Candidate(api=api, score=1 - 0.02 * n) for n, api in enumerate(apis))
     return PlanRequest(query=query, candidates=candidates, demos=demos, context=Context(now=NOW))

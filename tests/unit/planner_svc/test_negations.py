@@ -2,11 +2,9 @@
 
 import pytest
 
-from planner_svc.backends import load_backends
 from planner_svc.backends.compact import CompactBackend
 from planner_svc.reading.negations import denied
 from planner_svc.reading.profile import read_profile
-from services.compute import ComputePool
 from services.contracts.plan import LiteralValue
 from services.contracts.planning import PlanRequest
 from services.contracts.retrieval import Candidate
@@ -41,13 +39,6 @@ def test_a_flag_is_denied_by_the_words_beside_it(name: str, query: str, word: st
     profile = read_profile(api("bookStay", "Book a stay", param(name, FLAG)))
     place = denied(profile.slots[0], profile.title, query)
     assert (query[slice(*place)] if place else None) == word
-
-
-@pytest.fixture(scope="module")
-def backend() -> CompactBackend:
-    found = load_backends(ComputePool(1))["compact"]
-    assert isinstance(found, CompactBackend)
-    return found
 
 
 @pytest.mark.parametrize("words", ["non-smoking", "breakfast not included"])

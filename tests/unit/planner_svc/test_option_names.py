@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 
-from planner_svc.backends import load_backends
 from planner_svc.backends.compact import CompactBackend
 from planner_svc.reading.choices import named_choices
 from planner_svc.reading.option_names import option_names
 from planner_svc.reading.profile import Slot, read_profile
 from planner_svc.reading.text import words_of
-from services.compute import ComputePool
 from services.contracts.plan import LiteralValue
 from services.contracts.planning import PlanRequest
 from services.contracts.retrieval import Candidate
@@ -87,13 +85,6 @@ def test_weekdays_are_named_in_full_and_in_short(days: list[str]) -> None:
 def test_months_are_named_in_full_and_in_short() -> None:
     months = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
     assert named(slot(months, "", "month"), "the sales of March and Sept") == ["MAR", "SEP"]
-
-
-@pytest.fixture(scope="module")
-def backend() -> CompactBackend:
-    found = load_backends(ComputePool(1))["compact"]
-    assert isinstance(found, CompactBackend)
-    return found
 
 
 @pytest.mark.parametrize(

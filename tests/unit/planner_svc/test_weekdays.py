@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
-from planner_svc.backends import load_backends
 from planner_svc.backends.compact import CompactBackend
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.weekdays import named_weekdays
-from services.compute import ComputePool
 from services.contracts.plan import LiteralValue
 from services.contracts.planning import PlanRequest
 from services.contracts.retrieval import Candidate
@@ -59,13 +57,6 @@ def test_a_single_day_may_be_the_date_of_another_argument() -> None:
     assert numbers("on Monday", date) == []
     assert numbers("from Monday to Friday", date) == []
     assert numbers("on Monday", param("start_time")) == [0]
-
-
-@pytest.fixture(scope="module")
-def backend() -> CompactBackend:
-    found = load_backends(ComputePool(1))["compact"]
-    assert isinstance(found, CompactBackend)
-    return found
 
 
 @pytest.mark.parametrize(
