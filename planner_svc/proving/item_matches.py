@@ -116,9 +116,7 @@ def _without_literals(plan: Plan, query: str) -> str:
 
 def _unused_names(plan: Plan, query: str) -> list[str]:
     """Names and ids in the request that are in no argument of the plan. Quotations and dates are values of others."""
-    text = "".join(
-        "," if bare == "Q" != char else char for char, bare in zip(query, without_quotes(query), strict=True)
-    )
+    text = without_quotes(query, ",")
     for found in whole_moments(query, NO_CLOCK):
         text = text[: found.start] + "," * (found.end - found.start) + text[found.end :]
     values = {str(one).casefold() for step in plan.steps for value in step_values(step) for one in scalars(value)}

@@ -126,9 +126,9 @@ def words_of(text: str, offset: int = 0) -> list[Word]:
     return [Word(m[0], stem(m[0]), m.start() + offset, m.end() + offset) for m in WORD.finditer(text)]
 
 
-def without_quotes(text: str) -> str:
-    """The text with every character of a quotation replaced by Q; quotations may span lines."""
-    return _ALL_QUOTED.sub(lambda match: "Q" * len(match[0]), text)
+def without_quotes(text: str, mark: str = "Q") -> str:
+    """The text with every character of a quotation replaced by ``mark``; quotations may span lines."""
+    return _ALL_QUOTED.sub(lambda match: mark * len(match[0]), text)
 
 
 def stem_set(words: str) -> frozenset[str]:
