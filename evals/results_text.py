@@ -17,10 +17,10 @@ and the second stage learnt from those of all but NesTools. Nothing was trained 
 14](adr/0014-judge.md)).
 Measured with nestor-planner-v8 and nestor-retriever-v3, times on idle cores. Since other rows were measured, values
 are read otherwise (docs/planning.md); the rows of Seal-Tools' `test_in_domain`, the corpus' `test` and NESTFUL with own
-candidates are of now, but for their times, which are of before; rows of the language model before finetuning (`own`) with
-nestor-retriever-v2. Confidence is the judge's, which learnt from the corpus' development part and from its requests to
-97 systems that joined the corpus after the planner's training; of the language model's rows only the sandbox's was
-measured with its judge, which changes no plan.
+candidates are of now, but for their times, which are of before; rows of the language model before finetuning (`own`)
+with nestor-retriever-v2. Confidence is the judge's, which learnt from the corpus' development part and from its
+requests to 97 systems that joined the corpus after the planner's training; of the language model's rows only the
+sandbox's was measured with its judge, which changes no plan.
 NESTFUL's `sgd` part has the APIs of a data set that training read; its requests are others. The sandbox's rows are
 held out of training as well; `python -m tests.e2e.recorded DATA/sandbox` writes that folder, and
 `nestor train corpus export --part test --documents RAW --out DATA/held-out/corpus` the corpus'. 95 of its 969 requests
