@@ -166,7 +166,7 @@ class Decoder:
         first = self._task.reading.inputs.first[number]
         times = 1 + int(self._task.reading.logits["count"][first].argmax())
         calls = [DraftCall(number, float(self.called[number])) for _ in range(times)]
-        taken: list[tuple[int, int]] = []
+        taken: list[tuple[tuple[int, int], Slot]] = []
         used: list[tuple[tuple[JsonValue, ...], JsonValue]] = []
         fills: list[FillRequest] = []
         targets = self._clearest_first(number, times)

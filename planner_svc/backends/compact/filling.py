@@ -148,7 +148,8 @@ class Filler:
         if not all(map(fill.allows, values)):
             return []
         offsets = self._task.reading.offsets
-        fill.taken.extend((at, at) for at, (a, b) in enumerate(offsets) for c, d in places if a < d and c < b)
+        named = (at for at, (a, b) in enumerate(offsets) for c, d in places if a < d and c < b)
+        fill.taken.extend(((at, at), fill.slot) for at in named)
         return [LiteralArgument(value, None, 1.0) for value in values]
 
     def _found(self, fill: FillRequest) -> list[Argument]:
@@ -251,7 +252,7 @@ class Filler:
         value = self.meaning(fill, start, end)
         if value is None:
             return None
-        fill.taken.append((first, last))
+        fill.taken.append(((first, last), fill.slot))
         return LiteralArgument(value, (start, end), sure)
 
     def _by_call(self, fill: FillRequest, sure: float) -> list[LiteralArgument]:
@@ -278,7 +279,8 @@ class Filler:
                 found.append(known[start, end])
             elif value is not None:
                 offsets = self._task.reading.offsets
-                fill.taken.extend((at, at) for at, (a, b) in enumerate(offsets) if a < end and start < b)
+                members = (at for at, (a, b) in enumerate(offsets) if a < end and start < b)
+                fill.taken.extend(((at, at), fill.slot) for at in members)
                 found.append(LiteralArgument(value, (start, end), min(one.sure for one in said)))
         return found
 
@@ -330,11 +332,15 @@ class Filler:
     def _ranges(self, fill: FillRequest, share: float) -> list[tuple[int, int, float]]:
         """First and last tokens of values, likeliest first, down to a share of the likeliest, without overlaps.
 
-        Words that already say another argument of the same call are less likely.
+        Words that overlap another argument's of the same call are less likely. The very same words rarely say a second
+        one: a password and its confirmation, the ends of a period.
         """
+        said = {span for span, slot in fill.taken if slot is not fill.slot and not _may_share(fill.slot, slot)}
+        taken = [span for span, _ in fill.taken]
         weighed = [
-            (span, likely * TAKEN if _overlaps(span, fill.taken) else likely)
+            (span, likely * TAKEN if _overlaps(span, taken) else likely)
             for span, likely in self._spans_of(fill.target, fill.times)
+            if span not in said
         ]
         weighed.sort(key=lambda one: -one[1])
         return self._non_overlapping([one for one in weighed if one[1] >= weighed[0][1] * share])
@@ -399,6 +405,12 @@ class Filler:
 def _reference_argument(slot: Slot, candidate: LinkCandidate, sure: float) -> ReferenceArgument:
     end = tuple(word for word in slot.words if word not in candidate.output.words)
     return ReferenceArgument(candidate.api, candidate.output, sure, end, slot.role)
+
+
+def _may_share(slot: Slot, other: Slot) -> bool:
+    """Whether the same words may say two arguments of a call: they are named alike, or are ends of a period."""
+    ends = (slot.temporal and other.temporal) or (slot.role is not None and other.role is not None)
+    return ends or not set(slot.words).isdisjoint(other.words)
 
 
 def _as_in_examples(target: ParameterTarget, value: JsonValue) -> JsonValue:

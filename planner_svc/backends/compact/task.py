@@ -23,8 +23,8 @@ UNLIKELY: Final = 0.02
 class FillRequest:
     """A parameter to fill, for a number of calls of its API.
 
-    ``chosen`` are the candidates that are called in any case. ``taken`` are the words, and ``used`` the options, that
-    the API's other parameters have. ``segments`` are the tokens of each call, if there are several that can be told
+    ``chosen`` are the candidates that are called in any case. ``taken`` are the words (first and last token) that the
+    API's other parameters have, each with that parameter, and ``used`` their options. ``segments`` are the tokens of each call, if there are several that can be told
     apart.
     """
 
@@ -32,7 +32,7 @@ class FillRequest:
     profile: Profile
     times: int
     chosen: Sequence[int]
-    taken: list[tuple[int, int]]
+    taken: list[tuple[tuple[int, int], Slot]]
     used: list[tuple[tuple[JsonValue, ...], JsonValue]]
     segments: Sequence[tuple[int, int]] = ()
 

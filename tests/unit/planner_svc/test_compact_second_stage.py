@@ -131,6 +131,22 @@ def test_looked_at_is_what_the_network_points_at_and_whatever_looks_like_a_value
     assert {"life", "Ada Lovelace", "my first one"} <= set(found)
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("name", "description"), 1),
+        (("owner", "approver"), 1),
+        (("password", "password_confirmation"), 2),
+        (("startDate", "endDate"), 2),
+        (("from_day", "to_day"), 2),
+    ],
+)
+def test_the_same_words_say_one_argument_unless_two_are_named_alike(names: tuple[str, str], said: int) -> None:
+    one = api("addThing", *(param(name, required=True, about="Text") for name in names))
+    of = task('Add the thing "Load test"', (one,), dict.fromkeys(names, "Load test"))
+    assert list(values(of, Judges()).values()).count("Load test") == said
+
+
 def test_of_several_calls_spans_that_lie_apart_are_looked_at() -> None:
     of = task("one might say any of all these many words here and also others besides", (POLICY,), {})
     spans, target = looked(of, "holder")
