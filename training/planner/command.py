@@ -144,7 +144,8 @@ def _training_data(folders: Sequence[PlannerFolder], paths: Sequence[Path], run:
         write_held_out(folder, path, run.work / "held-out" / folder.name)
         where = (run.vectors, run.work, run.progress)
         dataset.recorded.extend(recorded_examples(folder, *where))
-        dataset.made.extend(made_examples(folder, run.recipe, *where))
+        if folder.name not in run.recipe.unseen:
+            dataset.made.extend(made_examples(folder, run.recipe, *where))
         held = held_out_examples(folder, *where)
         if held:
             dataset.held_out[folder.name] = held

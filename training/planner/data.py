@@ -1,7 +1,7 @@
 """The planner's training data: recorded and generated requests, each with the candidates that the retriever finds.
 
-A fifth of each folder's requests, at most ``Recipe.validation``, is held out and never trained on. A hash of the
-request's id selects them, so they are the same in every run of that seed. Splits called ``test`` are not used at all if
+A fifth of each folder's requests, at most ``Recipe.validation``, is held out and never trained on; of the folders in
+``Recipe.unseen`` all are. A hash of the request's id selects them, so they are the same in every run of that seed. Splits called ``test`` are not used at all if
 there are others.
 """
 
@@ -84,7 +84,8 @@ def read_folder(path: Path, recipe: Recipe) -> PlannerFolder:
     if not any(call.args for one in free for call in one.calls):
         free = []  # only a catalogue, perhaps with names of calls: no arguments to learn from
     random.Random(recipe.seed).shuffle(free)  # noqa: S311 - a repeatable choice, not a secret
-    held_out = [one for one in free if is_held_out(one.id)][: recipe.validation]
+    unseen = path.name in recipe.unseen
+    held_out = free if unseen else [one for one in free if is_held_out(one.id)][: recipe.validation]
     kept = {one.id for one in held_out}
     trained = [one for one in free if one.id not in kept]
     if path.name not in recipe.whole:

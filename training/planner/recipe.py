@@ -42,6 +42,8 @@ class Recipe(BaseModel):
         weights: factor for how often a folder's requests are drawn, by the folder's name.
         aside: folders whose held-out requests are kept for measuring. The second stage learns links from requests of
             these folders that the network was trained on.
+        unseen: folders that the network is not trained on. All of their requests are held out: what is fitted to those
+            learns how sure the network is of APIs that it has not seen.
         masked: share of the words of APIs that are hidden, if the lower half is trained. Some APIs are seen so often
             that it would overfit their wording.
         unscored: share of the requests whose candidates come without the retriever's scores.
@@ -83,6 +85,7 @@ class Recipe(BaseModel):
     withheld: Share = 0.06
     weights: dict[str, Annotated[float, Field(ge=0)]] = {}
     aside: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
     masked: Share = 0.0
     unscored: Share = 0.3
     encoder_rate: Annotated[float, Field(gt=0, lt=0.1)] = 5e-5

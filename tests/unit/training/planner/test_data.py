@@ -43,6 +43,11 @@ def test_a_share_is_held_out_and_test_splits_are_left_alone(data: Path) -> None:
     assert 0 < len(read.held_out) < len(read.trained)
 
 
+def test_of_a_folder_that_the_network_does_not_see_all_requests_are_held_out(data: Path) -> None:
+    read = read_folder(data, RECIPE.model_copy(update={"unseen": ("weather",), "validation": 1}))
+    assert ({one.id for one in read.held_out}, read.trained) == ({f"train-{city}" for city in CITIES}, ())
+
+
 def test_what_is_held_out_is_a_folder_to_measure(data: Path, tmp_path: Path) -> None:
     read = read_folder(data, RECIPE)
     write_held_out(read, data, tmp_path / "held-out")
