@@ -20,9 +20,9 @@ from retriever_svc.importers.documents import import_document
 from services.contracts.api import Api
 from services.errors import ServiceError
 
-Part = Literal["train", "fit", "dev", "test"]
-"""``train``: for training; ``fit``: for what is fitted to a trained network's outputs on APIs that it has not seen, the
-second stage and the judge; ``dev``: for choosing models and fitting confidences; ``test``: for measuring."""
+Part = Literal["train", "stages", "judge", "dev", "test"]
+"""``train``: for training networks; ``stages``, ``judge``: for fitting the second stage and the judge to what a network
+says of APIs that it has not seen; ``dev``: for choosing models and fitting confidences; ``test``: for measuring."""
 _SERVER: Final = "https://api.example.com"
 """Server of documents that name none. No request of the corpus is ever sent."""
 
