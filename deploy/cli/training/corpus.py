@@ -53,6 +53,8 @@ class Part(StrEnum):
     """The split that a vendor's requests belong to."""
 
     TRAIN = "train"
+    STAGES = "stages"
+    JUDGE = "judge"
     DEV = "dev"
     TEST = "test"
 
