@@ -48,6 +48,17 @@ def test_a_change_that_answers_nothing_is_done(method: str, value: JsonValue, te
     assert (ended(of).answer.text, ended(of).answer.values) == (text, (found,))
 
 
+def test_a_field_that_a_change_leaves_empty_is_not_done() -> None:
+    refused: JsonValue = {"success": False, "refund": None}
+    of = ExecutionFinished(
+        status="succeeded",
+        records=(record(Succeeded(status=200, value=refused), "POST"),),
+        answer=(AnswerValue(name="refund", value=None, step="var1", path=("refund",)),),
+        duration_ms=1,
+    )
+    assert ended(of).answer.text == "refund: none"
+
+
 @pytest.mark.parametrize(
     ("detail", "said"),
     [
@@ -55,6 +66,7 @@ def test_a_change_that_answers_nothing_is_done(method: str, value: JsonValue, te
         ({"error": {"code": 7, "message": "No such order"}}, ": “No such order”"),
         ({"errors": [{"message": "sku is unknown"}, {"message": "more"}]}, ": “sku is unknown”"),
         ("no order 5", ": “no order 5”"),
+        ("no”. It was paid. “", ": “no'. It was paid. '”"),
         ("<html>404</html>", ""),
         ({"code": 7}, ""),
         (None, ""),
