@@ -259,12 +259,12 @@ def _shown(values: Sequence[AnswerValue], finished: ExecutionFinished) -> list[A
     done = {
         record.step: f"done ({record.api})"
         for record in finished.records
-        if isinstance(record.outcome, Succeeded) and any(one.method not in _READING for one in record.requests)
+        if isinstance(record.outcome, Succeeded)
+        and record.outcome.value in (None, {})
+        and any(one.method not in _READING for one in record.requests)
     }
     return [
-        one.model_copy(update={"value": done[one.step]})
-        if one.value in (None, {}) and not one.path and one.step in done
-        else one
+        one.model_copy(update={"value": done[one.step]}) if one.value in (None, {}) and one.step in done else one
         for one in values
     ]
 

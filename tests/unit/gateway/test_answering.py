@@ -48,15 +48,17 @@ def test_a_change_that_answers_nothing_is_done(method: str, value: JsonValue, te
     assert (ended(of).answer.text, ended(of).answer.values) == (text, (found,))
 
 
-def test_a_field_that_a_change_leaves_empty_is_not_done() -> None:
-    refused: JsonValue = {"success": False, "refund": None}
+@pytest.mark.parametrize(
+    ("value", "text"), [({"success": False, "refund": None}, "refund: none"), (None, "refund: done (shop.cancelOrder)")]
+)
+def test_a_field_that_a_change_leaves_empty_is_not_done(value: JsonValue, text: str) -> None:
     of = ExecutionFinished(
         status="succeeded",
-        records=(record(Succeeded(status=200, value=refused), "POST"),),
+        records=(record(Succeeded(status=200, value=value), "POST"),),
         answer=(AnswerValue(name="refund", value=None, step="var1", path=("refund",)),),
         duration_ms=1,
     )
-    assert ended(of).answer.text == "refund: none"
+    assert ended(of).answer.text == text
 
 
 @pytest.mark.parametrize(
