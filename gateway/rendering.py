@@ -48,12 +48,12 @@ def render(values: Iterable[AnswerValue], *remarks: str) -> str:
 
 
 def message_line(detail: JsonValue) -> str:
-    """A text of an upstream on one line, cut. The executor has already masked it."""
+    """A text of an upstream on one line, cut, to be put in quotation marks. The executor has already masked it."""
     if detail is None:
         return ""
     text = detail if isinstance(detail, str) else to_json(detail).decode()
     line = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * MAX_REASON_CHARS]).split())
-    return line[:MAX_REASON_CHARS]
+    return re.sub("[“”]", "'", line[:MAX_REASON_CHARS])
 
 
 def said_in(detail: JsonValue) -> str:

@@ -255,11 +255,13 @@ def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: C
 
 
 def _shown(values: Sequence[AnswerValue], finished: ExecutionFinished) -> list[AnswerValue]:
-    """The values as the text has them: of a change that answers nothing, that it is done."""
+    """The values as the text has them: of a change that answers nothing at all, that it is done."""
     done = {
         record.step: f"done ({record.api})"
         for record in finished.records
-        if isinstance(record.outcome, Succeeded) and any(one.method not in _READING for one in record.requests)
+        if isinstance(record.outcome, Succeeded)
+        and record.outcome.value in (None, {})
+        and any(one.method not in _READING for one in record.requests)
     }
     return [
         one.model_copy(update={"value": done[one.step]}) if one.value in (None, {}) and one.step in done else one

@@ -1,4 +1,4 @@
-"""Finds requests that also say not to do what the plan does: "cancel order 5 but do not cancel it".
+"""Finds requests that also say not to do what the plan does: "cancel order 5 but do not cancel it", "all except 5".
 
 Which of both is meant, only the user knows. The plan stands and waits for its approval; a remark quotes the words.
 """
@@ -6,29 +6,39 @@ Which of both is meant, only the user knows. The plan stands and waits for its a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from planner_svc.proving.unused_values import literals
 from planner_svc.reading.actions import find_imperatives
 from planner_svc.reading.asked import ANYTHING
+from planner_svc.reading.calendar_words import WEEKDAY
 from planner_svc.reading.profile import profile_of
-from planner_svc.reading.text import MAX_CHARS, split_name, stem, stems, without_quotes
+from planner_svc.reading.readings import NO_CLOCK, whole_moments
+from planner_svc.reading.text import MAX_CHARS, split_name, stem, stem_set, stems, without_quotes
 from services.contracts.api import Api
 from services.contracts.plan import Plan
 
+_THING: Final = r"(?P<thing>(?:(?!\s+(?:and|but|then)\b)[^.,;:!?()\n]){0,100})"
 _NOT_TO: Final = re.compile(
-    r"\b(?:(?:do|must|should|shall)\s+not|don['\u2019]?t|never|not\s+to)\s+(?P<verb>[a-z]+)"
-    r"(?P<thing>(?:(?!\s+(?:and|but|then)\b)[^.,;:!?()\n]){0,100})",
+    rf"\b(?:(?:do|must|should|shall)\s+not|don['\u2019]?t|never|not\s+to)\s+(?P<verb>[a-z]+){_THING}", re.IGNORECASE
+)
+_EXCEPT: Final = re.compile(
+    r"\b(?:except(?:ing)?(?:\s+for)?|excluding|other\s+than|apart\s+from|(?:all|every(?:body|one|thing))\s+but|but\s+not)"
+    rf"\b{_THING}",
     re.IGNORECASE,
 )
+_CHANGING: Final = stem_set("affect alter change modify touch")
+"""Verbs of any change."""
+_DATE: Final = re.compile(r"\d{4}-\d\d")
 
 
 def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     """The words with which a request forbids a change that the plan makes; empty if there are none.
 
     They are a negated verb that the request also uses as an imperative or that names a changing operation, and nothing
-    that the plan does not change: "cancel order 5, do not cancel order 6" is no contradiction.
+    that the plan does not change: "cancel order 5, do not cancel order 6" is no contradiction. An exception forbids
+    what the plan names, and any change of each item of a list.
 
     Args:
         query: the request.
@@ -38,13 +48,29 @@ def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     changing = [apis[name] for name in {step.api: None for step in plan.steps} if apis[name].mutating]
     bare = without_quotes(query[:MAX_CHARS])
     found = list(_NOT_TO.finditer(bare)) if changing else []
-    if not found:
+    excepted = list(_EXCEPT.finditer(bare)) if changing else []
+    if not found and not excepted:
         return ""
-    verbs = {stem(verb) for verb, _ in find_imperatives(bare)}
+    verbs = _CHANGING | {stem(verb) for verb, _ in find_imperatives(bare)}
     verbs |= {stem(word) for api in changing for word in split_name(api.name)[:1]}
-    known = ANYTHING.union(*(profile_of(api).title for api in changing))
-    known |= {word for value in literals(plan) for word in stems(str(value))}
+    said = [str(value) for value in literals(plan)]
+    named = {word for text in said for word in stems(text)}
+    known = ANYTHING.union(named, *(profile_of(api).title for api in changing))
+    loops = any(step.foreach is not None and step.when is None and apis[step.api].mutating for step in plan.steps)
+    for match in excepted:
+        words = stems(match["thing"])
+        takes = known.issuperset(words) and not named.isdisjoint(words)
+        if (takes or loops or _excepts_date(match["thing"], said)) and not any(match[0] in text for text in said):
+            return query[match.start() : match.end()].strip()
     for match in found:
         if stem(match["verb"]) in verbs and known.issuperset(stems(match["thing"])):
             return query[match.start() : match.end()].strip()
     return ""
+
+
+def _excepts_date(thing: str, said: Sequence[str]) -> bool:
+    """Whether a date is excepted from a plan with a date. Lists of weekdays know exceptions."""
+    if not any(map(_DATE.match, said)):
+        return False
+    dates = (thing[one.start : one.end] for one in whole_moments(thing, NO_CLOCK))
+    return any(re.fullmatch(WEEKDAY, text, re.IGNORECASE) is None for text in dates)

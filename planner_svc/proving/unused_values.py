@@ -41,6 +41,11 @@ _DIGITS: Final = re.compile(r"\d+(?:\.\d+)?")
 _WORD: Final = re.compile(r"[^\W_]+")
 _DATED: Final = re.compile(r"\d|\b(?:tomorrow|next|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b", re.IGNORECASE)
 """Signs of a moment that is meant as a value; "today" and "last week" mostly only tell what happened."""
+_LIMIT: Final = re.compile(
+    r"\b(?:before|since|until|till|after|prior\s+to|up\s+to|(?:older|newer|earlier|later)\s+than)\s+(?:the\s+)?$",
+    re.IGNORECASE,
+)
+"""Text before a moment, in any words, that limits what is to be changed."""
 _PAST: Final = re.compile(
     r"\b(?:was|were|from|instead\s+of|rather\s+than|not|than|wrong\w*(?:\s+\w+)?|old|until\s+now|last)\W{1,3}$",
     re.IGNORECASE,
@@ -189,9 +194,12 @@ def _is_meant(query: str, span: Span) -> bool:
         return False
     if span.kind == "number" and (_SPLIT.search(query[: span.start][-2:]) or _SIGN.match(query, span.end)):
         return False  # "186,40" is read as two numbers
+    before = query[max(span.start - _BEFORE, 0) : span.start]
+    if span.kind == "moment" and _LIMIT.search(before):
+        return True
     if span.kind == "moment" and not _DATED.search(span.text):
         return False
-    return _PAST.search(query[max(span.start - _BEFORE, 0) : span.start]) is None
+    return _PAST.search(before) is None
 
 
 class _PlanValues:

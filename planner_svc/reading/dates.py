@@ -15,7 +15,7 @@ from planner_svc.reading.moments import Duration, Found, Moment
 from planner_svc.reading.numbers import NUMBER_WORD, number
 from planner_svc.reading.ranges import ends_in_order, same_year
 from planner_svc.reading.tense import is_past
-from planner_svc.reading.text import NOT_NAMES, STOP
+from planner_svc.reading.text import NOT_NAMES, STOP, without_look_alikes
 
 _MONTHS_A_YEAR = 12
 _MONTHS_AHEAD = 4
@@ -44,6 +44,8 @@ _NO_YEAR = re.compile(
     re.IGNORECASE,
 )
 """24/12 and 24.12. after a preposition: otherwise they may be fractions or versions."""
+_DAY_FIRST = re.compile(r"(?<![\d/])(?:1[3-9]|2\d|3[01])/(?:0?[1-9]|1[0-2])(?!\d)")
+"""A date whose first number is no month."""
 _MONTH_YEAR = pattern_of(rf"(?P<mon>{MONTH})(?:,?\s+(?:of\s+)?(?P<y>{YEAR}))?")
 _RELATIVE_DAY = pattern_of(
     r"(?:(?:later|earlier|early|late)\s+)?"
@@ -94,6 +96,7 @@ class DateReader:
 
         The parts of such a sum ("3 weeks", the date) are found as well, since some APIs compute the sum themselves.
         """
+        text = without_look_alikes(text)
         times = (Found(*one.place, Moment("time", clock=one.clock, zone=one.zone)) for one in clocks_in(text))
         dates = _longest([*self._days(text), *times])
         dates = sorted([*dates, *self._bare_days(text, dates)], key=lambda found: found.start)
@@ -155,14 +158,16 @@ class DateReader:
         return this_year if this_year >= today else date(today.year + 1, month, day)
 
     def _numeric(self, match: re.Match[str]) -> Moment:
-        return Moment("day", date(int(match["y"]), *self._month_and_day(match["a"], match["b"], match["sep"])))
+        return Moment("day", date(int(match["y"]), *self._month_and_day(match, match["b"])))
 
     def _no_year(self, match: re.Match[str]) -> Moment:
-        month, day = self._month_and_day(match["a"], match["b"] or match["b2"], match["sep"])
+        month, day = self._month_and_day(match, match["b"] or match["b2"])
         return Moment("day", self._near(month, day, past=is_past(match.string, match.start())))
 
-    def _month_and_day(self, first: str, second: str, sign: str | None) -> tuple[int, int]:
-        american = sign == "/" and self._month_first and int(first) <= _MONTHS_A_YEAR
+    def _month_and_day(self, match: re.Match[str], second: str) -> tuple[int, int]:
+        """The month and the day of 3/1; both dates of "28/12 to 3/1" are in the same order."""
+        first, is_open = match["a"], match["sep"] == "/" and self._month_first
+        american = is_open and int(first) <= _MONTHS_A_YEAR and _DAY_FIRST.search(match.string) is None
         month, day = (first, second) if american or int(second) > _MONTHS_A_YEAR else (second, first)
         return int(month), int(day)
 

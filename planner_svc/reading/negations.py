@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
 from typing import Final
 
-from planner_svc.reading.profile import Slot
+from planner_svc.reading.profile import Profile, Slot
 from planner_svc.reading.text import MAX_CHARS, name_parts, stem_set, without_quotes
 
 _DENIES: Final = re.compile(
@@ -15,36 +14,45 @@ _DENIES: Final = re.compile(
     re.IGNORECASE,
 )
 _DENIED: Final = re.compile(
-    r"\s+(?:(?:is|are|was|were|be)\s+)?(?:not|never)\s+(?:\w+ed|necessary)\b"
-    r"|\s+(?:isn|aren|wasn|weren)['\u2019]?t\s+(?:\w+ed|necessary)\b"
-    r"|\s+(?:is\s+|are\s+)?excluded\b",
+    r"\s+(?:(?:is|are|was|were|be)\s+)?(?:not|never)\s+WANTED\b"
+    r"|\s+(?:isn|aren|wasn|weren)['\u2019]?t\s+WANTED\b"
+    r"|\s+(?:is\s+|are\s+)?excluded\b".replace(
+        "WANTED", "(?:included|needed|required|wanted|desired|requested|allowed|permitted|necessary)"
+    ),
     re.IGNORECASE,
 )
+_TOLD: Final = re.compile(
+    r"\b(?:(?:is|are|was|were)\s+not|(?:is|are|was|were)n['\u2019]?t)\s+(?:\w+\s+)?$", re.IGNORECASE
+)
+"""How things are, not how they are to be: "card 5 is not active, turn it on"."""
 _NEGATIVE: Final = stem_set("no non not without un skip ignore disable exclude hide omit suppress block deny prevent")
 _EMPTY: Final = stem_set("is are has have be with allow can should want include included enable enabled only flag")
 """Words of a flag's name that do not tell what it is about."""
 _NEAR: Final = 24
 
 
-def denied(slot: Slot, title: Set[str], query: str) -> tuple[int, int] | None:
+def denied(profile: Profile, slot: Slot, query: str) -> tuple[int, int] | None:
     """The characters of the word that names a flag and that the request denies, if it never says the word otherwise.
 
-    A flag whose own name is negative, such as ``skip_breakfast``, is left alone.
+    A flag whose own name is negative, such as ``skip_breakfast``, is left alone. So is a state that is only told where
+    the API changes something. Words that name the API do not count: "no preference for a room" does not deny
+    ``smoking_room``.
 
     Args:
+        profile: the flag's API.
         slot: the flag.
-        title: stems of the words that name its API: "no preference for a room" does not deny ``smoking_room``.
         query: the request.
     """
     if _NEGATIVE.intersection(slot.words):
         return None
     names = set(slot.words) - _EMPTY
-    names = names - title or names
+    names = names - profile.title or names
     text = without_quotes(query[:MAX_CHARS])
     said: dict[str, list[tuple[int, int] | None]] = {}
     for word in name_parts(text):
         if word.stem in names:
             before = text[max(word.start - _NEAR, 0) : word.start]
-            is_denied = _DENIES.search(before) or _DENIED.match(text, word.end)
+            is_told = profile.api.mutating and _TOLD.search(before)
+            is_denied = not is_told and (_DENIES.search(before) or _DENIED.match(text, word.end))
             said.setdefault(word.stem, []).append((word.start, word.end) if is_denied else None)
     return next((places[0] for places in said.values() if None not in places), None)

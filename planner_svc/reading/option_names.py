@@ -19,6 +19,8 @@ Key = tuple[str, ...]
 _MONTH_NAMES: Final = tuple({number: name for name, number in reversed(MONTHS.items())}[n] for n in range(1, 13))
 _MOST: Final = 200
 """Options, and words of a description, beyond which nothing is read."""
+_LONGEST: Final = 40
+"""Characters of the longest code. The pattern of all of them is compiled, and kept by ``re``."""
 _MAX_ABOUT: Final = 2_000
 _MAX_WORDS: Final = 4
 _AROUND: Final = STOP - {"no", "not", "without"}
@@ -39,7 +41,7 @@ def option_names(slot: Slot) -> dict[Key, JsonValue]:
     two options share, and those of the parameter's own name, may be left out. Empty if fewer than 2 are explained.
     """
     codes = {str(one): one for one in slot.choices if isinstance(one, str | int) and not isinstance(one, bool)}
-    if not 1 < len(codes) <= _MOST:
+    if not 1 < len(codes) <= _MOST or any(len(code) > _LONGEST for code in codes):
         return {}
     told = {code: words for code, text in _told(_about(slot), codes) if (words := _words(text))}
     if len(told) < 2:

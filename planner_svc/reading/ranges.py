@@ -19,11 +19,15 @@ _TO_END = re.compile(
 """What stands between both ends, and not between two days of their own as "and" may."""
 _AND = re.compile(r"\s+and\s+(?:the\s+)?", re.IGNORECASE)
 _BETWEEN = re.compile(r"\bbetween\s+(?:the\s+)?$", re.IGNORECASE)
-_MOVED = re.compile(r"\b(?:move|shift|change|reschedule|bring)[sd]?\b[^.;!?]*\bfrom\s+(?:the\s+)?$", re.IGNORECASE)
+MOVED = re.compile(
+    r"\b(?:move|shift|change|reschedule|bring|shorten|swap|switch|correct|advance)(?:e?d|s)?\b"
+    r"[^.;!?]*\bfrom\s+(?:the\s+)?$",
+    re.IGNORECASE,
+)
 """Moved from one day to another: the other may come first."""
 _NAMED_MONTH = re.compile(rf"{MONTH}|\d[/.]\d", re.IGNORECASE)
 _NAMED_WEEKDAY = re.compile(WEEKDAY, re.IGNORECASE)
-_REACH = 80
+MOVED_REACH = 80
 _FAR = timedelta(days=3_660)
 """Ends further apart are left as they are."""
 
@@ -69,10 +73,10 @@ def ends_in_order(text: str, found: list[Found], today: date) -> list[Found]:
 
 
 def _is_range(text: str, first: Found, second: Found) -> bool:
-    before, between = text[max(first.start - _REACH, 0) : first.start], text[first.end : second.start]
+    before, between = text[max(first.start - MOVED_REACH, 0) : first.start], text[first.end : second.start]
     if _AND.fullmatch(between):
         return _BETWEEN.search(before) is not None
-    return _TO_END.fullmatch(between) is not None and _MOVED.search(before) is None
+    return _TO_END.fullmatch(between) is not None and MOVED.search(before) is None
 
 
 def _open_in(text: str, found: Found) -> relativedelta | None:

@@ -27,6 +27,10 @@ _STATED: Final[dict[Standard, re.Pattern[str]]] = {
     "language": re.compile(r"\bISO[ -]?639\b|\blanguage[ _-]?code|\bBCP[ -]?47\b", re.IGNORECASE),
 }
 """How a document states that an argument takes codes of a standard. The first that matches counts."""
+_ELSE: Final = re.compile(
+    r"\b(?:address|area|cit(?:y|ies)|location|mobile|name|phone|place|street|telephone|town)s?\b", re.IGNORECASE
+)
+"""What a description may tell of that only mentions such a code: "City, see country_code for the country code"."""
 _NAMED: Final[dict[str, Standard]] = {
     stem("currency"): "currency",
     stem("country"): "country",
@@ -53,11 +57,13 @@ def standard_of(slot: Slot) -> Standard | None:
 
     A pattern of three capitals shows a currency, too.
     """
-    text = f"{slot.name} {slot.said} {slot.parameter.description or ''} {slot.text}"[:MAX_CHARS]
+    text = f"{slot.name} {slot.said} {slot.text}"
+    described = slot.parameter.description[:MAX_CHARS]
+    named = next((standard for name, standard in _NAMED.items() if slot.words[-1:] == (name,)), None)
+    text = f"{text} {described}" if named or not _ELSE.search(described) else text
     stated = next((standard for standard, pattern in _STATED.items() if pattern.search(text)), None)
     if stated is not None or slot.kinds != {"string"}:
         return stated
-    named = next((standard for name, standard in _NAMED.items() if slot.words[-1:] == (name,)), None)
     if named is None:
         return None
     shown = {*slot.examples, *map(str, slot.choices[:_MAX_CHOICES])}
@@ -114,7 +120,7 @@ def _edits(text: str, standard: Standard) -> Iterator[Edit]:
     while at < len(words):
         folded = [word[0].casefold() for word in words[at : at + _LONGEST]]
         length = next((n for n in range(len(folded), 0, -1) if tuple(folded[:n]) in names), 0)
-        if length:
+        if length and (standard == "currency" or not _is_in_name(text, words, at, at + length)):
             yield words[at].start(), words[at + length - 1].end(), names[tuple(folded[:length])]
         elif standard == "country" and (short := _SHORT.get(words[at][0])):
             yield words[at].start(), words[at].end(), short
@@ -125,6 +131,14 @@ def _edits(text: str, standard: Standard) -> Iterator[Edit]:
         for found in re.finditer(rf"(?P<before>{sign})\s?(?P<amount>\d[\d.,]*\b)|(?P<after>(?<=\d)\s?{sign})", text):
             code = signs[(found["before"] or found["after"]).strip()]
             yield found.start(), found.end(), f"{found['amount']} {code}" if found["before"] else f" {code}"
+
+
+def _is_in_name(text: str, words: Sequence[re.Match[str]], first: int, end: int) -> bool:
+    """Whether a capitalized word stands beside these: "Israel Cohen", "Jane English". The text's first word is none."""
+    before, after = words[1:first][-1:], words[end : end + 1]
+    gaps = [(one, one.end(), words[first].start()) for one in before]
+    gaps += [(one, words[end - 1].end(), one.start()) for one in after]
+    return any(one[0][0].isupper() and text[start:stop].isspace() for one, start, stop in gaps)
 
 
 def _moved(position: int, edits: Sequence[Edit]) -> int:

@@ -187,7 +187,7 @@ def _is_a_condition(one: Stated, step: Step, rest: str) -> bool:
     """Whether the step has another listed value, which the rest of the request says."""
     held = held_at(step.arguments, one.path)
     value = held.value if isinstance(held, LiteralValue) else held
-    if not one.chosen or not isinstance(value, str) or value == one.value:
+    if not one.chosen or not isinstance(value, str) or value == one.value or len(value) > len(rest):
         return False
     return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", rest, re.IGNORECASE) is not None
 

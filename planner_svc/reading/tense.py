@@ -2,12 +2,12 @@
 
 A date without a year is then the last such day, otherwise the next. The signs are, in the date's own clause:
 
-- "since" directly before it;
+- "since" directly before it, unless it gives a reason: "since Monday is a holiday";
 - "was", "were", "did", "had" or "been";
 - a verb in the past tense after its subject: "that arrived", "I paid";
 - a participle directly before it: "invoices issued in October". After a word for a wish it may be to come: "I want it
   delivered on 3 December";
-- a word for a record of what was done: "an expense on 3 May".
+- a word for a record of what was done: "an expense on 3 May", unless something is to be done with it: "pay it".
 
 "for", "by" and "until" before the date mean one to come.
 """
@@ -20,8 +20,11 @@ from planner_svc.reading.calendar_words import RANGE
 _REACH: Final = 160
 """Characters before a date that are searched."""
 _SINCE: Final = re.compile(r"\bsince\s+(?:the\s+)?$", re.IGNORECASE)
+_REASON: Final = re.compile(
+    r"[^.,;:!?]{1,30}\s(?:is|isn['\u2019]t|works|suits|fits)\b(?!\s+(?:there|any)\b)", re.IGNORECASE
+)
 _RANGE_START: Final = re.compile(rf"\s(?:[^\s.,;:!?]+\s+){{0,3}}[^\s.,;:!?]+{RANGE}$", re.IGNORECASE)
-_CLAUSE: Final = re.compile(r"[.,;:!?\n]\s|\b(?:and|but|so|then|if|whether)\s", re.IGNORECASE)
+_CLAUSE: Final = re.compile(r"[.,;:!?\n]\s|\b(?:and|but|so|then|if|whether|please)\s", re.IGNORECASE)
 _AHEAD: Final = re.compile(r"\b(?:for|by|until|till|to|due(?:\s+on)?)\s+(?:the\s+)?$", re.IGNORECASE)
 _INFINITIVE: Final = re.compile(
     r"\b(?:will|would|should|must|can|could|may|is|are|be|being"
@@ -48,6 +51,7 @@ _PARTICIPLE: Final = re.compile(
     re.IGNORECASE,
 )
 _RECORD: Final = re.compile(r"\b(?:expenses?|receipts?|timesheets?|log(?!\s+(?:in|on|out)\b))\b", re.IGNORECASE)
+_TO_DO: Final = re.compile(r"\b(?:pay|plan|remind|schedule|set)\b", re.IGNORECASE)
 _WISH: Final = re.compile(
     r"\b(?:want|need|have|get|like|prefer|wish|plan|will|would|should|must|be|budget)s?\b", re.IGNORECASE
 )
@@ -62,7 +66,7 @@ def is_past(text: str, start: int) -> bool:
     """
     before = text[max(start - _REACH, 0) : start]
     if _SINCE.search(before):
-        return True
+        return _REASON.match(text, start) is None
     before = _without_range_start(before)
     clause = before[max((found.end() for found in _CLAUSE.finditer(before)), default=0) :]
     if _AHEAD.search(clause):
@@ -72,7 +76,9 @@ def is_past(text: str, start: int) -> bool:
         return True
     if _WISH.search(clause):
         return False
-    return _PARTICIPLE.search(clause) is not None or _RECORD.search(clause) is not None
+    if _PARTICIPLE.search(clause):
+        return True
+    return _RECORD.search(clause) is not None and _TO_DO.search(clause) is None
 
 
 def _without_range_start(before: str) -> str:

@@ -8,6 +8,7 @@ MAX_CHARS = 4_000
 """Most characters of a request that are read."""
 _MAX_KEPT = 100
 """Stems of longer words, which a request may hold, are not kept in memory."""
+_LOOK_ALIKES = {0x17F: "s", 0x212A: "k", 0x130: "I", 0x131: "i"}
 WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 QUOTED = re.compile(
     r"\"([^\"\n]{0,1000})\"|(?<![\w'])'([^'\n]{1,1000})'(?!\w)|`([^`\n]{1,1000})`|“([^”\n]{1,1000})”|«([^»\n]{1,1000})»"
@@ -124,6 +125,14 @@ def stems(text: str) -> list[str]:
 def words_of(text: str, offset: int = 0) -> list[Word]:
     """All words of a text with their places; ``offset`` is added to both ends."""
     return [Word(m[0], stem(m[0]), m.start() + offset, m.end() + offset) for m in WORD.finditer(text)]
+
+
+def without_look_alikes(text: str) -> str:
+    """The text with s, k and i in place of letters that a pattern takes for them if it ignores case, such as U+017F.
+
+    Case conversion does not make these equal, so what such a pattern found would not be in a table. Lengths are kept.
+    """
+    return text.translate(_LOOK_ALIKES)
 
 
 def without_quotes(text: str, mark: str = "Q") -> str:

@@ -11,7 +11,8 @@ from pydantic import JsonValue
 from planner_svc.reading.calendar_words import SHORT_WEEKDAYS, WEEKDAYS
 from planner_svc.reading.option_names import weekday_options
 from planner_svc.reading.profile import Profile, Slot
-from planner_svc.reading.text import MAX_CHARS, without_quotes
+from planner_svc.reading.ranges import MOVED, MOVED_REACH
+from planner_svc.reading.text import MAX_CHARS, without_look_alikes, without_quotes
 
 _SHORT: Final = "|".join(form for name in SHORT_WEEKDAYS for form in (name.title(), name.upper()))
 _DAY: Final = rf"(?:(?i:{'|'.join(WEEKDAYS)})s?|(?:{_SHORT}))\b\.?"
@@ -20,7 +21,7 @@ _JOINT: Final = (
     r"(?:every\s+|each\s+)?(?:on\s+)?"
 )
 _RUN: Final = re.compile(
-    rf"(?P<except>\b(?i:except|but\s+not|excluding|not)\s+(?i:for\s+)?(?i:on\s+)?)?(?P<every>\b(?i:every|each)\s+)?"
+    rf"(?P<except>\b(?i:except|but\s+not|excluding|not|no\s+longer|instead\s+of|rather\s+than)\s+(?i:for\s+)?(?i:on\s+)?)?(?P<every>\b(?i:every|each)\s+)?"
     rf"(?<!\w)(?P<days>{_DAY}(?:{_JOINT}{_DAY})*)(?!\w)"
 )
 _ONE: Final = re.compile(_DAY)
@@ -57,7 +58,7 @@ def named_weekdays(profile: Profile, slot: Slot, query: str) -> tuple[list[JsonV
     days: set[int] = set()
     without: set[int] = set()
     places: list[Place] = []
-    for found, place, is_excepted in _days(without_quotes(query[:MAX_CHARS]), recurring=recurring):
+    for found, place, is_excepted in _days(without_quotes(without_look_alikes(query[:MAX_CHARS])), recurring=recurring):
         (without if is_excepted else days).update(found)
         places.append(place)
     named = sorted((days - without) & options.keys())
@@ -72,7 +73,9 @@ def _days(text: str, *, recurring: bool) -> Iterator[tuple[set[int], Place, bool
     for run in _RUN.finditer(text):
         plural = any(one[0].lower().endswith("days") for one in _ONE.finditer(run["days"]))
         if run["except"] or run["every"] or plural or not recurring:
-            yield _run(run["days"]), run.span("days"), run["except"] is not None
+            moved = MOVED.search(text[max(run.start("days") - MOVED_REACH, 0) : run.start("days")]) is not None
+            days = _TO.split(run["days"])[-1] if moved else run["days"]
+            yield _run(days), run.span("days"), run["except"] is not None
 
 
 def _run(text: str) -> set[int]:

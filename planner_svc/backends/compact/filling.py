@@ -156,7 +156,7 @@ class Filler:
         """The values that the request or another call gives."""
         links = self.links(fill.target, fill.times, fill.chosen)
         slot, origins = fill.slot, self._origins(fill, links)
-        if slot.kinds == {"boolean"} and (place := denied(slot, fill.profile.title, self._task.query)):
+        if slot.kinds == {"boolean"} and (place := denied(fill.profile, slot, self._task.query)):
             return [LiteralArgument(False, place, 1.0)] if fill.allows(False) else []
         if not slot.required and origins[Origin.ABSENT] > OMITTED:
             return []

@@ -16,10 +16,10 @@ from planner_svc.reading.moments import Moment
 if TYPE_CHECKING:
     from planner_svc.backends.compact.filling import Filler
 
-_BEFORE: Final = re.compile(r"\bbefore\s+(?:the\s+)?$", re.IGNORECASE)
+_BEFORE: Final = re.compile(r"\b(?:before|prior\s+to|(?:older|earlier)\s+than)\s+(?:the\s+)?$", re.IGNORECASE)
 _OPEN: Final = re.compile(
     r"\b(?:since|from|after|start(?:s|ing)?(?:\s+(?:on|in))?|begin(?:s|ning)?(?:\s+(?:on|in))?|until|till|to|by|before"
-    r"|ending(?:\s+in)?|as\s+of)\s+(?:the\s+)?$",
+    r"|(?:older|earlier)\s+than|ending(?:\s+in)?|as\s+of)\s+(?:the\s+)?$",
     re.IGNORECASE,
 )
 _NEAR: Final = 24

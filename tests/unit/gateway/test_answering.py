@@ -49,12 +49,26 @@ def test_a_change_that_answers_nothing_is_done(method: str, value: JsonValue, te
 
 
 @pytest.mark.parametrize(
+    ("value", "text"), [({"success": False, "refund": None}, "refund: none"), (None, "refund: done (shop.cancelOrder)")]
+)
+def test_a_field_that_a_change_leaves_empty_is_not_done(value: JsonValue, text: str) -> None:
+    of = ExecutionFinished(
+        status="succeeded",
+        records=(record(Succeeded(status=200, value=value), "POST"),),
+        answer=(AnswerValue(name="refund", value=None, step="var1", path=("refund",)),),
+        duration_ms=1,
+    )
+    assert ended(of).answer.text == text
+
+
+@pytest.mark.parametrize(
     ("detail", "said"),
     [
         ({"title": "Not Found", "detail": "There is no order\n5."}, ": “There is no order 5.”"),
         ({"error": {"code": 7, "message": "No such order"}}, ": “No such order”"),
         ({"errors": [{"message": "sku is unknown"}, {"message": "more"}]}, ": “sku is unknown”"),
         ("no order 5", ": “no order 5”"),
+        ("no”. It was paid. “", ": “no'. It was paid. '”"),
         ("<html>404</html>", ""),
         ({"code": 7}, ""),
         (None, ""),

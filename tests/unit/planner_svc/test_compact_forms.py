@@ -77,5 +77,6 @@ def test_the_end_of_a_pair_is_the_last_day_of_a_period() -> None:
 def test_what_is_before_a_period_is_before_its_first_day() -> None:
     period = moment_of("next week", datetime(2026, 11, 20, 9, tzinfo=UTC))
     assert period is not None
-    lasts = [one and one.last for one in (first_day_only(period, before) for before in ("bookings before ", "in "))]
-    assert lasts == [None, period.last]
+    words = ("bookings before ", "older than ", "prior to the ", "in ")
+    lasts = [one and one.last for one in (first_day_only(period, before) for before in words)]
+    assert lasts == [None, None, None, period.last]

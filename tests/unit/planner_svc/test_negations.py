@@ -37,7 +37,22 @@ from tests.unit.planner_svc.worlds import DAY, FLAG, api, param
 )
 def test_a_flag_is_denied_by_the_words_beside_it(name: str, query: str, word: str | None) -> None:
     profile = read_profile(api("bookStay", "Book a stay", param(name, FLAG)))
-    place = denied(profile.slots[0], profile.title, query)
+    place = denied(profile, profile.slots[0], query)
+    assert (query[slice(*place)] if place else None) == word
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("Card 5 is not active, turn it on", None),
+        ("My card isn't active yet. Turn it on", None),
+        ("Set card 5 to active not suspended", None),
+        ("Card 5, not active", "active"),
+    ],
+)
+def test_how_things_are_does_not_say_how_they_are_to_be(query: str, word: str | None) -> None:
+    profile = read_profile(api("updateCard", "Update a card", param("active", FLAG), method="PATCH"))
+    place = denied(profile, profile.slots[0], query)
     assert (query[slice(*place)] if place else None) == word
 
 

@@ -68,6 +68,12 @@ def test_a_description_that_explains_no_code_gives_no_names(choices: list[str], 
     assert option_names(slot(choices, about)) == {}
 
 
+def test_long_options_are_no_codes() -> None:
+    """A pattern of all options is compiled and kept."""
+    long = "x" * 100_000
+    assert option_names(slot(["A", "B", long], f"A (one), B (two), {long[:1_000]}")) == {}
+
+
 @pytest.mark.parametrize(
     "days",
     [

@@ -67,6 +67,7 @@ def test_days(text: str, day: date) -> None:
         ("bookings that arrived between 1 November and 15 November", [date(2026, 11, 1), date(2026, 11, 15)]),
         ("Which timesheets were entered in October?", [date(2026, 10, 1)]),
         ("Create an expense of 12 dollars on 12 November", [date(2026, 11, 12)]),
+        ("Is there anything new since Monday", [date(2026, 11, 16)]),
         ("invoices issued in October", [date(2026, 10, 1)]),
         ("I need the bookings that I got from Oslo on 3 March", [date(2026, 3, 3)]),
         ("what did we spend on 2 June", [date(2026, 6, 2)]),
@@ -96,6 +97,10 @@ def test_after_a_verb_in_the_past_a_day_is_over(text: str, days: list[date]) -> 
         ("log in on Monday", date(2026, 11, 23)),
         ("a guided tour on Monday", date(2026, 11, 23)),
         ("Send it to the guest who called by Monday", date(2026, 11, 23)),
+        ("Since 12 November is free, book the room then", date(2027, 11, 12)),
+        ("My flight was cancelled please rebook me on Monday", date(2026, 11, 23)),
+        ("Pay the expense on Monday", date(2026, 11, 23)),
+        ("Schedule the log rotation on Monday", date(2026, 11, 23)),
     ],
 )
 def test_other_words_leave_a_day_to_come(text: str, day: date) -> None:
@@ -275,7 +280,13 @@ def test_a_range_ends_after_its_start(text: str, days: list[date]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["remind me on Thursday and Monday", "on Thursday or Monday", "move the lesson from Thursday to Monday"]
+    "text",
+    [
+        "remind me on Thursday and Monday",
+        "on Thursday or Monday",
+        "move the lesson from Thursday to Monday",
+        "shorten my stay from Thursday to Monday",
+    ],
 )
 def test_two_days_of_their_own_may_stand_in_any_order(text: str) -> None:
     assert [m.day for m in moments(text)] == [date(2026, 11, 26), date(2026, 11, 23)]
@@ -344,3 +355,28 @@ def test_a_short_date_starts_with_the_month_where_the_locale_does() -> None:
         date(2026, 12, 5),
         date(2027, 5, 12),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("from 28/12 to 3/1", [date(2026, 12, 28), date(2027, 1, 3)]),
+        ("from 3/1/2027 to 28/1/2027", [date(2027, 1, 3), date(2027, 1, 28)]),
+        ("on 3/1 and on 3/20", [date(2027, 3, 1), date(2027, 3, 20)]),
+    ],
+)
+def test_all_short_dates_of_a_request_have_one_order(text: str, days: list[date]) -> None:
+    assert [m.day for m in moments(text, month_first=True)] == days
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("on 5 augu\u017ft", "on 5 august"),
+        ("on Fr\u0131day", "on Friday"),
+        ("next wee\u212a", "next week"),
+        ("in 5 \u017feconds", "in 5 seconds"),
+    ],
+)
+def test_letters_that_only_patterns_take_for_others(text: str, plain: str) -> None:
+    assert moments(text) == moments(plain) != []

@@ -124,6 +124,25 @@ def test_an_example_shows_that_codes_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "about", "standard"),
+    [
+        ("q", "City name and country code, use ISO 3166 country codes", None),
+        ("city", "City, see countryCode for the country code", None),
+        ("phone", "Phone number with country code", None),
+        ("language", "Language that the name is written in, ISO 639 code", "language"),
+        ("base", "ISO 4217 code", "currency"),
+    ],
+)
+def test_a_description_may_mention_the_code_of_something_else(name: str, about: str, standard: str | None) -> None:
+    assert standard_of(read_profile(api("a", param(name, about=about))).slots[0]) == standard
+
+
+@pytest.mark.parametrize("query", ["Invite Israel Cohen", "ask Jane France"])
+def test_names_of_persons_are_no_names_of_countries(query: str) -> None:
+    assert coded(query, COUNTRY) == query
+
+
+@pytest.mark.parametrize(
     ("called", "text", "code"),
     [
         (CONVERT, "euros", "EUR"),

@@ -4,7 +4,7 @@ import pytest
 
 from planner_svc.proving.contradictions import forbidden_change
 from services.contracts.api import Location
-from services.contracts.plan import Plan
+from services.contracts.plan import ForEach, ItemReference, Plan, Reference
 from tests.unit.planner_svc.building import TEXT, api, param, plan, record, step
 
 CANCEL = api(
@@ -27,6 +27,17 @@ ORDERS = api("listOrders", returns=record(id=TEXT), path="/orders", summary="Lis
 APIS = {one.id: one for one in (CANCEL, BOOK, ORDERS)}
 CANCELS = plan(step("var1", "cancelOrder", order_id="ord_17"), answer="$var1.id$")
 BOOKS = plan(step("var1", "createBooking", room="Blue"), answer="$var1.id$")
+CANCELS_ALL = Plan(
+    steps=(
+        step("var1", "listOrders"),
+        step("var2", "cancelOrder", order_id=ItemReference(path=("id",))).model_copy(
+            update={"foreach": ForEach(items=Reference(step="var1"))}
+        ),
+    ),
+    answer=(),
+)
+BOOKS_DAYS = plan(step("var1", "createBooking", room="2026-11-30"), answer="$var1.id$")
+BOOKS_WORDS = plan(step("var1", "createBooking", room="any room apart from Blue"), answer="$var1.id$")
 READS = plan(step("var1", "listOrders"), answer="$var1.id$")
 
 
@@ -40,6 +51,11 @@ READS = plan(step("var1", "listOrders"), answer="$var1.id$")
         ("I'd like ord_17 cancelled but you must not cancel it", CANCELS, "must not cancel it"),
         ("Book room Blue and don't book anything", BOOKS, "don't book anything"),
         ("Book room Blue but do not book the room Blue", BOOKS, "do not book the room Blue"),
+        ("Cancel all orders except ord_17", CANCELS, "except ord_17"),
+        ("Cancel the order, but not order ord_17", CANCELS, "but not order ord_17"),
+        ("Don't touch ord_17, cancel the other one", CANCELS, "Don't touch ord_17"),
+        ("Cancel every order other than ord_3", CANCELS_ALL, "other than ord_3"),
+        ("Book a room for this week except on 5 May", BOOKS_DAYS, "except on 5 May"),
     ],
 )
 def test_the_words_that_forbid_the_change_are_found(query: str, subject: Plan, words: str) -> None:
@@ -56,6 +72,12 @@ def test_the_words_that_forbid_the_change_are_found(query: str, subject: Plan, w
         ("Cancel order ord_17 and do not refund it", CANCELS),
         ('Cancel order ord_17, the note said "do not cancel it"', CANCELS),
         ("List the orders, do not cancel any order", READS),
+        ("List all orders except ord_17", READS),
+        ("Cancel order ord_17 and all others except ord_18", CANCELS),
+        ("Cancel order ord_17 'except ord_17'", CANCELS),
+        ("Book any room but Blue", BOOKS_WORDS),
+        ("Book any room apart from Blue", BOOKS_WORDS),
+        ("Book a room every day this week except Sunday", BOOKS_DAYS),
         ("List the orders, do not list them", READS),
     ],
 )

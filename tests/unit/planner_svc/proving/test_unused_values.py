@@ -71,6 +71,8 @@ def created(**task: Any) -> Plan:
         ('add "Buy milk" to L-7, due 2026-12-03', created(name="Buy milk"), ["task.due"]),
         ('add "Buy milk" to L-7, due tomorrow', created(name="Buy milk"), ["task.due"]),
         ('add "Buy milk" to L-7, due tomorrow', created(name="Buy milk", due="2026-11-21"), []),
+        ('add "Buy milk" to L-7, to be done before this month', created(name="Buy milk"), ["task.due"]),
+        ('add "Buy milk" to L-7, for those older than last week', created(name="Buy milk"), ["task.due"]),
         # what tells how it came about, what is not to be any more, and what says how many are no values
         ('they rang yesterday: add "Buy milk" to L-7', created(name="Buy milk"), []),
         ('add "Buy milk" to L-7 (was 3 points)', created(name="Buy milk"), []),
