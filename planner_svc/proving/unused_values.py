@@ -19,7 +19,9 @@ from planner_svc.reading.context import read_clock
 from planner_svc.reading.leaves import flat, has, put
 from planner_svc.reading.moments import Moment
 from planner_svc.reading.profile import Profile, Slot, profile_of
+from planner_svc.reading.quantities import Quantity, quantities, quantity_at
 from planner_svc.reading.text import MAX_CHARS, stem_set, stems, words_of
+from planner_svc.reading.units import UNIT_WORDS, converted
 from planner_svc.reading.values import Kind, Span, find_spans
 from services.contracts.api import Api, Location
 from services.contracts.context import Context
@@ -174,11 +176,13 @@ def _unused(
         return []
     used = _PlanValues(plan, apis)
     known = frozenset(word for profile in profiles.values() for word in profile.vocabulary)
+    amounts = quantities(query)
     return [
         span
         for span in spans
         if _is_meant(query, span)
         and not used.contains(span)
+        and not used.contains_amount(quantity_at(amounts, span.start, span.end))
         and (span.kind != "code" or not known.issuperset(stems(span.text)))
     ]
 
@@ -220,6 +224,16 @@ class _PlanValues:
             return True
         measured = _DIGITS.findall(span.text) if _MEASURE.fullmatch(span.text) else ()
         return bool(measured) and all(self._number(float(digits)) for digits in measured)
+
+    def contains_amount(self, amount: Quantity | None) -> bool:
+        """Whether the plan has an amount in any unit: 3.25 for "3 hours 15 minutes"."""
+        if amount is None:
+            return False
+        unit = amount.unit
+        if unit is None:
+            return self._number(float(amount.amount))
+        others = {other for other in UNIT_WORDS.values() if other.kind == unit.kind}
+        return any(self._number(float(converted(amount.amount, unit, other))) for other in others)
 
     def _text(self, text: str) -> bool:
         folded = _folded(text)

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from pydantic import JsonValue
 
+from planner_svc.backends.compact.amounts import amount_meant
 from planner_svc.backends.compact.calls import most_unsaid
 from planner_svc.backends.compact.draft_calls import Argument, LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
@@ -27,6 +28,7 @@ from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.moments import Found, Moment
 from planner_svc.reading.negations import denied
 from planner_svc.reading.profile import Field, Slot, first_item
+from planner_svc.reading.quantities import quantities
 from planner_svc.reading.readings import readings, whole_moments
 from planner_svc.reading.standard_codes import code_named
 from planner_svc.reading.text import MAX_CHARS, stems
@@ -92,6 +94,7 @@ class Filler:
         self._weighed: dict[int, list[tuple[tuple[int, int], float]]] = {}
         self._options = Options(task)
         self._moments: list[Found] | None = None
+        self._amounts = quantities(task.query)
 
     def targets(self, number: int) -> list[ParameterTarget]:
         """The parameters of the candidate with this number."""
@@ -289,6 +292,10 @@ class Filler:
         if code is not None and fill.allows([code] if fill.listed else code):
             return code
         form = self._form(fill)
+        try:
+            amount = None if fill.listed else amount_meant(self._task.query, self._amounts, fill.slot, start, end)
+        except ValueError:
+            return None
         formats = date_formats(fill.slot.parameter.description)
         moment = self.moment(start, end) if fill.slot.temporal or formats or form in OF_TIME else None
         last = fill.slot.role == "to"
@@ -297,14 +304,16 @@ class Filler:
         if moment is not None and read in in_stated_format(moment.last_day() if last else moment, formats):
             return read
         value: JsonValue = None
-        if isinstance(read, int | float) and not isinstance(read, bool):
+        if amount is not None and not isinstance(read, bool):
+            value = amount if isinstance(amount, str) else number_written(form, amount)
+        elif isinstance(read, int | float) and not isinstance(read, bool):
             value = number_written(form, number_in_context(self._task.query, start, end, fill.slot.words, read))
         elif (
             fill.slot.kinds & {"string", "array"} and not fill.slot.choices and (read is None or isinstance(read, str))
         ):
             value = _as_in_examples(fill.target, written(form, text, self._task.now, moment, last=last))
         allowed = value is not None and fill.allows([value] if fill.listed else value)
-        return value if allowed else read
+        return value if allowed else read if amount in (None, read) else None
 
     def _form(self, fill: FillRequest) -> Form:
         """How the parameter's values are written: as in a demo, otherwise as the network predicts."""
