@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -27,8 +28,9 @@ from planner_svc.reading.date_formats import date_formats, in_stated_format
 from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.moments import Found, Moment
 from planner_svc.reading.negations import denied
-from planner_svc.reading.profile import Field, Slot, first_item
+from planner_svc.reading.profile import Field, Role, Slot, first_item
 from planner_svc.reading.quantities import quantities
+from planner_svc.reading.ranges import is_range
 from planner_svc.reading.readings import readings, whole_moments
 from planner_svc.reading.standard_codes import code_named
 from planner_svc.reading.text import MAX_CHARS, stems
@@ -326,15 +328,29 @@ class Filler:
 
     def moment(self, start: int, end: int) -> Moment | None:
         """The moment that the words say, in context: a time of day belongs to the day said before it."""
-        if self._moments is None:
-            self._moments = whole_moments(self._task.query[:MAX_CHARS], self._task.now)
         best, shared = None, 0.5
-        for found in self._moments:
+        for found in self._known_moments():
             common = min(end, found.end) - max(start, found.start)
             share = common / (max(end, found.end) - min(start, found.start))
             if share > shared and isinstance(found.value, Moment):
                 best, shared = found.value, share
         return first_day_only(best, self._task.query[:start])
+
+    def other_end(self, place: tuple[int, int], role: Role) -> tuple[int, int] | None:
+        """The characters of a range's other end, if the moment at these is one end: "from 2 through 15 November"."""
+        query = self._task.query[:MAX_CHARS]
+        moments = [(one.start, one.end) for one in self._known_moments() if not one.part]
+        for first, last in pairwise(moments):
+            if is_range(query, first, last):
+                here, there = (first, last) if role == "from" else (last, first)
+                if place[0] < here[1] and here[0] < place[1]:
+                    return there
+        return None
+
+    def _known_moments(self) -> list[Found]:
+        if self._moments is None:
+            self._moments = whole_moments(self._task.query[:MAX_CHARS], self._task.now)
+        return self._moments
 
     def _ranges(self, fill: FillRequest, share: float) -> list[tuple[int, int, float]]:
         """First and last tokens of values, likeliest first, down to a share of the likeliest, without overlaps.
