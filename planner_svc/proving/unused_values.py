@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from planner_svc.reading.context import read_clock
 from planner_svc.reading.leaves import flat, has, put
 from planner_svc.reading.moments import Moment
+from planner_svc.reading.numbers import NUMBER_WORD
 from planner_svc.reading.profile import Profile, Slot, profile_of
 from planner_svc.reading.quantities import Quantity, quantities, quantity_at
 from planner_svc.reading.text import MAX_CHARS, stem_set, stems, words_of
@@ -41,7 +42,9 @@ _SCALES: Final = (1.0, 7.0, 12.0, 24.0, 60.0, 3_600.0, 60_000.0, 86_400.0, *(10.
 """Factors between a number as said and as sent: hours and minutes, euros and cents, shares and percent."""
 _DIGITS: Final = re.compile(r"\d+(?:\.\d+)?")
 _WORD: Final = re.compile(r"[^\W_]+")
-_DATED: Final = re.compile(r"\d|\b(?:tomorrow|next|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b", re.IGNORECASE)
+_DATED: Final = re.compile(
+    rf"\d|\b(?:tomorrow|next|(?:mon|tues|wednes|thurs|fri|satur|sun)day|{NUMBER_WORD}\s+[a-z]+s)\b", re.IGNORECASE
+)
 """Signs of a moment that is meant as a value; "today" and "last week" mostly only tell what happened."""
 _PAST: Final = re.compile(
     r"\b(?:was|were|from|instead\s+of|rather\s+than|not|than|wrong\w*(?:\s+\w+)?|old|until\s+now|last)\W{1,3}$",

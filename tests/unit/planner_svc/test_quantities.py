@@ -95,10 +95,15 @@ def test_a_text_gets_the_whole_number() -> None:
 
 @pytest.mark.parametrize(
     ("said", "name", "schema"),
-    [("50 mg", "days", WHOLE), ("one and a half", "effort", WHOLE), ("45 minutes", "hours", WHOLE)],
+    [
+        ("6 months", "limit", WHOLE),
+        ("50 mg", "days", WHOLE),
+        ("one and a half", "effort", WHOLE),
+        ("45 minutes", "hours", WHOLE),
+    ],
 )
 def test_what_an_argument_cannot_take_is_not_sent_in_part(said: str, name: str, schema: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"unit|whole"):
+    with pytest.raises(ValueError, match=r"unit|whole|page"):
         sent(said, said.split()[0], name, schema)
 
 
