@@ -18,8 +18,11 @@ from pydantic import JsonValue
 from planner_svc.reading.context import read_clock
 from planner_svc.reading.leaves import flat, has, put
 from planner_svc.reading.moments import Moment
+from planner_svc.reading.numbers import NUMBER_WORD
 from planner_svc.reading.profile import Profile, Slot, profile_of
+from planner_svc.reading.quantities import Quantity, quantities, quantity_at
 from planner_svc.reading.text import MAX_CHARS, stem_set, stems, words_of
+from planner_svc.reading.units import UNIT_WORDS, converted
 from planner_svc.reading.values import Kind, Span, find_spans
 from services.contracts.api import Api, Location
 from services.contracts.context import Context
@@ -39,7 +42,9 @@ _SCALES: Final = (1.0, 7.0, 12.0, 24.0, 60.0, 3_600.0, 60_000.0, 86_400.0, *(10.
 """Factors between a number as said and as sent: hours and minutes, euros and cents, shares and percent."""
 _DIGITS: Final = re.compile(r"\d+(?:\.\d+)?")
 _WORD: Final = re.compile(r"[^\W_]+")
-_DATED: Final = re.compile(r"\d|\b(?:tomorrow|next|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b", re.IGNORECASE)
+_DATED: Final = re.compile(
+    rf"\d|\b(?:tomorrow|next|(?:mon|tues|wednes|thurs|fri|satur|sun)day|{NUMBER_WORD}\s+[a-z]+s)\b", re.IGNORECASE
+)
 """Signs of a moment that is meant as a value; "today" and "last week" mostly only tell what happened."""
 _LIMIT: Final = re.compile(
     r"\b(?:before|since|until|till|after|prior\s+to|up\s+to|(?:older|newer|earlier|later)\s+than)\s+(?:the\s+)?$",
@@ -179,11 +184,13 @@ def _unused(
         return []
     used = _PlanValues(plan, apis)
     known = frozenset(word for profile in profiles.values() for word in profile.vocabulary)
+    amounts = quantities(query)
     return [
         span
         for span in spans
         if _is_meant(query, span)
         and not used.contains(span)
+        and not used.contains_amount(quantity_at(amounts, span.start, span.end))
         and (span.kind != "code" or not known.issuperset(stems(span.text)))
     ]
 
@@ -228,6 +235,16 @@ class _PlanValues:
             return True
         measured = _DIGITS.findall(span.text) if _MEASURE.fullmatch(span.text) else ()
         return bool(measured) and all(self._number(float(digits)) for digits in measured)
+
+    def contains_amount(self, amount: Quantity | None) -> bool:
+        """Whether the plan has an amount in any unit: 3.25 for "3 hours 15 minutes"."""
+        if amount is None:
+            return False
+        unit = amount.unit
+        if unit is None:
+            return self._number(float(amount.amount))
+        others = {other for other in UNIT_WORDS.values() if other.kind == unit.kind}
+        return any(self._number(float(converted(amount.amount, unit, other))) for other in others)
 
     def _text(self, text: str) -> bool:
         folded = _folded(text)

@@ -9,6 +9,7 @@ from datetime import date, datetime, time, timedelta
 
 from dateutil.relativedelta import relativedelta
 
+from planner_svc.reading.calendar_phrases import phrases
 from planner_svc.reading.calendar_words import MONTH, MONTHS, RANGE, WEEKDAY, WEEKDAY_NUMBERS, YEAR
 from planner_svc.reading.clocks import NO_NOUN, clocks_in, pattern_of
 from planner_svc.reading.moments import Duration, Found, Moment
@@ -79,6 +80,13 @@ _SHIFT = re.compile(
 _JOIN = re.compile(r"(?:,?\s*(?:at|on|by|from|starting|around|T)\s+|,?\s+)(?:the\s+)?", re.IGNORECASE)
 
 
+_CLOCK_AFTER = re.compile(
+    rf"\s+at\s+(?P<h>1\d|2[0-3]|0?[7-9])(?:[.h](?P<m>[0-5]\d)(?![\w%]|\.\d|\s*(?:each|per)\b)|(?!\.\d){NO_NOUN})",
+    re.IGNORECASE,
+)
+"""Without minutes, hours before 7 are left out: they are rather in the afternoon."""
+
+
 class DateReader:
     """Finds moments and durations in a text.
 
@@ -98,8 +106,10 @@ class DateReader:
         """
         text = without_look_alikes(text)
         times = (Found(*one.place, Moment("time", clock=one.clock, zone=one.zone)) for one in clocks_in(text))
-        dates = _longest([*self._days(text), *times])
-        dates = sorted([*dates, *self._bare_days(text, dates)], key=lambda found: found.start)
+        dates = _longest([*self._days(text), *times, *phrases(text, self._now.date())])
+        dates = sorted(
+            [*dates, *self._bare_days(text, dates), *_bare_clocks(text, dates)], key=lambda found: found.start
+        )
         dates = self._dated(ends_in_order(text, same_year(text, self._joined(text, dates)), self._now.date()))
         durations = [
             Found(m.start(), m.end(), Duration(_amount(m["n"]), m["unit"].lower())) for m in _DURATION.finditer(text)
@@ -309,6 +319,15 @@ class DateReader:
         if unit in ("hour", "minute", "second"):
             return Moment("time", shifted.date(), clock=shifted.time().replace(microsecond=0), zone=moment.zone)
         return replace(moment, grain="time" if moment.clock else "day", day=shifted.date(), last=None)
+
+
+def _bare_clocks(text: str, dates: Sequence[Found]) -> Iterator[Found]:
+    """Times after a day that are no times elsewhere: "3 December at 8.15", "on Monday at 9"."""
+    for found in dates:
+        match = _CLOCK_AFTER.match(text, found.end)
+        if match is not None and isinstance(found.value, Moment) and found.value.grain == "day":
+            clock = time(int(match["h"]), int(match["m"] or 0))
+            yield Found(match.start("h"), match.end(), Moment("time", clock=clock))
 
 
 def _step(word: str) -> int:

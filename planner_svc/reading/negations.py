@@ -1,4 +1,4 @@
-"""Whether a request denies what a flag tells: "non-smoking", "without breakfast", "breakfast not included"."""
+"""Whether a request denies what a flag tells: "non-smoking", "unpaid", "without breakfast", "breakfast off"."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import re
 from typing import Final
 
 from planner_svc.reading.profile import Profile, Slot
-from planner_svc.reading.text import MAX_CHARS, name_parts, stem_set, without_quotes
+from planner_svc.reading.text import MAX_CHARS, name_parts, stem, stem_set, without_quotes
 
 _DENIES: Final = re.compile(
-    r"\b(?:no|non|not|without|excluding|neither|nor|don['\u2019]?t|doesn['\u2019]?t|isn['\u2019]?t|aren['\u2019]?t)"
+    r"\b(?:no|non|not|without|excluding|neither|nor|don['\u2019]?t|doesn['\u2019]?t|isn['\u2019]?t|aren['\u2019]?t"
+    r"|(?:turn|switch)(?:ed|ing)?\s+off|disabl(?:e|ed|ing))"
     r"(?:-|\s+(?:(?:an?|any|the|be|been|is|are|include|to\s+be)\s+)?)$",
     re.IGNORECASE,
 )
 _DENIED: Final = re.compile(
-    r"\s+(?:(?:is|are|was|were|be)\s+)?(?:not|never)\s+WANTED\b"
-    r"|\s+(?:isn|aren|wasn|weren)['\u2019]?t\s+WANTED\b"
-    r"|\s+(?:is\s+|are\s+)?excluded\b".replace(
-        "WANTED", "(?:included|needed|required|wanted|desired|requested|allowed|permitted|necessary)"
-    ),
+    (
+        r"\s+(?:(?:is|are|was|were|be)\s+)?(?:not|never)\s+WANTED\b"
+        r"|\s+(?:isn|aren|wasn|weren)['\u2019]?t\s+WANTED\b"
+        r"|\s+(?:is\s+|are\s+)?(?:excluded|disabled|(?:(?:turned|switched)\s+)?off(?=\s*(?:$|[,.;!?)]|and\b|but\b)))"
+    ).replace("WANTED", "(?:included|needed|required|wanted|desired|requested|allowed|permitted|necessary)"),
     re.IGNORECASE,
 )
 _TOLD: Final = re.compile(
@@ -28,6 +29,7 @@ _TOLD: Final = re.compile(
 _NEGATIVE: Final = stem_set("no non not without un skip ignore disable exclude hide omit suppress block deny prevent")
 _EMPTY: Final = stem_set("is are has have be with allow can should want include included enable enabled only flag")
 """Words of a flag's name that do not tell what it is about."""
+_PREFIX: Final = re.compile(r"(?:un|non)(?=[a-z]{3})", re.IGNORECASE)
 _NEAR: Final = 24
 
 
@@ -50,7 +52,10 @@ def denied(profile: Profile, slot: Slot, query: str) -> tuple[int, int] | None:
     text = without_quotes(query[:MAX_CHARS])
     said: dict[str, list[tuple[int, int] | None]] = {}
     for word in name_parts(text):
-        if word.stem in names:
+        without = stem(_PREFIX.sub("", word.text, count=1)) if _PREFIX.match(word.text) else ""
+        if without in names:
+            said.setdefault(without, []).append((word.start, word.end))
+        elif word.stem in names:
             before = text[max(word.start - _NEAR, 0) : word.start]
             is_told = profile.api.mutating and _TOLD.search(before)
             is_denied = not is_told and (_DENIES.search(before) or _DENIED.match(text, word.end))

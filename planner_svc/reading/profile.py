@@ -23,9 +23,11 @@ MAX_NESTING = 5
 MAX_MEMBERS = 30
 MAX_SAMPLES = 3
 
-_FROM = word_set("from origin source start first departure begin since after earliest min minimum lowest")
-_TO = word_set("to destination target end second arrival until before latest into max maximum highest")
-_RANGE = word_set("start end first last begin min minimum lowest max maximum highest since until earliest latest")
+_FROM = word_set("from origin source start first departure begin since after earliest min minimum lowest gt gte")
+_TO = word_set("to destination target end second arrival until before latest into max maximum highest lt lte")
+_RANGE = word_set(
+    "start end first last begin min minimum lowest max maximum highest since until earliest latest gt gte lt lte"
+)
 _TEMPORAL = stem_set("date day time when start end due until since month year moment datetime timestamp")
 _PAGING = word_set("page size limit offset cursor pages next_cursor page_token next_page_token per_page")
 _PROBES = ("lorem", "Ipsum dolor", "word", "Some Name", "x1", "AB", "12345", "what?", "a_b", "QWERTY")

@@ -62,7 +62,11 @@ def ends_in_order(text: str, found: list[Found], today: date) -> list[Found]:
         over = two.day <= today
         moved = first if over else second
         by = _open_in(text, moved)
-        if by is None or one.day - two.day > _FAR or not _is_range(text, first, second):
+        if (
+            by is None
+            or one.day - two.day > _FAR
+            or not is_range(text, (first.start, first.end), (second.start, second.end))
+        ):
             continue
         with suppress(ValueError, OverflowError):  # beyond the calendar
             if over:
@@ -72,8 +76,9 @@ def ends_in_order(text: str, found: list[Found], today: date) -> list[Found]:
     return result
 
 
-def _is_range(text: str, first: Found, second: Found) -> bool:
-    before, between = text[max(first.start - MOVED_REACH, 0) : first.start], text[first.end : second.start]
+def is_range(text: str, first: tuple[int, int], second: tuple[int, int]) -> bool:
+    """Whether the dates at these characters are the first and the last of a range."""
+    before, between = text[max(first[0] - MOVED_REACH, 0) : first[0]], text[first[1] : second[0]]
     if _AND.fullmatch(between):
         return _BETWEEN.search(before) is not None
     return _TO_END.fullmatch(between) is not None and MOVED.search(before) is None

@@ -112,6 +112,22 @@ def codes_in(text: str, standard: Standard) -> set[str]:
     return known.intersection(word[0] for word in _WORD.finditer(text))
 
 
+def currency_at(text: str, start: int, end: int) -> str | None:
+    """The currency of the amount in these characters: the sign or code before it, or the sign, code or name after."""
+    before, after = text[max(start - 4, 0) : start].rstrip(), text[end : end + _MAX_NAME]
+    signs, codes = _signs(), set(_current())
+    said = re.match(r"\s?([^\w\s]|[^\W\d_]+(?:\s[^\W\d_]+)?)", after)
+    words = _words(said[1]) if said is not None else ()
+    names = _names("currency")
+    named = names.get(words) or names.get(words[:1])
+    return (
+        signs.get(before[-1:])
+        or (before[-3:] if before[-3:] in codes else None)
+        or named
+        or (signs.get(said[1]) or (said[1][:3] if said[1].split()[0] in codes else None) if said is not None else None)
+    )
+
+
 def _edits(text: str, standard: Standard) -> Iterator[Edit]:
     """Where a text names something of the standard, and the codes; no two places overlap."""
     names = _names(standard)
@@ -128,7 +144,8 @@ def _edits(text: str, standard: Standard) -> Iterator[Edit]:
     if standard == "currency":
         signs = _signs()
         sign = f"[{re.escape(''.join(signs))}]"
-        for found in re.finditer(rf"(?P<before>{sign})\s?(?P<amount>\d[\d.,]*\b)|(?P<after>(?<=\d)\s?{sign})", text):
+        after = rf"(?P<after>(?<=\d)\s?{sign})(?!\s?\d)"
+        for found in re.finditer(rf"(?P<before>{sign})\s?(?P<amount>\d[\d.,]*\b)|{after}", text):
             code = signs[(found["before"] or found["after"]).strip()]
             yield found.start(), found.end(), f"{found['amount']} {code}" if found["before"] else f" {code}"
 

@@ -22,6 +22,7 @@ from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.periods import add_other_ends
 from planner_svc.backends.compact.person_names import split_full_name
+from planner_svc.backends.compact.range_ends import set_right_ends
 from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.sets import set_evidence
 from planner_svc.backends.compact.spans import ParameterTarget
@@ -184,6 +185,7 @@ class Decoder:
         order = [slot.name for slot in profile.slots]
         for call in calls:
             split_full_name(call, profile, self._task.query)
+            set_right_ends(self.filler, self._task.query, call, fills)
             add_other_ends(self.filler, self._task.query, call, fills)
             call.arguments = {name: call.arguments[name] for name in order if name in call.arguments}
         return calls

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from pydantic import JsonValue
 
+from planner_svc.backends.compact.amounts import amount_meant
 from planner_svc.backends.compact.calls import most_unsaid
 from planner_svc.backends.compact.draft_calls import Argument, LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
@@ -26,7 +28,9 @@ from planner_svc.reading.date_formats import date_formats, in_stated_format
 from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.moments import Found, Moment
 from planner_svc.reading.negations import denied
-from planner_svc.reading.profile import Field, Slot, first_item
+from planner_svc.reading.profile import Field, Role, Slot, first_item
+from planner_svc.reading.quantities import quantities
+from planner_svc.reading.ranges import is_range
 from planner_svc.reading.readings import readings, whole_moments
 from planner_svc.reading.standard_codes import code_named
 from planner_svc.reading.text import MAX_CHARS, stems
@@ -92,6 +96,7 @@ class Filler:
         self._weighed: dict[int, list[tuple[tuple[int, int], float]]] = {}
         self._options = Options(task)
         self._moments: list[Found] | None = None
+        self._amounts = quantities(task.query)
 
     def targets(self, number: int) -> list[ParameterTarget]:
         """The parameters of the candidate with this number."""
@@ -291,6 +296,10 @@ class Filler:
         if code is not None and fill.allows([code] if fill.listed else code):
             return code
         form = self._form(fill)
+        try:
+            amount = None if fill.listed else amount_meant(self._task.query, self._amounts, fill.slot, start, end)
+        except ValueError:
+            return None
         formats = date_formats(fill.slot.parameter.description)
         moment = self.moment(start, end) if fill.slot.temporal or formats or form in OF_TIME else None
         last = fill.slot.role == "to"
@@ -299,14 +308,16 @@ class Filler:
         if moment is not None and read in in_stated_format(moment.last_day() if last else moment, formats):
             return read
         value: JsonValue = None
-        if isinstance(read, int | float) and not isinstance(read, bool):
+        if amount is not None and not isinstance(read, bool):
+            value = amount if isinstance(amount, str) else number_written(form, amount)
+        elif isinstance(read, int | float) and not isinstance(read, bool):
             value = number_written(form, number_in_context(self._task.query, start, end, fill.slot.words, read))
         elif (
             fill.slot.kinds & {"string", "array"} and not fill.slot.choices and (read is None or isinstance(read, str))
         ):
             value = _as_in_examples(fill.target, written(form, text, self._task.now, moment, last=last))
         allowed = value is not None and fill.allows([value] if fill.listed else value)
-        return value if allowed else read
+        return value if allowed else read if amount in (None, read) else None
 
     def _form(self, fill: FillRequest) -> Form:
         """How the parameter's values are written: as in a demo, otherwise as the network predicts."""
@@ -319,15 +330,29 @@ class Filler:
 
     def moment(self, start: int, end: int) -> Moment | None:
         """The moment that the words say, in context: a time of day belongs to the day said before it."""
-        if self._moments is None:
-            self._moments = whole_moments(self._task.query[:MAX_CHARS], self._task.now)
         best, shared = None, 0.5
-        for found in self._moments:
+        for found in self._known_moments():
             common = min(end, found.end) - max(start, found.start)
             share = common / (max(end, found.end) - min(start, found.start))
             if share > shared and isinstance(found.value, Moment):
                 best, shared = found.value, share
         return first_day_only(best, self._task.query[:start])
+
+    def other_end(self, place: tuple[int, int], role: Role) -> tuple[int, int] | None:
+        """The characters of a range's other end, if the moment at these is one end: "from 2 through 15 November"."""
+        query = self._task.query[:MAX_CHARS]
+        moments = [(one.start, one.end) for one in self._known_moments() if not one.part]
+        for first, last in pairwise(moments):
+            if is_range(query, first, last):
+                here, there = (first, last) if role == "from" else (last, first)
+                if place[0] < here[1] and here[0] < place[1]:
+                    return there
+        return None
+
+    def _known_moments(self) -> list[Found]:
+        if self._moments is None:
+            self._moments = whole_moments(self._task.query[:MAX_CHARS], self._task.now)
+        return self._moments
 
     def _ranges(self, fill: FillRequest, share: float) -> list[tuple[int, int, float]]:
         """First and last tokens of values, likeliest first, down to a share of the likeliest, without overlaps.

@@ -1,4 +1,4 @@
-"""Periods such as "in October", which say both ends of a pair of arguments: its first and its last day."""
+"""Periods such as "in October", and ranges, which say both ends of a pair of arguments: its first and its last day."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def first_day_only(moment: Moment | None, before: str) -> Moment | None:
 
 
 def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
-    """Give a pair's empty end the period that the request says for its other end.
+    """Give a pair's empty end the period that the request says for its other end, or the other end of a range.
 
-    A preposition that says one end leaves the other empty: "since October", "until next week".
+    A preposition that says one end leaves the other empty: "since October", "until next week". A single day is a period
+    for calls that only read, if both ends are optional: "the appointments of today".
 
     Args:
         filler: the filler of the call's arguments.
@@ -50,19 +51,28 @@ def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
             continue
         start, end = said.place
         moment = filler.moment(start, end)
-        if moment is None or moment.last is None or said.value == query[start:end]:
+        if moment is None or said.value == query[start:end]:
             continue
-        if _OPEN.search(query[max(start - _NEAR, 0) : start]) is not None:
+        place = filler.other_end(said.place, fill.slot.role)
+        if place is None and _OPEN.search(query[max(start - _NEAR, 0) : start]) is not None:
             continue
         for other in fills:
             if other.slot.role in (None, fill.slot.role) or other.slot.paired != fill.slot.paired:
                 continue
             if not _is_open(filler, call.arguments.get(other.slot.name)):
                 continue
-            value = _end_of(filler, other, said.value, said.place, moment)
-            if value not in (None, query[start:end]) and other.allows(value):
-                call.arguments[other.slot.name] = LiteralArgument(value, said.place, said.sure)
+            if place is None and moment.last is None and not _is_filter(moment, fill, other):
+                continue
+            value = filler.meaning(other, *place) if place else _end_of(filler, other, said.value, said.place, moment)
+            if value not in (None, query[slice(*(place or said.place))]) and other.allows(value):
+                call.arguments[other.slot.name] = LiteralArgument(value, place or said.place, said.sure)
                 call.missing[:] = [name for name in call.missing if name != other.slot.name]
+
+
+def _is_filter(moment: Moment, fill: FillRequest, other: FillRequest) -> bool:
+    """Whether a single day is both ends of what a call looks for."""
+    reads = not (fill.profile.api.mutating or fill.slot.required or other.slot.required)
+    return reads and moment.grain == "day" and fill.slot.kinds == other.slot.kinds == {"string"}
 
 
 def _is_open(filler: Filler, argument: Argument | None) -> bool:
@@ -73,7 +83,16 @@ def _is_open(filler: Filler, argument: Argument | None) -> bool:
 
 
 def _end_of(filler: Filler, fill: FillRequest, other: JsonValue, place: tuple[int, int], period: Moment) -> JsonValue:
-    """The end of the period that an argument is, in its own notation; in ISO 8601 if the other end is."""
+    """The end of the period that an argument is, in its own notation; in ISO 8601 if the other end is.
+
+    A period that ends at a time ends with its last day.
+    """
     day = period.last_day().day if fill.slot.role == "to" else period.day
     iso = {str(one) for one in (period.day, period.last)}
-    return str(day) if other in iso and fill.allows(str(day)) else filler.meaning(fill, *place)
+    if other in iso and fill.allows(str(day)):
+        return str(day)
+    value = filler.meaning(fill, *place)
+    if fill.slot.role == "to" and isinstance(value, str):
+        late = value.replace("T00:00:00", "T23:59:59")
+        return late if fill.allows(late) else value
+    return value

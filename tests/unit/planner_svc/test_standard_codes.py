@@ -41,6 +41,7 @@ def coded(query: str, wanted: Api) -> str:
         ("300 zloty in Swiss francs", "300 PLN in CHF"),
         ("what do I get for $1,000.50 in £", "what do I get for 1,000.50 USD in £"),
         ("20€ in Swedish kronor", "20 EUR in SEK"),
+        ("owner 3 $1,200", "owner 3 1,200 USD"),  # the sign before an amount, not after the number 3
         ("Hong Kong dollars", "HKD"),
         ("100 francs", "100 francs"),  # of which country
         ('send "5 dollars" in yen', 'send "5 dollars" in JPY'),

@@ -1,0 +1,54 @@
+"""The amount that an argument gets: all of what the network marks in part, in the unit that the argument takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from babel.numbers import get_currency_precision
+
+from planner_svc.reading.profile import Slot
+from planner_svc.reading.quantities import Quantity, quantity_at
+from planner_svc.reading.readings import number_in
+from planner_svc.reading.standard_codes import currency_at
+from planner_svc.reading.units import SMALLEST, converted, unit_of
+from planner_svc.reading.values import number_in_context
+
+NUMBERS: Final = frozenset({"integer", "number"})
+
+
+def amount_meant(query: str, said: Sequence[Quantity], slot: Slot, start: int, end: int) -> int | float | str | None:
+    """The value of an argument for which these characters were marked; None if they are no part of an amount.
+
+    A text gets the amount only if the characters are a part of its number: "2" of "2,5".
+
+    Args:
+        query: the request.
+        said: its amounts.
+        slot: the argument.
+        start: where the characters start.
+        end: where they end.
+
+    Raises:
+        ValueError: the argument does not take the amount: milligrams are no days, and 2.5 is no integer.
+    """
+    whole = quantity_at(said, start, end)
+    if whole is None:
+        return None
+    if not slot.kinds & NUMBERS:
+        cut = number_in(query[start:end])
+        return None if cut is None or whole.unit or cut == whole.amount else str(whole.amount)
+    unit, amount = unit_of(slot), whole.amount
+    if unit is not None and whole.unit is not None:
+        if unit.kind != whole.unit.kind:
+            raise ValueError(f"“{query[whole.start : whole.end]}” has another unit")
+        amount = converted(amount, whole.unit, unit)
+    elif slot.paging and whole.unit is not None:
+        raise ValueError(f"“{query[whole.start : whole.end]}” is no size of a page")
+    elif unit == SMALLEST and (currency := currency_at(query, whole.start, whole.end)) is not None:
+        amount = round(amount * 10 ** get_currency_precision(currency))
+    elif whole.is_sum:
+        return None
+    if isinstance(amount, float) and not amount.is_integer() and "number" not in slot.kinds:
+        raise ValueError(f"“{query[whole.start : whole.end]}” is not a whole number")
+    return number_in_context(query, whole.start, whole.end, slot.words, amount)

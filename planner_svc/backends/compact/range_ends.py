@@ -1,0 +1,94 @@
+"""Which end of a range a value is: "less than 40" is the most, "before Friday" the last, "between 50 and 100" both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
+from planner_svc.backends.compact.task import FillRequest
+from planner_svc.reading.profile import Role, Slot
+
+if TYPE_CHECKING:
+    from planner_svc.backends.compact.filling import Filler
+
+_MORE: Final = r"more|greater|higher|larger|bigger|longer|later|older|heavier"
+_LESS: Final = r"less|fewer|lower|smaller|shorter|cheaper|earlier|younger|lighter"
+_NOT: Final = r"(?:no|not)\s+"
+_SIGN: Final = r"[^\w\s]?"
+"""The sign of a currency, between these words and the number."""
+_TO: Final = re.compile(
+    rf"(?:\b(?:{_NOT}(?:{_MORE})\s+than|(?<!not\s)(?<!no\s)(?:{_LESS})\s+than|under|below|at\s+most|up\s+to|max(?:imum)?"
+    rf"(?:\s+of)?|before|until|till)|<=?)\s*(?:the\s+)?{_SIGN}$",
+    re.IGNORECASE,
+)
+_FROM: Final = re.compile(
+    rf"(?:\b(?:{_NOT}(?:{_LESS})\s+than|(?<!not\s)(?<!no\s)(?:{_MORE})\s+than|over|above|at\s+least|min(?:imum)?(?:\s+of)?"
+    rf"|exceeding|after|since)|>=?)\s*(?:the\s+)?{_SIGN}$",
+    re.IGNORECASE,
+)
+_NEAR: Final = 30
+"""Characters before a value that are searched."""
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
+    """Put values at the ends of ranges that the request means.
+
+    A range that ends before it starts is turned round. A value whose words tell the other end is moved there, if that
+    end has none. Required arguments stay.
+
+    Args:
+        filler: the filler of the call's arguments.
+        query: the request.
+        call: the call; its arguments are changed.
+        fills: what its arguments were filled from.
+    """
+    for first, last in _ranges(fills):
+        low, high = call.arguments.get(first.slot.name), call.arguments.get(last.slot.name)
+        if isinstance(low, LiteralArgument) and isinstance(high, LiteralArgument):
+            if low.place and high.place and _is_before(high, low):
+                _set(filler, call, first, high)
+                _set(filler, call, last, low)
+        elif low is None or high is None:
+            here, there, said = (first, last, low) if low is not None else (last, first, high)
+            if not isinstance(said, LiteralArgument) or said.place is None or here.slot.required:
+                continue
+            if _end_said(query, said.place[0]) == there.slot.role and _set(filler, call, there, said):
+                del call.arguments[here.slot.name]
+
+
+def _ranges(fills: Sequence[FillRequest]) -> Iterator[tuple[FillRequest, FillRequest]]:
+    """The first and the last end of each range that the arguments have."""
+    ends = [fill for fill in fills if fill.slot.role and fill.slot.in_range and not fill.slot.choices]
+    for first in ends:
+        lasts = [last for last in ends if first.slot.role == "from" and _is_end_of(first.slot, last.slot)]
+        if len(lasts) == 1:
+            yield first, lasts[0]
+
+
+def _is_end_of(first: Slot, last: Slot) -> bool:
+    return last.role == "to" and last.paired == first.paired and last.kinds == first.kinds
+
+
+def _is_before(one: LiteralArgument, other: LiteralArgument) -> bool:
+    """Whether a number is smaller, or a day earlier; times of day may pass midnight."""
+    left, right = one.value, other.value
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return left < right
+    if isinstance(left, str) and isinstance(right, str) and _DAY.match(left) and _DAY.match(right):
+        return left[:10] < right[:10]
+    return False
+
+
+def _end_said(query: str, start: int) -> Role | None:
+    before = query[max(start - _NEAR, 0) : start]
+    return "to" if _TO.search(before) else "from" if _FROM.search(before) else None
+
+
+def _set(filler: Filler, call: DraftCall, fill: FillRequest, said: LiteralArgument) -> bool:
+    value = filler.meaning(fill, *said.place) if said.place is not None else None
+    if value is not None:
+        call.arguments[fill.slot.name] = LiteralArgument(value, said.place, said.sure)
+    return value is not None

@@ -1,0 +1,117 @@
+"""Days and periods that a request counts out: "the last 30 days", "end of next month", "first Monday in May"."""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import date, timedelta
+
+from dateutil.relativedelta import relativedelta
+
+from planner_svc.reading.calendar_words import MONTH, MONTHS, WEEKDAYS, YEAR
+from planner_svc.reading.moments import Found, Moment
+from planner_svc.reading.numbers import NUMBER_WORD, number
+from planner_svc.reading.tense import is_past
+
+_NTHS = {"first": 0, "second": 1, "third": 2, "fourth": 3, "last": -1}
+_OF = (
+    rf"(?:of|in)\s+(?:(?P<mon>{MONTH})(?:,?\s+(?P<y>{YEAR}))?"
+    r"|(?P<which>the|this|the\s+current|next|last)\s+(?P<unit>UNITS))(?!\w)"
+)
+_ROLLING = re.compile(
+    rf"\b(?:the\s+)?(?P<way>last|past|previous|next|coming|following)\s+(?P<n>\d{{1,4}}|couple\s+of|few|{NUMBER_WORD})\s+"
+    r"(?P<unit>day|week|fortnight|month|year)s\b",
+    re.IGNORECASE,
+)
+_EDGE = re.compile(
+    rf"\b(?:the\s+)?(?P<edge>end|beginning|start)\s+{_OF.replace('UNITS', 'week|month|year')}", re.IGNORECASE
+)
+_NTH = re.compile(
+    rf"\b(?:the\s+)?(?P<nth>{'|'.join(_NTHS)})\s+(?P<day>{'|'.join(WEEKDAYS)})\s+{_OF.replace('UNITS', 'month')}",
+    re.IGNORECASE,
+)
+_FORTNIGHT = re.compile(
+    r"\b(?:in\s+)?a\s+fortnight(?:\s+from\s+(?:now|today)|'s\s+time|(?<=in a fortnight))", re.IGNORECASE
+)
+_WEEKDAY_WEEK = re.compile(
+    rf"\b(?:(?P<day>{'|'.join(WEEKDAYS)})\s+week|a\s+week\s+on\s+(?P<day2>{'|'.join(WEEKDAYS)}))(?!\w)", re.IGNORECASE
+)
+
+
+def phrases(text: str, today: date) -> Iterator[Found]:
+    """The days and periods that a text counts out from today, or in a month; they may overlap.
+
+    Args:
+        text: the request.
+        today: the day that it refers to.
+    """
+    for pattern, read in (
+        (_ROLLING, _rolling),
+        (_EDGE, _edge),
+        (_NTH, _nth),
+        (_FORTNIGHT, _fortnight),
+        (_WEEKDAY_WEEK, _weekday_week),
+    ):
+        for match in pattern.finditer(text):
+            with suppress(ValueError, OverflowError):  # beyond the calendar
+                moment = read(match, today)
+                if moment is not None:
+                    yield Found(match.start(), match.end(), moment)
+
+
+def _rolling(match: re.Match[str], today: date) -> Moment | None:
+    words = match["n"].lower()
+    count = 2 if words.startswith("couple") else number(words)
+    if not isinstance(count, int):
+        return None  # a few
+    unit, times = match["unit"].lower(), 1
+    if unit == "fortnight":
+        unit, times = "week", 2
+    span = relativedelta(**{f"{unit}s": count * times})  # type: ignore[arg-type]
+    if match["way"].lower() in ("last", "past", "previous"):
+        return Moment("week", today - span, today)
+    return Moment("week", today, today + span)
+
+
+def _edge(match: re.Match[str], today: date) -> Moment:
+    unit = (match["unit"] or "month").lower()
+    if unit == "week":
+        first = today - timedelta(days=today.weekday()) + timedelta(weeks=_step(match))
+        last = first + timedelta(days=6)
+    elif unit == "year":
+        first = date(today.year + _step(match), 1, 1)
+        last = first.replace(month=12, day=31)
+    else:
+        first = _month(match, today)
+        last = first + relativedelta(months=1, days=-1)
+    return Moment("day", last if match["edge"].lower() == "end" else first)
+
+
+def _nth(match: re.Match[str], today: date) -> Moment | None:
+    first, wanted = _month(match, today), WEEKDAYS[match["day"].lower()]
+    nth = _NTHS[match["nth"].lower()]
+    if nth < 0:
+        last = first + relativedelta(months=1, days=-1)
+        return Moment("day", last - timedelta(days=(last.weekday() - wanted) % 7))
+    return Moment("day", first + timedelta(days=(wanted - first.weekday()) % 7, weeks=nth))
+
+
+def _fortnight(match: re.Match[str], today: date) -> Moment:
+    return Moment("day", today + timedelta(weeks=2))
+
+
+def _weekday_week(match: re.Match[str], today: date) -> Moment:
+    wanted = WEEKDAYS[(match["day"] or match["day2"]).lower()]
+    return Moment("day", today + timedelta(days=(wanted - today.weekday() - 1) % 7 + 8))
+
+
+def _month(match: re.Match[str], today: date) -> date:
+    """The first day of the month that is named; without a year the next one, or the last if it is over."""
+    if not match["mon"]:
+        return today.replace(day=1) + relativedelta(months=_step(match))
+    month = MONTHS[match["mon"].lower().rstrip(".")]
+    near = -(month > today.month) if is_past(match.string, match.start()) else int(month < today.month)
+    return date(int(match["y"]) if match["y"] else today.year + near, month, 1)
+
+
+def _step(match: re.Match[str]) -> int:
+    return {"next": 1, "last": -1}.get(match["which"].lower(), 0)

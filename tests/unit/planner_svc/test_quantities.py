@@ -1,0 +1,126 @@
+"""Amounts are read as a whole, and sent in the unit that an argument takes."""
+
+from typing import Any
+
+import pytest
+
+from planner_svc.backends.compact import CompactBackend
+from planner_svc.backends.compact.amounts import amount_meant
+from planner_svc.reading.profile import read_profile
+from planner_svc.reading.quantities import quantities
+from services.contracts.plan import LiteralValue
+from services.contracts.planning import PlanRequest
+from services.contracts.retrieval import Candidate
+from tests.unit.planner_svc.worlds import NUMBER, TEXT, WHOLE, api, param
+
+CENTS = "Amount in the smallest currency unit"
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("1,250.75", 1250.75),
+        ("48,90", 48.9),
+        ("1.250,00", 1250),
+        ("two hundred and forty", 240),
+        ("four hundred and two thousand and fifty", 402_050),
+        ("twelve hundred", 1200),
+        ("two dozen", 24),
+        ("a hundred", 100),
+        ("three point five", 3.5),
+        ("twelve and a half", 12.5),
+        ("2 million", 2_000_000),
+        ("-5,8", -5.8),
+        ("an hour and a half", 1.5),
+        ("three quarters of an hour", 0.75),
+        ("half a litre", 0.5),
+        ("3 hours 15 minutes", 195),
+        ("1h30", 90),
+    ],
+)
+def test_an_amount_is_read_as_a_whole(text: str, amount: float) -> None:
+    (found,) = quantities(f"it is {text} then")
+    assert (found.start, found.end, found.amount) == (6, 6 + len(text), amount)
+
+
+@pytest.mark.parametrize("text", ["at 10:30", "version 1.2.3", "ids 7,8,9", "half of it", "a dog", "on 2026-12-01"])
+def test_no_part_of_another_notation_is_an_amount(text: str) -> None:
+    assert [one.amount for one in quantities(text)] in ([], [2026])
+
+
+@pytest.mark.parametrize("text", ["room two and three", "2 and 3", "5, 6"])
+def test_two_numbers_are_no_sum(text: str) -> None:
+    assert len(quantities(text)) == 2
+
+
+def sent(text: str, cut: str, name: str, schema: dict[str, Any] = NUMBER, about: str = "") -> object:
+    """The value of an argument for which a part of the text was marked."""
+    (slot,) = read_profile(api("set", "Set", param(name, schema, about))).slots
+    return amount_meant(text, quantities(text), slot, text.index(cut), text.index(cut) + len(cut))
+
+
+@pytest.mark.parametrize(
+    ("text", "cut", "name", "about", "value"),
+    [
+        ("0,5 ml", "5 ml", "amount", "", 0.5),
+        ("$1,200", "200", "amount", "", 1200),
+        ("two hundred and forty pounds", "two hundred", "total", "", 240),
+        ("seven and a half hours", "half", "hours", "", 7.5),
+        ("45 minutes", "45 minutes", "hours", "Time in decimal hours", 0.75),
+        ("2300 grams", "2300", "weightKg", "", 2.3),
+        ("3 hours 15 minutes", "3 hours", "hours", "", 3.25),
+        ("35 hours a week", "35", "capacity", "Hours a week, in seconds", 126_000),
+        ("5 lbs", "5", "weight", "Weight in kilograms", 2.267962),
+        ("$12.50", "12.50", "amount", CENTS, 1250),
+        ("20 euros", "20", "amount", "in cents", 2000),
+        ("900 yen", "900", "amount", CENTS, 900),
+        ("1250 for all", "1250", "amount", CENTS, 1250),
+        ("50 cents", "50", "amount", CENTS, 50),
+        ("10 days", "10", "days", "", 10),
+        ("a week", "a week", "days", "", 7),
+        ("every 12 hours", "12", "timesPerDay", "", 12),
+        ("3 hours 15 minutes", "3 hours", "duration", "", None),
+    ],
+)
+def test_the_whole_is_sent_in_the_unit_of_the_argument(
+    text: str, cut: str, name: str, about: str, value: float | None
+) -> None:
+    assert sent(text, cut, name, about=about) == value
+
+
+def test_a_text_gets_the_whole_number() -> None:
+    assert sent("weight 3,5", "3", "weight", TEXT) == "3.5"
+    assert sent("2 kg", "2", "weight", TEXT) is None  # it is whole already
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "schema"),
+    [
+        ("6 months", "limit", WHOLE),
+        ("50 mg", "days", WHOLE),
+        ("one and a half", "effort", WHOLE),
+        ("45 minutes", "hours", WHOLE),
+    ],
+)
+def test_what_an_argument_cannot_take_is_not_sent_in_part(said: str, name: str, schema: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"unit|whole|page"):
+        sent(said, said.split()[0], name, schema)
+
+
+@pytest.mark.parametrize(
+    ("said", "hours"), [("45 minutes", 0.75), ("seven and a half hours", 7.5), ("3 hours 15 minutes", 3.25)]
+)
+def test_the_planner_sends_the_amount_in_the_unit_of_the_argument(
+    backend: CompactBackend, said: str, hours: float
+) -> None:
+    log = api(
+        "updateTimeEntry",
+        "Update a time entry",
+        param("timeEntryId", WHOLE, required=True),
+        param("hours", NUMBER, "The time tracked, in decimal hours"),
+        method="PATCH",
+    )
+    query = f"Change time entry 5512 to {said}"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=log, score=1),)))
+    assert draft.plan is not None
+    assert draft.plan.steps[0].arguments["hours"] == LiteralValue(value=hours)
