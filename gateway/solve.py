@@ -255,14 +255,16 @@ def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: C
 
 
 def _shown(values: Sequence[AnswerValue], finished: ExecutionFinished) -> list[AnswerValue]:
-    """The values as the text has them: of a change that answers nothing, that it is done."""
+    """The values as the text has them: of a change whose whole answer is empty, that it is done."""
     done = {
         record.step: f"done ({record.api})"
         for record in finished.records
         if isinstance(record.outcome, Succeeded) and any(one.method not in _READING for one in record.requests)
     }
     return [
-        one.model_copy(update={"value": done[one.step]}) if one.value in (None, {}) and one.step in done else one
+        one.model_copy(update={"value": done[one.step]})
+        if one.step in done and not one.path and one.value in (None, {})
+        else one
         for one in values
     ]
 

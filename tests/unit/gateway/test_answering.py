@@ -48,6 +48,17 @@ def test_a_change_that_answers_nothing_is_done(method: str, value: JsonValue, te
     assert (ended(of).answer.text, ended(of).answer.values) == (text, (found,))
 
 
+def test_an_empty_field_of_a_change_is_not_told_as_done() -> None:
+    found = AnswerValue(name="technicianId", value=None, step="var1", path=("technicianId",))
+    of = ExecutionFinished(
+        status="succeeded",
+        records=(record(Succeeded(status=200, value={"technicianId": None}), "PATCH"),),
+        answer=(found,),
+        duration_ms=1,
+    )
+    assert ended(of).answer.text == "technicianId: none"
+
+
 @pytest.mark.parametrize(
     ("detail", "said"),
     [
