@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from gateway.demonstrations import apis_of_same_request, offer_apis_of, select_demos
+from gateway.labels import labels_of
 from gateway.lookup import look_up
 from gateway.peers import Peers
 from gateway.planning_room import BoundedPeers, PlanningRoom
@@ -240,7 +241,8 @@ def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: C
     values = (*run.kept, *finished.answer)
     remarks = [run.unsure, *(text for text in map(_unmatched, finished.unmatched) if text not in run.unsure)]
     unsure = " ".join(filter(None, remarks))
-    text = render(_shown(values, finished), unsure, run.untold)
+    labels = labels_of(run.plan, finished.records, values)
+    text = render(_shown(values, finished), unsure, run.untold, labels=labels)
     return run.model_copy(
         update={
             "status": status,
