@@ -235,7 +235,14 @@ def _chosen(output: JsonValue, reference: Reference, use: Use, budget: SizeBudge
 def _is_given(output: JsonValue, reference: Reference, indices: Sequence[int]) -> bool:
     """Whether the items at these indices have the value that was given."""
     given = reference.match.given if reference.match is not None else None
-    return given is not None and all(equal(value, given) for _, value in _values(output, reference, indices))
+    return given is not None and all(_equals_given(value, given) for _, value in _values(output, reference, indices))
+
+
+def _equals_given(value: JsonValue, given: str | int | float) -> bool:
+    """Whether an item's value is the given one. Command lines and forms give numbers as text, and texts as numbers."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return False
+    return equal(value, given) or str(value) == str(given)
 
 
 def _alike(output: JsonValue, reference: Reference, budget: SizeBudget | None, *, by_words: bool = True) -> list[int]:
@@ -251,7 +258,7 @@ def _alike(output: JsonValue, reference: Reference, budget: SizeBudget | None, *
         given = set[int]()
         if match.given is not None:
             among = _values(output, reference, range(min(len(items), MAX_ITEMS)))
-            given = {index for index, value in among if equal(value, match.given)}
+            given = {index for index, value in among if _equals_given(value, match.given)}
         fields = fields_of(items) if budget is None else budget.cached(items, "fields", lambda: fields_of(items))
         return best(fields, match if by_words else match.model_copy(update={"words": ()}), given)
 

@@ -5,13 +5,13 @@ changes as the plan before.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic import JsonValue
 
+from gateway.failures import MOST_ITEMS, lacks
 from gateway.rendering import message_line
-from services.contracts.base import JsonPath
 from services.contracts.evidence import EACH, Attempt, written_calls, written_said
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import Failed, ItemChoice, Skipped, StepRecord, Succeeded
@@ -29,11 +29,9 @@ from services.contracts.plan import (
 )
 from services.contracts.planning import CompiledPlan, Question
 from services.contracts.run import EvidenceRound
-from services.paths import MISSING, TooMany, looking_at, value_at
+from services.paths import looking_at
 
 MAX_ATTEMPTS_A_ROUND: Final = 8
-_MOST_ITEMS: Final = 100_000
-"""Items of lists that are looked at for what a plan takes of every item."""
 _NOT_FOUND: Final = frozenset({404, 410})
 _REJECTED: Final = frozenset({400, 422})
 
@@ -170,31 +168,16 @@ def _refused(record: StepRecord, arguments: dict[str, str]) -> Attempt | None:
 
 def _empty(plan: Plan, records: Mapping[str, StepRecord]) -> Iterator[str]:
     """Steps that succeeded, but lack the value that another step, or the answer, takes from them."""
-    look = looking_at(_MOST_ITEMS)
+    look = looking_at(MOST_ITEMS)
     for step in plan.steps:
         outcome = records[step.id].outcome
         if isinstance(outcome, Failed) and outcome.reason in ("reference", "bad_request"):
             for reference in step_references(step):
-                if _lacks(records[reference.step], reference.path, look):
+                if lacks(records[reference.step], reference.path, look):
                     yield reference.step
     for output in plan.answer:
-        if _lacks(records[output.value.step], output.value.path, look, null=False):
+        if lacks(records[output.value.step], output.value.path, look, null=False):
             yield output.value.step
-
-
-def _lacks(record: StepRecord, path: JsonPath, look: Callable[[int], None], *, null: bool = True) -> bool:
-    """Whether a step's output has no value at the path. If ``null``, an empty value counts as none.
-
-    False for a large output: only its beginning is known here, so the value may still exist. ``look``: see
-    :func:`services.paths.looking_at`; what it does not let be looked at may exist, too.
-    """
-    if not isinstance(record.outcome, Succeeded) or record.outcome.stored is not None:
-        return False
-    try:
-        value = value_at(record.outcome.value, path, look=look)
-    except TooMany:
-        return False
-    return value is MISSING or (null and (value is None or value in ("", [], {})))
 
 
 def _changes(compiled: CompiledPlan) -> Counter[str]:

@@ -3,12 +3,13 @@
 import re
 import unicodedata
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, zip_longest
 from typing import Final
 
 from pydantic import JsonValue
 from pydantic_core import to_json
 
+from gateway.labels import NO_LABELS, Labels
 from services.contracts.answer import AnswerValue
 from services.contracts.base import EVERY, before_every
 from services.contracts.evidence import MAX_REASON_CHARS
@@ -27,18 +28,17 @@ _MAX_WITHIN: Final = 4
 _OPEN, _CLOSE = "“", "”"
 
 
-def render(values: Iterable[AnswerValue], *remarks: str) -> str:
+def render(values: Iterable[AnswerValue], *remarks: str, labels: Labels = NO_LABELS) -> str:
     """One line for each value, with lists and objects indented below their name. Long ones are cut and marked as cut.
 
-    If there are values, the remarks come before them, and one that names those from lists that were not read to their
-    end. Line breaks inside names and texts become blanks. Otherwise an upstream could make its text look like another
-    value.
+    Values of a call with a label stand below it, and answers of calls for items begin with the item's label. If there
+    are values, the remarks come before them, and one that names those from lists that were not read to their end. Line
+    breaks inside names and texts become blanks. Otherwise an upstream could make its text look like another value.
     """
     values = tuple(values)
     remarks = (*remarks, _incomplete([value.name for value in values if value.partial]))
     lines, room = list[str](), MAX_CHARS
-    blocks = (_lines(list(group)) for _, group in groupby(values, _rows_of))
-    for line in chain.from_iterable(blocks):
+    for line in _labelled(values, labels):
         lines.append(line)
         room -= len(line)
         if room < 0:  # a value may have a hundred thousand members
@@ -128,8 +128,23 @@ def _rows_of(value: AnswerValue) -> Hashable:
     return (value.step, before_every(value.path), len(value.value)) if column else id(value)  # type: ignore[arg-type]
 
 
-def _lines(values: Sequence[AnswerValue]) -> Iterator[str]:
-    """The lines of a value, or of several columns of one list."""
+def _labelled(values: Sequence[AnswerValue], labels: Labels) -> Iterator[str]:
+    """The lines of the values, those of a call with a label below it."""
+    for step, of_step in groupby(values, lambda value: value.step):
+        label = _joined_lines(labels.calls.get(step, ""))
+        if label:
+            yield f"{label}:"
+        blocks = (_lines(list(group), labels.items.get(step, ())) for _, group in groupby(of_step, _rows_of))
+        yield from (f"  {line}" if label else line for line in chain.from_iterable(blocks))
+
+
+def _lines(values: Sequence[AnswerValue], items: Sequence[str]) -> Iterator[str]:
+    """The lines of a value, or of several columns of one list.
+
+    Args:
+        values: the value, or the columns.
+        items: labels of the items that the whole answer of a step is about.
+    """
     names = [value.name for value in values]
     if len(set(names)) == len(names) > 1:
         rows = islice(zip(*(value.value for value in values), strict=True), MAX_ITEMS)
@@ -138,7 +153,7 @@ def _lines(values: Sequence[AnswerValue]) -> Iterator[str]:
         yield from _block(", ".join(names), shown, indent="", more=more)
         return
     for value in values:
-        yield from _block(value.name, value.value, indent="")
+        yield from _block(value.name, value.value, indent="", labels=() if value.path else items)
         if value.stored is not None:
             yield f"  … this is only the beginning of a value of {value.stored.bytes:,} bytes"
 
@@ -150,7 +165,7 @@ def _incomplete(names: Sequence[str]) -> str:
     return f"Not complete, since a list goes on after the part that was read: {shown}{more}." if names else ""
 
 
-def _block(name: str, value: JsonValue, indent: str, more: int = 0) -> Iterator[str]:
+def _block(name: str, value: JsonValue, indent: str, more: int = 0, labels: Sequence[str] = ()) -> Iterator[str]:
     """The lines of a value. ``more``: the items of its list that were left out already."""
     name = _joined_lines(name)
     if isinstance(value, dict) and value:
@@ -159,7 +174,8 @@ def _block(name: str, value: JsonValue, indent: str, more: int = 0) -> Iterator[
             yield from _block(key, item, indent + "  ")
     elif isinstance(value, list) and value:
         yield f"{indent}{name}:"
-        yield from (f"{indent}  - {_inline(item)}" for item in value[:MAX_ITEMS])
+        for item, label in zip_longest(value[:MAX_ITEMS], labels[: min(len(value), MAX_ITEMS)], fillvalue=""):
+            yield f"{indent}  - {_joined_lines(label)}: {_inline(item)}" if label else f"{indent}  - {_inline(item)}"
         if more := max(len(value) - MAX_ITEMS, more):
             yield f"{indent}  … and {more} more"
     else:
@@ -175,7 +191,7 @@ def _inline(value: JsonValue, *, nested: bool = False) -> str:
     elif isinstance(value, dict):
         members = ((key, item) for key, item in value.items() if item not in (None, [], {}))
         inside = _beginning(f"{_joined_lines(key)}: {_inline(item, nested=True)}" for key, item in members)
-        text = f"({inside})" if nested and inside else inside or "{}"
+        text = f"({inside})" if nested and inside else inside or ("none" if value else "{}")
     elif isinstance(value, list):
         more = [f"… and {len(value) - MAX_ITEMS} more"] if len(value) > MAX_ITEMS else []
         text = _beginning(chain((_inline(item, nested=True) for item in value[:MAX_ITEMS]), more)) or "none"

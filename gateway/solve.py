@@ -9,17 +9,19 @@ from datetime import UTC, datetime
 from typing import Final
 
 from gateway.demonstrations import apis_of_same_request, offer_apis_of, select_demos
+from gateway.failures import why_failed
+from gateway.labels import labels_of
 from gateway.lookup import look_up
 from gateway.peers import Peers
 from gateway.planning_room import BoundedPeers, PlanningRoom
-from gateway.rendering import message_line, render, said_in
+from gateway.rendering import message_line, render
 from services.clients import CREDENTIALS_TIMEOUT_S, Executor, Planner, Turn
 from services.contracts.answer import Answer, AnswerValue
 from services.contracts.demo import SelectDemosResponse
 from services.contracts.doubt import doubts_of
 from services.contracts.evidence import MAX_ATTEMPTS
 from services.contracts.execution import ExecuteRequest, ExecutionFinished, StepFinished, StepStarted
-from services.contracts.outcome import Failed, Succeeded, UnmatchedItem
+from services.contracts.outcome import Succeeded, UnmatchedItem
 from services.contracts.planning import PlanRequest, PlanResponse, Policy
 from services.contracts.retrieval import RetrieveRequest, RetrieveResponse
 from services.contracts.run import CandidateSummary, DemoSummary, Run, RunStatus, Timings
@@ -240,11 +242,12 @@ def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: C
     values = (*run.kept, *finished.answer)
     remarks = [run.unsure, *(text for text in map(_unmatched, finished.unmatched) if text not in run.unsure)]
     unsure = " ".join(filter(None, remarks))
-    text = render(_shown(values, finished), unsure, run.untold)
+    labels = labels_of(run.plan, finished.records, values)
+    text = render(_shown(values, finished), unsure, run.untold, labels=labels)
     return run.model_copy(
         update={
             "status": status,
-            "reason": finished.problem or _failure(finished),
+            "reason": finished.problem or why_failed(run.plan, finished),
             "steps": finished.records,
             "unsure": unsure,
             "doubts": doubts_of(finished.records) if status is RunStatus.IN_DOUBT else (),
@@ -264,8 +267,7 @@ def _shown(values: Sequence[AnswerValue], finished: ExecutionFinished) -> list[A
         and any(one.method not in _READING for one in record.requests)
     }
     return [
-        one.model_copy(update={"value": done[one.step]}) if one.value in (None, {}) and one.step in done else one
-        for one in values
+        one.model_copy(update={"value": done[one.step]}) if one.step in done and not one.path else one for one in values
     ]
 
 
@@ -274,13 +276,3 @@ def _unmatched(item: UnmatchedItem) -> str:
     if item.unread:
         return f"The list goes on; of the items that were compared, {label} was taken for {item.said}."
     return f"No item matches {item.said} by name; this is about {label}."
-
-
-def _failure(finished: ExecutionFinished) -> str:
-    """Why a run failed: the message of the first step that failed, with what the upstream says in words."""
-    outcomes = (record.outcome for record in finished.records) if finished.status == "failed" else ()
-    failed = next((outcome for outcome in outcomes if isinstance(outcome, Failed)), None)
-    if failed is None:
-        return ""
-    said = said_in(failed.detail)
-    return f"{failed.message}: “{said}”" if said else failed.message

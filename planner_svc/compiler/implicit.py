@@ -41,6 +41,9 @@ MAX_FIXES = 3
 _MAX_SCHEMA = 64_000
 """Largest schema, in bytes of JSON, that a question includes. The questions of many steps may be about one argument."""
 _MAX_NESTING = 3
+_MAX_TOLD = 300
+"""Longest part of a description, in characters, that a question quotes."""
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,100}>")
 
 _SPECIFIC = frozenset({"iata", "icao", "lat", "latitude", "lon", "lng", "longitude", "sku", "timezone", "token"})
 """Words that are an identifier's name by themselves."""
@@ -344,7 +347,7 @@ def _question(gap: Missing) -> Question:
 
 
 def _detail(parameter: Parameter) -> str:
-    description = " ".join(parameter.description.split())[:300].rstrip(".")
+    description = " ".join(_TAG.sub(" ", parameter.description[: 4 * _MAX_TOLD]).split())[:_MAX_TOLD].rstrip(".")
     return f" ({description})" if description else ""
 
 

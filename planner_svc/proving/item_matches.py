@@ -7,8 +7,8 @@ from typing import Final, Literal
 
 from pydantic import JsonValue
 
-from planner_svc.reading.readings import NO_CLOCK, whole_moments
-from planner_svc.reading.text import STOP, without_quotes, words_of
+from planner_svc.reading.text import STOP, words_of
+from planner_svc.reading.unused_names import unused_names
 from services.contracts.api import Api
 from services.contracts.base import before_every
 from services.contracts.plan import (
@@ -31,8 +31,6 @@ _ANY: Final = re.compile(
     re.IGNORECASE,
 )
 """Words that show that the request does not mean an item by its name."""
-_NAME: Final = re.compile(r"(?<=[^\s.!?:]\s)[A-Z][\w'\u2019-]+(?:\s+[A-Z][\w'\u2019-]+)*|\b(?=\w*\d)\w{2,}(?:-\w+)*\b")
-"""What is likely a name or an id: capitals within a sentence, and words with digits."""
 _SORTS: Final = re.compile(r"sort|order_?by|ordering|^order$", re.IGNORECASE)
 _NO_VALUES: Final[Mapping[str, JsonValue]] = MappingProxyType({})
 _MAX_SAID: Final = 8
@@ -61,7 +59,7 @@ def with_matches(
     loose = _loose(_without_literals(plan, read))
     if loose is not None and not changes:
         return plan
-    names = _unused_names(plan, read) if loose is None else []
+    names = unused_names(plan, read)[:_MAX_SAID] if loose is None else []
     matches = {step.id: match for step in plan.steps if (match := _match(step, read, loose, names)) is not None}
     if not matches:
         return plan
@@ -112,16 +110,6 @@ def _without_literals(plan: Plan, query: str) -> str:
     ]:
         query = query.replace(text, " ")
     return query
-
-
-def _unused_names(plan: Plan, query: str) -> list[str]:
-    """Names and ids in the request that are in no argument of the plan. Quotations and dates are values of others."""
-    text = without_quotes(query, ",")
-    for found in whole_moments(query, NO_CLOCK):
-        text = text[: found.start] + "," * (found.end - found.start) + text[found.end :]
-    values = {str(one).casefold() for step in plan.steps for value in step_values(step) for one in scalars(value)}
-    names = dict.fromkeys(name[0] for name in _NAME.finditer(text) if len(name[0]) <= _MAX_CHARS)
-    return [name for name in names if not any(name.casefold() in value for value in values)][:_MAX_SAID]
 
 
 def _match(step: Step, query: str, loose: re.Match[str] | None, names: Sequence[str]) -> Match | None:

@@ -21,7 +21,7 @@ from planner_svc.reading.moments import Moment
 from planner_svc.reading.numbers import NUMBER_WORD
 from planner_svc.reading.profile import Profile, Slot, profile_of
 from planner_svc.reading.quantities import Quantity, quantities, quantity_at
-from planner_svc.reading.text import MAX_CHARS, stem_set, stems, words_of
+from planner_svc.reading.text import MAX_CHARS, split_name, stem_set, stems, words_of
 from planner_svc.reading.units import UNIT_WORDS, converted
 from planner_svc.reading.values import Kind, Span, find_spans
 from services.contracts.api import Api, Location
@@ -299,13 +299,23 @@ def _body_question(
         return {}
     named = {word.stem for word in words_of(query)} - profile.title
     said = [argument for argument in body if argument.slot.words and named.issuperset(argument.slot.words)]
-    alters = profile.api.method == "PATCH" or (profile.api.method == "PUT" and bool(profile.title & _ALTERS))
-    best = next(iter(said or (body if alters else [])), None)
+    best = next(iter(said or (body if _alters(profile) else [])), None)
     if best is None or best.slot.name in context.values:
         return {}
     listed = _listed(said or body)
     text = f"“{_purpose(best)}” would be called with nothing in its body. What is to be in it? It could be: {listed}."
     return {(step.id, best.slot.name): _asked(best, text)}
+
+
+def _alters(profile: Profile) -> bool:
+    """Whether the operation changes members of a thing, so that it does nothing without any.
+
+    A ``POST`` is told by its verb, since its other words are often things: "restore a change".
+    """
+    api = profile.api
+    verbs = {word for text in (" ".join(split_name(api.name)), api.summary) for word in stems(text)[:1]}
+    altering = {"PUT": profile.title, "POST": verbs}.get(api.method, frozenset[str]())
+    return api.method == "PATCH" or not _ALTERS.isdisjoint(altering)
 
 
 def _may_take(argument: _OpenArgument, span: Span) -> bool:

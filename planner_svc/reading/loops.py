@@ -1,13 +1,24 @@
-"""Loops: one call for each item, if a list meets a parameter that takes one value and the request asks for all."""
+"""Loops: one call for each item, if a list meets a parameter that takes one value and the request asks for all.
+
+"All tickets", "each ticket": the noun says which list is meant, that of an operation whose name or summary has it.
+"Pay all invoices" pays each invoice that was listed; "every comment on the ticket Leak" is one list of comments, of the
+one ticket that was found.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
+from itertools import dropwhile, takewhile
 from typing import Final
 
 from planner_svc.models import LazyPlans, PlanDraft
+from planner_svc.reading.profile import profile_of
+from planner_svc.reading.text import MAX_CHARS, stem, stem_set, stems, word_set
+from planner_svc.reading.unused_names import unused_names
+from services.contracts.api import Api
 from services.contracts.base import JsonPath
 from services.contracts.plan import AnswerOutput, ForEach, ItemReference, Plan, Reference, Step, Value
 
@@ -16,28 +27,40 @@ _EACH: Final = re.compile(
     r"|\ball\s+(?:of\s+)?(?:them|these|those|its|their|his|her|our|my|the)\b",
     re.IGNORECASE,
 )
+_ALL_OF: Final = re.compile(r"\b(?:all|each|every)\s+(?P<words>(?:[\w'\u2019-]{1,40}\s*){1,6})", re.IGNORECASE)
+_BEFORE_NOUN: Final = word_set("of the these those its their his her our my")
+_AFTER_NOUN: Final = stem_set(
+    "a about across after an and are as at been before between by for from had has have in into is of on or over per"
+    " since than that the then to under until was were which who whose with within"
+)
+"""Words that end a noun phrase."""
+_READING: Final = ("read", "compute")
 
 
-def draft_with_loops(draft: PlanDraft, query: str) -> PlanDraft:
+def draft_with_loops(draft: PlanDraft, query: str, apis: Mapping[str, Api]) -> PlanDraft:
     """The draft with its plans as loops, see :func:`with_loops`."""
-    plan = with_loops(draft.plan, query) if draft.plan is not None else None
-    alternatives = LazyPlans(lambda: (with_loops(other, query) for other in draft.alternatives))
+    plan = with_loops(draft.plan, query, apis) if draft.plan is not None else None
+    alternatives = LazyPlans(lambda: (with_loops(other, query, apis) for other in draft.alternatives))
     return replace(draft, plan=plan, alternatives=alternatives)
 
 
-def with_loops(plan: Plan, query: str) -> Plan:
+def with_loops(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
     """The plan with a ``foreach`` wherever it takes the first item of a list and the request speaks of each item.
 
     Without such words the plan is unchanged: the first result of a search is meant.
+
+    Args:
+        plan: the plan.
+        query: the request.
+        apis: the plan's APIs by id.
     """
-    if _EACH.search(query) is None:
-        return plan
+    meant = _Meant(plan, query[:MAX_CHARS], apis)
     steps: list[Step] = []
     looped: set[str] = set()
     for step in plan.steps:
         arguments = {name: _first_of_each(value, looped) for name, value in step.arguments.items()}
         found = next(_lists(arguments.values()), None) if step.foreach is None else None
-        if found is not None:
+        if found is not None and (found.step in looped or meant.each_of(found.step, step)):
             looped.add(step.id)
             arguments = {name: _of_item(value, found) for name, value in arguments.items()}
             step = step.model_copy(update={"arguments": arguments, "foreach": ForEach(items=found)})
@@ -45,6 +68,44 @@ def with_loops(plan: Plan, query: str) -> Plan:
     if not looped:
         return plan
     return Plan(steps=tuple(steps), answer=tuple(_answers(plan.answer, looped)))
+
+
+class _Meant:
+    """Of which lists a request means each item."""
+
+    def __init__(self, plan: Plan, query: str, apis: Mapping[str, Api]) -> None:
+        self._plan, self._query = plan, query
+        self._profiles = {step.id: profile_of(apis[step.api]) for step in plan.steps if step.api in apis}
+        self._each = _EACH.search(query) is not None
+        self._nouns = [noun for match in _ALL_OF.finditer(query) if (noun := _noun_phrase(match["words"]))]
+
+    @cached_property
+    def _leaves_out(self) -> bool:
+        """Whether the request has a name that is neither in an argument nor in an operation's texts."""
+        known = frozenset[str]().union(*(profile.title for profile in self._profiles.values()))
+        return any(not known.issuperset(stems(name)) for name in unused_names(self._plan, self._query))
+
+    def each_of(self, listing: str, step: Step) -> bool:
+        """Whether ``step`` is meant for each item of the list of the step ``listing``.
+
+        A change is not, if the request has a name that no call uses: the list has more items than are meant.
+        """
+        source, taker = self._profiles.get(listing), self._profiles.get(step.id)
+        if source is None or taker is None or not (self._each or self._nouns):
+            return False
+        if taker.effect not in _READING and self._leaves_out:
+            return False
+        if any(not noun.isdisjoint(source.title) for noun in self._nouns):
+            return True
+        lists = taker.effect in _READING and any(field.listed for field in taker.fields)
+        named = any(not noun.isdisjoint(taker.title) for noun in self._nouns)
+        return self._each and not (lists and named)
+
+
+def _noun_phrase(words: str) -> frozenset[str]:
+    """Stems of a noun and of the adjectives before it."""
+    named = dropwhile(lambda word: word.casefold() in _BEFORE_NOUN, words.split())
+    return frozenset(takewhile(lambda word: word not in _AFTER_NOUN, (stem(word.casefold()) for word in named)))
 
 
 def _lists(values: Iterable[Value]) -> Iterator[Reference]:

@@ -89,7 +89,7 @@ class CompactBackend:
             best.missing(),
             alternatives=LazyPlans(lambda: _alternatives(decoder, apis, chosen)),
         )
-        return draft_with_loops(drafted, request.query)
+        return draft_with_loops(drafted, request.query, {one.api.id: one.api for one in seen})
 
 
 def _alternatives(decoder: Decoder, apis: Sequence[Encoded], chosen: Sequence[int]) -> list[Plan]:

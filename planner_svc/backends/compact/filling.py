@@ -15,7 +15,7 @@ from planner_svc.backends.compact.draft_calls import Argument, LiteralArgument, 
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
 from planner_svc.backends.compact.inputs import Floats, Origin, softmax
 from planner_svc.backends.compact.items import Kind
-from planner_svc.backends.compact.links import MAX_LINKS, LinkCandidate, link_evidence, nearness
+from planner_svc.backends.compact.links import MAX_LINKS, LinkCandidate, link_evidence, nearness, writes_back
 from planner_svc.backends.compact.options import Options
 from planner_svc.backends.compact.periods import first_day_only
 from planner_svc.backends.compact.second_stage import Judges
@@ -406,6 +406,7 @@ class Filler:
             strong += [
                 (float(logits[at]) + DEMONSTRATED * shown, other, api.profile.fields[item.field])
                 for at, item in self._task.items(other, Kind.OUTPUT)
+                if not writes_back(consumer.api, target.slot, api.profile.api, api.profile.fields[item.field])
             ]
         strong.sort(key=lambda one: -one[0])
         candidates: list[LinkCandidate] = []

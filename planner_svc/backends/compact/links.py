@@ -10,7 +10,7 @@ import numpy as np
 
 from planner_svc.backends.compact.inputs import Floats, Origin
 from planner_svc.reading.profile import Field, Slot
-from services.contracts.api import Api
+from services.contracts.api import Api, Location
 from services.supply import shared_path, shared_words
 
 LINK_SIGNS: Final = (
@@ -57,6 +57,21 @@ def nearness(one: Api, other: Api) -> tuple[bool, float]:
         return False, 0.0
     mine, theirs = ([part for part in api.path.split("/") if part] for api in (one, other))
     return True, shared_path(mine, theirs)
+
+
+def writes_back(consumer: Api, slot: Slot, source: Api, output: Field) -> bool:
+    """Whether a change would set a member of a thing to what it is already.
+
+    That is so for a part of a thing that is set (``PUT /parcels/{id}/depot``) or altered (``PATCH``) and for the
+    namesake in the thing itself (``GET /parcels/{id}``). A whole that is replaced (``PUT /parcels/{id}``) repeats what
+    stays.
+    """
+    whole, part = source.path.rstrip("/"), consumer.path.rstrip("/")
+    if source.provider != consumer.provider or source.method != "GET" or not whole.endswith("}"):
+        return False
+    sets = consumer.method == "PUT" and part.startswith(f"{whole}/")
+    alters = consumer.method == "PATCH" and f"{part}/".startswith(f"{whole}/")
+    return (sets or alters) and slot.parameter.location is Location.BODY and output.path == (slot.name,)
 
 
 def link_evidence(slot: Slot, origins: Floats, said_here: float, candidates: Sequence[LinkCandidate]) -> Floats:

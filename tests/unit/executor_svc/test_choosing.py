@@ -134,6 +134,13 @@ def test_a_given_value_counts_like_the_name() -> None:
         of("p2", KELLY, GRACE)
 
 
+@pytest.mark.parametrize(("held", "given"), [(502, "502"), ("502", 502), (502, 502)])
+def test_a_given_number_may_be_a_text(held: Any, given: Any) -> None:
+    items: list[Any] = [{"id": 501, "name": "Hopper"}, {"id": held, "name": "Hopper"}]
+    reference = Reference(step="var1", path=(0, "id"), match=Match(said=("Hopper",), given=given))
+    assert chosen(items, reference, "change") == (1, "id")
+
+
 LIST = api("http://x", "/", parameter("name"), name="find")
 ONE = api("http://x", "/", parameter("person"), name="getPerson")
 DELETE = api("http://x", "/", parameter("person"), name="delete", method="DELETE")

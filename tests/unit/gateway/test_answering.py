@@ -7,8 +7,10 @@ from pydantic import JsonValue
 
 from gateway.solve import Clock, answer
 from services.contracts.answer import AnswerValue
+from services.contracts.base import JsonPath
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import Failed, RequestRecord, StepOutcome, StepRecord, Succeeded, UnmatchedItem
+from services.contracts.plan import LiteralValue, Plan, Reference, Step
 from services.contracts.run import Run, RunStatus
 
 
@@ -48,6 +50,17 @@ def test_a_change_that_answers_nothing_is_done(method: str, value: JsonValue, te
     assert (ended(of).answer.text, ended(of).answer.values) == (text, (found,))
 
 
+def test_an_empty_field_of_a_change_is_not_told_as_done() -> None:
+    found = AnswerValue(name="technicianId", value=None, step="var1", path=("technicianId",))
+    of = ExecutionFinished(
+        status="succeeded",
+        records=(record(Succeeded(status=200, value={"technicianId": None}), "PATCH"),),
+        answer=(found,),
+        duration_ms=1,
+    )
+    assert ended(of).answer.text == "technicianId: none"
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [({"success": False, "refund": None}, "refund: none"), (None, "refund: done (shop.cancelOrder)")]
 )
@@ -79,6 +92,30 @@ def test_why_a_call_failed_is_told_in_the_words_of_the_service(detail: JsonValue
     failed = Failed(reason="upstream_error", message="the upstream answered 404", status=404, detail=detail)
     of = ExecutionFinished(status="failed", records=(record(failed, "GET"),), answer=(), duration_ms=1)
     assert ended(of).reason == f"the upstream answered 404{said}"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "why"),
+    [
+        (("items", 0, "id"), {"items": []}, 'shop.find(name="Ann") found nothing, so shop.pay was not called.'),
+        (("items", "*", "id"), {"items": []}, 'shop.find(name="Ann") found nothing, so shop.pay was not called.'),
+        (("owner", "id"), {"owner": None}, 'shop.find(name="Ann") answered no id, so shop.pay was not called.'),
+        (("items", 0, "id"), {"items": [{"id": 5}]}, "the output of var1 has no such value"),
+    ],
+)
+def test_what_was_not_found_is_told_as_people_would(path: JsonPath, value: JsonValue, why: str) -> None:
+    failed = Failed(reason="reference", message="the output of var1 has no such value")
+    first, second = record(Succeeded(status=200, value=value), "GET"), record(failed, "POST")
+    records = (
+        first.model_copy(update={"api": "shop.find"}),
+        second.model_copy(update={"step": "var2", "api": "shop.pay"}),
+    )
+    find = Step(id="var1", api="shop.find", arguments={"name": LiteralValue(value="Ann")})
+    pay = Step(id="var2", api="shop.pay", arguments={"id": Reference(step="var1", path=path)})
+    run = Run(id="run-1", status=RunStatus.PLANNED, query="q", created_at=datetime.now(UTC))
+    run = run.model_copy(update={"plan": Plan(steps=(find, pay), answer=())})
+    finished = ExecutionFinished(status="failed", records=records, answer=(), duration_ms=1)
+    assert answer(run, finished, None, Clock(1_000)).reason == why
 
 
 def test_an_item_that_may_be_the_wrong_one_is_told_before_the_values() -> None:

@@ -48,7 +48,7 @@ def test_few_of_many_long_lists_are_looked_at(monkeypatch: pytest.MonkeyPatch) -
 
         return value_at(value, path, look=note)
 
-    monkeypatch.setattr("gateway.evidence.value_at", counting)
+    monkeypatch.setattr("gateway.failures.value_at", counting)
     found = api("http://127.0.0.1:1", "/a", name="a")
     plan = compiled([found], step("a", found), answer={f"v{number}": ref("a", "*", "id") for number in range(50)})
     made = StepRecord(step="a", api=found.id, outcome=Succeeded(value=[{}] * 30_000), started_ms=0, duration_ms=1)

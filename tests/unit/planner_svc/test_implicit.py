@@ -89,6 +89,14 @@ def test_what_people_say_is_asked_and_never_looked_up() -> None:
         assert [question.argument for question in response.questions] == [name]
 
 
+def test_a_question_quotes_no_markup() -> None:
+    cancel = api(
+        "cancel", param("shipmentId", required=True, about="The <b>id</b> of a shipment.<br><br>If a < b, ask")
+    )
+    response = prove(plan(step("a", "cancel")), cancel)
+    assert response.questions[0].text == "What is the shipment id for “cancel”? (The id of a shipment. If a < b, ask)"
+
+
 def test_a_call_that_changes_something_is_never_completed_by_guessing() -> None:
     changing = SUN.model_copy(update={"method": "DELETE"})
     subject = plan(step("air", "getAirport", iata="LIS"), step("sun", "sunrise", iata="LIS"))

@@ -93,6 +93,18 @@ def test_what_is_left_out_is_asked_about(query: str, subject: Plan, arguments: l
 
 
 @pytest.mark.parametrize(
+    ("name", "summary", "asks"),
+    [("UpdateSim", "", True), ("sim", "Updates a SIM", True), ("restoreChange", "Restore a change", False)],
+)
+def test_a_post_that_alters_nothing_is_asked_about(name: str, summary: str, asks: bool) -> None:
+    change = api(name, param("id", required=True, at=Location.PATH), param("Status", at=BODY),
+                 method="POST", path="/sims/{id}", summary=summary)  # fmt: skip
+    subject = plan(step("a", name, id="HS1"))
+    asked_for = [one.argument for one in questions_about("deactivate HS1", NOW, subject, {change.id: change})]
+    assert asked_for == ["Status"] * asks
+
+
+@pytest.mark.parametrize(
     ("query", "name", "arguments"),
     [
         ("add 50 credits to account A-7", "credit", ["credit"]),

@@ -1,0 +1,64 @@
+"""Which call a value of an answer is from, in the answer's text."""
+
+from pydantic import JsonValue
+
+from gateway.labels import labels_of
+from gateway.rendering import render
+from services.contracts.answer import AnswerValue
+from services.contracts.outcome import StepRecord, Succeeded
+from services.contracts.plan import ForEach, ItemReference, LiteralValue, Plan, Reference, Step
+
+
+def record(step: str, value: JsonValue) -> StepRecord:
+    outcome = Succeeded(status=200, value=value)
+    return StepRecord(step=step, api="x", outcome=outcome, started_ms=0, duration_ms=1)
+
+
+def track(step: str, number: str, **more: str) -> Step:
+    arguments = {"number": number, "units": "kg", **more}
+    return Step(id=step, api="track", arguments={key: LiteralValue(value=value) for key, value in arguments.items()})
+
+
+def value(step: str, name: str, found: JsonValue, *path: str) -> AnswerValue:
+    return AnswerValue(name=name, value=found, step=step, path=path)
+
+
+def text_of(plan: Plan, records: list[StepRecord], values: list[AnswerValue]) -> str:
+    return render(values, labels=labels_of(plan, records, values))
+
+
+def test_calls_of_one_operation_are_told_apart_by_their_arguments() -> None:
+    plan = Plan(steps=(track("var1", "FR1"), track("var2", "FR\n2")), answer=())
+    records = [record("var1", {}), record("var2", {})]
+    values = [value("var1", "status", "sent", "status"), value("var2", "status_2", "lost", "status")]
+    assert text_of(plan, records, values) == "FR1:\n  status: sent\nFR 2:\n  status_2: lost"
+    assert text_of(plan, records, values[:1]) == "status: sent"
+
+
+def test_calls_that_do_not_differ_in_what_was_said_have_no_labels() -> None:
+    found = Reference(step="var0", path=("number",))
+    first = track("var1", "FR1").model_copy(update={"arguments": {"number": found}})
+    plan = Plan(steps=(first, track("var2", "FR2")), answer=())
+    values = [value("var1", "a", 1, "a"), value("var2", "b", 2, "b")]
+    assert text_of(plan, [record("var1", {}), record("var2", {})], values) == "a: 1\nb: 2"
+
+
+def loop(items: JsonValue, answers: JsonValue) -> str:
+    of_each = ForEach(items=Reference(step="var1", path=("items",)))
+    second = Step(id="var2", api="notes", arguments={"id": ItemReference(path=("id",))}, foreach=of_each)
+    plan = Plan(steps=(Step(id="var1", api="tickets"), second), answer=())
+    records = [record("var1", {"items": items}), record("var2", answers)]
+    return text_of(plan, records, [value("var2", "items", answers)])
+
+
+def test_answers_of_a_loop_begin_with_their_items() -> None:
+    tickets: JsonValue = [
+        {"id": 1, "open": True, "tags": ["x"], "title": "Leak\n  - id: 2", "at": "B-1", "more": "no"},
+        {"id": 2, "title": ""},
+    ]
+    lines = loop(tickets, [{"items": [{"text": "soon"}]}, {"items": []}]).splitlines()
+    assert lines == ["items:", "  - 1, Leak - id: 2, B-1: items: [(text: soon)]", "  - 2: none"]
+    assert loop(["a"], [{"n": 1}]) == "items:\n  - a: n: 1"
+    assert loop(None, [{"n": 1}]) == "items:\n  - n: 1"
+    many = loop(list(range(30)), [{"n": number} for number in range(30)]).splitlines()
+    assert (many[1], many[10], many[11]) == ("  - 0: n: 0", "  - 9: n: 9", "  … and 20 more")
