@@ -53,6 +53,8 @@ _STATES = (
     .with_for_update(read=True)
 )
 _NOT_OVER = ("running", "in_doubt")
+_FORGETTING_S = 0.3
+"""Seconds after which a transaction forgets no further execution or value: all other writes wait for it."""
 _STORED = '"stored":{"id":"'
 """In the recorded result of a call, before the id of its large value."""
 _REFERENCE = re.compile(re.escape(_STORED) + "([0-9a-f]{64})")
@@ -289,7 +291,8 @@ class LedgerStore:
         execution again whose id is gone. So it is kept for as long as its plan's signature may hold, by this process's
         clock: the database's may have been set forward.
 
-        Treats at most ``limit`` of each, so that the transaction is short. Returns their total number.
+        Treats at most ``limit`` of each, and ends early, so that the transaction is short: a value may have megabytes.
+        Returns their total number.
         """
         c, before = EXECUTIONS.c, self._now - older_than_s
         ended = c.status.not_in(_NOT_OVER) & (sa.func.coalesce(c.ended_at, c.created_at) < before)
@@ -302,11 +305,19 @@ class LedgerStore:
             old = list(await connection.scalars(sa.select(c.id).where(ended).limit(limit)))
             for value_id in sorted(needed):
                 await connection.execute(VALUES.update().where(VALUES.c.id == value_id).values(created_at=self._now))
-            await connection.execute(CALLS.delete().where(CALLS.c.run_id.in_(old)))
+            parts = [
+                [CALLS.delete().where(CALLS.c.run_id == one), EXECUTIONS.delete().where(c.id == one)] for one in old
+            ]
             # Asks for the age again: a value may have been stored once more in the meantime.
-            await connection.execute(VALUES.delete().where(VALUES.c.id.in_(values - needed), unused))
-            await connection.execute(EXECUTIONS.delete().where(c.id.in_(old)))
-        return len(old) + len(values)
+            parts += [[VALUES.delete().where(VALUES.c.id == one, unused)] for one in sorted(values - needed)]
+            until, done = time.monotonic() + _FORGETTING_S, len(needed)
+            for part in parts:
+                for statement in part:
+                    await connection.execute(statement)
+                done += 1
+                if time.monotonic() > until:
+                    break
+        return done
 
     def _execution(self, row: sa.Row[tuple[object, ...]]) -> Execution:
         """The execution of a row. Raises ValueError if it cannot be read."""

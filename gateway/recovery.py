@@ -74,7 +74,7 @@ class Recovery:
                 self._runs.cancel(run_id)
 
     async def _delete_old(self) -> None:
-        await self._store.forget_events(self._keep_events_s)
-        if self._keep_runs_s:
-            while await self._store.forget_runs(self._keep_runs_s):  # noqa: ASYNC110 - the loop deletes in batches, it waits for no event
-                await asyncio.sleep(_BETWEEN_BATCHES_S)  # requests come first
+        while await self._store.forget_events(self._keep_events_s) or (  # noqa: ASYNC110 - it waits for no event
+            self._keep_runs_s and await self._store.forget_runs(self._keep_runs_s)
+        ):
+            await asyncio.sleep(_BETWEEN_BATCHES_S)  # requests come first

@@ -60,6 +60,13 @@ _READS, _READS_EACH = 8, 3
 """Reads of runs at once, of all tenants and of one. A run may have megabytes; they leave connections to all others."""
 _READS_WAITING, _READ_WAIT_S = 10_000, 10.0
 
+_FORGOTTEN, _FORGETTING_S = 200, 0.3
+"""Runs that one transaction forgets, and seconds after which it forgets no further one: all other writes wait for it,
+and a run may have megabytes."""
+
+_OF_A_RUN = (RUN_EVENTS.c.run_id, RUNS.c.id)
+"""The columns with its id, in the order in which they are deleted."""
+
 
 def new_run_id() -> str:
     """An id that sorts by time: milliseconds, then 80 random bits."""
@@ -241,36 +248,46 @@ class RunStore:
             rows = (await connection.execute(newest)).all()
         return [(row.seq, row.data) for row in reversed(rows)], total or 0
 
-    async def forget_events(self, older_than_s: float) -> None:
-        """Delete the events of runs that began more than that many seconds ago and have ended."""
-        oldest = max(0, int((time.time() - older_than_s) * 1000))
+    async def forget_events(self, older_than_s: float) -> int:
+        """Delete the events of some runs that began more than that many seconds ago and have ended.
+
+        Returns of how many. Call it until it returns 0: a transaction is short.
+        """
+        c = RUN_EVENTS.c
         under_way = sa.select(RUNS.c.id).where(RUNS.c.status.in_(UNDER_WAY))
-        old = (RUN_EVENTS.c.run_id < f"run_{oldest:012x}") & RUN_EVENTS.c.run_id.not_in(under_way)
-
-        def forget(connection: sa.Connection) -> None:
-            connection.execute(RUN_EVENTS.delete().where(old))
-
-        await self._transactions.run(forget)
+        old = (c.run_id < _oldest_id(older_than_s)) & c.run_id.not_in(under_way)
+        some = sa.select(c.run_id).distinct().where(old).order_by(c.run_id).limit(_FORGOTTEN)
+        return await self._transactions.run(partial(self._delete, some, (c.run_id,)))
 
     async def delete(self, run_id: str, tenant: str) -> bool:
         """Delete a run that is over, its events and its idempotency key. False if it is not over or does not exist."""
         c = RUNS.c
         found = (c.id == run_id) & (c.tenant == tenant) & c.status.not_in(NOT_OVER)
         locked = sa.select(c.id).where(found).with_for_update()  # waits for another deletion: then there is none left
-        return await self._transactions.run(partial(self._delete, locked)) == 1
+        return await self._transactions.run(partial(self._delete, locked, _OF_A_RUN)) == 1
 
-    async def forget_runs(self, older_than_s: float, limit: int = 200) -> int:
-        """Delete at most ``limit`` runs that are over and began more than that many seconds ago. Returns how many."""
-        c, oldest = RUNS.c, max(0, int((time.time() - older_than_s) * 1000))
-        old = (c.id < f"run_{oldest:012x}") & c.status.not_in(NOT_OVER)
-        some = sa.select(c.id).where(old).order_by(c.id).limit(limit).with_for_update(skip_locked=True)
-        return await self._transactions.run(partial(self._delete, some))
+    async def forget_runs(self, older_than_s: float) -> int:
+        """Delete some runs that are over and began more than that many seconds ago; as ``forget_events``."""
+        c = RUNS.c
+        old = (c.id < _oldest_id(older_than_s)) & c.status.not_in(NOT_OVER)
+        some = sa.select(c.id).where(old).order_by(c.id).limit(_FORGOTTEN).with_for_update(skip_locked=True)
+        return await self._transactions.run(partial(self._delete, some, _OF_A_RUN))
 
-    def _delete(self, which: sa.Select[tuple[str]], connection: sa.Connection) -> int:
-        """Delete runs that are over. ``which`` locks them, so that none can be resumed before the transaction ends."""
-        ids = list(connection.scalars(which))
-        connection.execute(RUN_EVENTS.delete().where(RUN_EVENTS.c.run_id.in_(ids)))
-        return connection.execute(RUNS.delete().where(RUNS.c.id.in_(ids))).rowcount
+    def _delete(
+        self, which: sa.Select[tuple[str]], columns: Sequence[sa.Column[str]], connection: sa.Connection
+    ) -> int:
+        """Delete the rows that have a run's id in these columns. Returns of how many runs.
+
+        ``which`` locks runs that are over, so that none can be resumed before the transaction ends.
+        """
+        until, done = time.monotonic() + _FORGETTING_S, 0
+        for run_id in list(connection.scalars(which)):
+            if done and time.monotonic() > until:
+                break
+            for column in columns:
+                connection.execute(column.table.delete().where(column == run_id))
+            done += 1
+        return done
 
     async def take_over(self, membership: Membership, here: Collection[str], after: str = "") -> StoredRun | None:
         """Take over the first run under way that no process works on, of those with a higher id than ``after``.
@@ -403,6 +420,11 @@ class RunStore:
         under_way = c.status.in_([status.value for status in UNDER_WAY])
         owned = sa.select(c.owner, sa.func.count()).where(under_way).group_by(c.owner)
         return await workers(self._engine, MEMBERS, lease_s, owned)
+
+
+def _oldest_id(older_than_s: float) -> str:
+    """What the ids of runs that began more than that many seconds ago are below."""
+    return f"run_{max(0, int((time.time() - older_than_s) * 1000)):012x}"
 
 
 def _owned_events(engine: AsyncEngine) -> sa.Insert:

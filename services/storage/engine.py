@@ -229,10 +229,13 @@ class Transactions:
         if self._thread is None:
             async with (read if self._read_only else write)(self._engine) as connection:
                 return await connection.run_sync(work)
+        until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
         async with _named(self._engine):
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, until)
 
-    def _run(self, work: Callable[[Connection], T]) -> T:
+    def _run(self, work: Callable[[Connection], T], until: float) -> T:
+        if time.monotonic() > until:  # else each that waits for the thread would wait as long again for the lock
+            raise _busy()
         with self._sync.connect().execution_options(read_only=self._read_only) as connection, connection.begin():
             return work(connection)
 
@@ -264,7 +267,7 @@ async def _named(engine: AsyncEngine) -> AsyncIterator[asyncio.Timeout]:
         # An error without a statement comes from connecting: the server is starting, full, or has no such database.
         connecting = error.statement is None and not isinstance(error, IntegrityError)
         if _is_busy(error):
-            raise Overloaded("The database is busy with other writers.", retry_after_s=1) from error
+            raise _busy() from error
         if _is_full(error):
             raise _cannot_write(engine) from error
         if connecting or _is_stopping(error) or error.connection_invalidated or isinstance(error.orig, OSError):
@@ -293,6 +296,10 @@ def _is_stopping(error: DBAPIError) -> bool:
 
 def _sqlstate(error: DBAPIError) -> str:
     return str(getattr(error.orig, "sqlstate", None) or "")
+
+
+def _busy() -> Overloaded:
+    return Overloaded("The database is busy with other writers.", retry_after_s=1)
 
 
 def _unavailable(engine: AsyncEngine) -> ServiceUnavailable:

@@ -62,6 +62,18 @@ async def test_what_ended_long_ago_goes_in_batches(house: House, upstream: Upstr
     store.close()
 
 
+async def test_what_is_old_is_deleted_in_short_transactions(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five hundred values of ten megabytes would hold up all other writes for minutes."""
+    monkeypatch.setattr("executor_svc.storage._FORGETTING_S", 0.0)
+    await migrate(house.engine, "executor_svc")
+    store = LedgerStore(house.engine, Sealer(None))
+    await store.write([LargeValue(value_id_of(text), text) for text in ('"a"', '"b"')])
+    async with write(house.engine) as connection:
+        await connection.execute(VALUES.update().values(created_at=1_000.0))
+    assert [await store.forget(60.0) for _ in range(3)] == [1, 1, 0]
+    store.close()
+
+
 async def test_a_run_that_could_be_asked_for_again_is_not_forgotten(house: House, upstream: Upstream) -> None:
     """Neither because little is to be kept, nor because the database's clock was set forward."""
     held_bookings(upstream).set()

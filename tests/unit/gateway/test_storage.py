@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from gateway.listing import Filter
 from gateway.live import closing_event
 from gateway.storage import MEMBERS, RequestIdentity, RunStore, new_run_id
-from gateway.tables import RUNS, run_row, run_shape
+from gateway.tables import RUN_EVENTS, RUNS, run_row, run_shape
 from services.contracts.event import RunEvent, RunFinished, RunPlanned
 from services.contracts.feedback import Feedback, Verdict
 from services.contracts.planning import CompiledPlan
@@ -207,6 +207,21 @@ async def test_the_events_of_old_runs_are_forgotten_unless_they_go_on(stores: li
     await stores[1].forget_events(older_than_s=50)
     assert [len(await stores[0].events(run.id, 0)) for run in (new, old, older)] == [1, 0, 1]
     assert await stores[0].get(old.id, "default") == old
+
+
+@pytest.mark.parametrize("what", ["forget_events", "forget_runs"])
+async def test_what_is_old_is_deleted_in_short_transactions(
+    stores: list[RunStore], what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred runs of five megabytes held up all other writes for half a minute."""
+    monkeypatch.setattr("gateway.storage._FORGETTING_S", 0.0)
+    long_ago, old = f"run_{int((time.time() - 100) * 1000):012x}", [a_run(RunStatus.SUCCEEDED) for _ in range(3)]
+    for run in (one.model_copy(update={"id": long_ago + one.id[16:]}) for one in old):
+        await stores[0].insert(Ticket(run.id, "a", 0), run, REQUEST, None)
+        await stores[0].append([(Ticket(run.id, "a", 0), finished(run, number)) for number in (1, 2)])
+    assert [await getattr(stores[1], what)(50) for _ in range(4)] == [1, 1, 1, 0]
+    async with read(stores[0]._engine) as connection:
+        assert await connection.scalar(sa.select(sa.func.count()).select_from(RUN_EVENTS)) == 0
 
 
 async def test_what_is_said_of_a_run_outlives_what_is_written_of_it(stores: list[RunStore]) -> None:

@@ -269,6 +269,25 @@ async def test_a_lock_held_too_long_is_a_503_that_says_when_to_come_back(
     await other.dispose()
 
 
+async def test_those_that_wait_for_the_writer_do_not_each_wait_for_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last of a hundred was told after half an hour that another process had held the lock."""
+    monkeypatch.setattr(engine_module, "BUSY_TIMEOUT_MS", 200)
+    monkeypatch.setattr(engine_module, "_CONNECT", {**engine_module._CONNECT, "timeout": 0.2})
+    engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/test.db")
+    await add_table(engine)
+    transactions, begun = engine_module.Transactions(engine), list[object]()
+    sa.event.listen(transactions._sync, "begin", begun.append, insert=True)
+    async with write(engine):
+        writes = (transactions.run(lambda connection: connection.execute(CREATE)) for _ in range(10))
+        refused = await asyncio.gather(*writes, return_exceptions=True)
+    assert [type(one) for one in refused] == [Overloaded] * 10
+    assert len(begun) < 5
+    transactions.close()
+    await engine.dispose()
+
+
 async def test_a_wrong_statement_is_a_bug_and_not_an_outage(tmp_path: Path) -> None:
     engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/test.db")
     with pytest.raises(OperationalError):
