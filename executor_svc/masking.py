@@ -27,6 +27,9 @@ _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,400})(?:\.[0-9]{1,400})?")
 _PIECE: Final = 65_536
 """Characters searched at a time, so that other threads can run in between."""
 _MARGIN_STEP: Final = 1_024
+_MOST_NESTED: Final = 128
+"""Characters of a secret that is masked in forms of its forms, too, three hundred texts: long ones would take minutes
+to compile. Long tokens seldom have a character that is escaped anywhere."""
 _DEEPEST_ESCAPE: Final = 64
 """Backslashes that represent one backslash in JSON text nested six levels deep in JSON text."""
 
@@ -123,8 +126,9 @@ def forms(secret: str) -> set[str]:
     pointer = secret.replace("~", "~0").replace("/", "~1")  # RFC 6901: the path of a violation
     as_text = {secret, pointer, unquote_plus(secret), *_in_html(secret)}
     escaped = {secret, *_in_urls(secret), *_in_json(secret)}
-    twice = {form for inner in _in_json(secret) for form in _in_urls(inner)}
-    as_digits = {form for inner in escaped for form in _in_digits(inner.encode())}
+    short = len(secret) <= _MOST_NESTED
+    twice = {form for inner in _in_json(secret) for form in _in_urls(inner)} if short else set()
+    as_digits = {form for inner in (escaped if short else (secret,)) for form in _in_digits(inner.encode())}
     return {form for form in as_text | escaped | twice | as_digits if len(form) >= MIN_SECRET_CHARS}
 
 

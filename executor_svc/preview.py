@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from executor_svc.binding import PreviewHold, ResolvedCalls, Scope, resolved_calls, source
 from executor_svc.graph import Graph
@@ -22,7 +23,7 @@ from executor_svc.references import Unresolved
 from executor_svc.runner import Run
 from executor_svc.settings import MAX_TAKEN_BYTES
 from executor_svc.steps import uncompared
-from executor_svc.values import ValueStore
+from executor_svc.values import ValueStore, size_of
 from executor_svc.values import preview as beginning
 from executor_svc.workers import BESIDE, Workers
 from services.contracts.api import Api
@@ -210,7 +211,7 @@ def _or_too_large(compiled: CompiledPlan, one: RequestPreview, budget: SizeBudge
 
 
 def _take(one: RequestPreview, budget: SizeBudget) -> None:
-    budget.take([one.request.url, dict(one.request.headers), one.request.body])
+    budget.take_bytes(size_of(to_json([one.request.url, one.request.headers, one.request.body])))
 
 
 def _previews(

@@ -7,7 +7,7 @@ step's deadline is later, so at the run's deadline all running steps time out an
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, ParamSpec, TypeVar
 
@@ -21,7 +21,7 @@ from executor_svc.graph import Graph
 from executor_svc.models import LARGE_BYTES, Adapter, Limits
 from executor_svc.references import Unresolved, Use, best_so_far, chosen, taken, unmatched
 from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare, uncompared
-from executor_svc.values import AnswerTooLarge, AnswerValues, ValueStore
+from executor_svc.values import AnswerTooLarge, AnswerValues, ValueStore, size_of
 from executor_svc.workers import NotDone, Workers
 from services.contracts.answer import AnswerValue
 from services.contracts.evidence import written_said
@@ -29,6 +29,7 @@ from services.contracts.execution import ExecutionEvent, ExecutionFinished, Step
 from services.contracts.outcome import (
     Failed,
     InDoubt,
+    ItemRecord,
     RequestRecord,
     Skipped,
     StepOutcome,
@@ -55,6 +56,8 @@ def _record_result(current: Span, result: StepResult) -> None:
 _MAX_SENT_BYTES: Final = 4 * 1024 * 1024
 """Total size of the requests that are kept in full in the records of a run."""
 _CUT_URL: Final = 200
+_MAX_DETAIL_BYTES: Final = 1024 * 1024
+"""Total size of what upstreams said of failures that is kept in the records of a run."""
 _MAX_UNMATCHED: Final = 5
 _NOT_KEPT: Final = "(not kept)"
 _NOT_PREPARED: Final = "its values could not be read from earlier answers in time"
@@ -100,7 +103,7 @@ class Run:
         self._workers, self._comparing = workers, asyncio.Lock()
         self._sizes: dict[str, int] = {}
         self._looked_at = 0  # bytes of outputs that were looked at on the event loop since the last work beside it
-        self._sent_bytes = 0
+        self._sent_bytes = self._detail_bytes = 0
         self._stop = Stop(begun=begun)
         self._waiting = dict(graph.waiting)
         self._blocked: dict[str, str] = {}
@@ -264,15 +267,16 @@ class Run:
     def _finish(self, step: Step, result: StepResult, started_ms: float) -> list[str]:
         """Record a step's outcome and return the steps that are ready now."""
         outcome = result.outcome
+        requests = {id(request): self._recorded(request) for request in result.requests}
         record = StepRecord(
             step=step.id,
             api=step.api,
-            requests=tuple(map(self._recorded, result.requests)),
-            outcome=outcome,
+            requests=tuple(requests.values()),
+            outcome=self._told_of(outcome),
             started_ms=started_ms,
             duration_ms=max(0.0, self._now_ms() - started_ms),
             attempts=result.attempts,
-            items=result.items,
+            items=tuple(self._item(item, requests) for item in result.items),
             pages=result.pages,
             more=result.more,
             violations=result.violations,
@@ -294,11 +298,25 @@ class Run:
         """The request as it is recorded. Its size is bounded: a loop may send a large body a thousand times."""
         if self._sent_bytes <= _MAX_SENT_BYTES:
             self._sent_bytes += len(request.url) + sum(map(len, request.headers.values()))
-            self._sent_bytes += 0 if request.body is None else len(to_json(request.body))
+            self._sent_bytes += 0 if request.body is None else size_of(to_json(request.body))
         if self._sent_bytes <= _MAX_SENT_BYTES:
             return request
         body = None if request.body is None else _NOT_KEPT
         return request.model_copy(update={"url": request.url[:_CUT_URL], "headers": {}, "body": body})
+
+    def _item(self, item: ItemRecord, requests: Mapping[int, RequestRecord]) -> ItemRecord:
+        """The record of an item, with its request and its failure as they are recorded."""
+        if item.request is None and not isinstance(item.outcome, Failed):
+            return item
+        request = requests.get(id(item.request), item.request)
+        return item.model_copy(update={"request": request, "outcome": self._told_of(item.outcome)})
+
+    def _told_of(self, outcome: StepOutcome) -> StepOutcome:
+        """The outcome as it is recorded. Thousands of calls may fail, each with 16 kB of what the upstream says."""
+        if not isinstance(outcome, Failed) or outcome.detail is None:
+            return outcome
+        self._detail_bytes += size_of(to_json(outcome.detail))
+        return outcome if self._detail_bytes <= _MAX_DETAIL_BYTES else outcome.model_copy(update={"detail": _NOT_KEPT})
 
     def _release(self, finished: str, outcome: StepOutcome) -> list[str]:
         freed = []

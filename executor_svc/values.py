@@ -24,6 +24,8 @@ _PREVIEW_VALUES: Final = 500
 _LARGE_OUTPUTS: Final = 16
 _LARGE_VALUES: Final = 4
 _SMALL_BYTES: Final = 1_000
+_INNER_BYTES: Final = 25
+"""Size of a list or object inside a value: each takes as long to write, send and read as so many bytes of text."""
 
 
 class RunFull(Exception):
@@ -217,11 +219,16 @@ def _shown(outcome: Succeeded, stored: StoredValue) -> Succeeded:
     return Succeeded.model_construct(value=preview(outcome.value), status=outcome.status, stored=stored)
 
 
+def size_of(content: bytes) -> int:
+    """What a value that is passed in full counts: the bytes of its JSON, or more if it is little but brackets."""
+    return max(len(content), _INNER_BYTES * (content.count(b"[") + content.count(b"{")))
+
+
 def _written(value: JsonValue, bound: int) -> tuple[int, LargeValue | None]:
-    """The size of a value's JSON, and the value to store if that is above the bound."""
+    """The size of a value, and the value to store if that is above the bound."""
     content = to_json(value)
-    if len(content) <= bound:
-        return len(content), None
+    if (size := size_of(content)) <= bound:
+        return size, None
     return len(content), LargeValue(value_id_of(content), content.decode())
 
 
@@ -274,7 +281,7 @@ class AnswerValues:
     def _noted(
         self, value: JsonValue, shown: JsonValue, stored: StoredValue | None
     ) -> tuple[JsonValue, JsonValue, StoredValue | None, int]:
-        noted = self._known[id(value)] = (value, shown, stored, len(to_json(shown)))
+        noted = self._known[id(value)] = (value, shown, stored, size_of(to_json(shown)))
         return noted
 
 

@@ -66,11 +66,15 @@ class SizeBudget:
         if self.limit == _UNLIMITED:
             return
         if isinstance(value, str):
-            self.taken += len(value) if value.isascii() else self.cached(value, "size", lambda: _bytes(value))
+            self.take_bytes(len(value) if value.isascii() else self.cached(value, "size", lambda: _bytes(value)))
         elif isinstance(value, dict | list):
-            self.taken += self.cached(value, "size", lambda: len(to_json(value)))
+            self.take_bytes(self.cached(value, "size", lambda: len(to_json(value))))
         else:
-            self.taken += _SMALL
+            self.take_bytes(_SMALL)
+
+    def take_bytes(self, size: int) -> None:
+        """Count so many bytes. Raises SizeExceeded."""
+        self.taken += size
         if self.taken > self.limit:
             raise SizeExceeded(f"more than {self.limit} bytes of earlier answers")
 

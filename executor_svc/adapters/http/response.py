@@ -33,6 +33,8 @@ _CHARSETS: Final = frozenset(
 _TEXT_TYPES: Final = frozenset(
     {"application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/x-ndjson"}
 )
+_MAX_ERROR_VALUES: Final = 1_000
+"""Values of an error's JSON. One with more is kept as text: an error of 16 kB may be 16,000 values."""
 _NO_CONTENT: Final = frozenset({204, 205, 304})
 
 
@@ -70,7 +72,7 @@ def decode_error(content_type: str, body: bytes, *, truncated: bool) -> JsonValu
     received = essence(content_type)
     if is_json(received) and not truncated:
         try:
-            return parse_json(body)
+            return parse_json(body, _MAX_ERROR_VALUES)
         except BadResponse:
             pass
     if is_json(received) or _is_text(received) or not received:

@@ -30,7 +30,8 @@ from services.urls import url_of
 
 _log = get_logger(__name__)
 WELL_KNOWN: Final = "/.well-known/openid-configuration"
-_TOKEN: Final = re.compile(rf"[!-~]{{{MIN_SECRET_CHARS},32768}}")
+_TOKEN: Final = re.compile(rf"[A-Za-z0-9._~+/=-]{{{MIN_SECRET_CHARS},8192}}|[!-~]{{{MIN_SECRET_CHARS},1024}}")
+"""A token of RFC 6750 (section 2.1), or a shorter one of any characters: masking compiles all its escaped forms."""
 _BOUND_TYPES: Final = frozenset({"dpop", "mac", "pop"})
 """Token types that need a key. Any other type is taken for a bearer token, as some servers use names of their own."""
 _DEFAULT_LIFETIME_S: Final = 300.0
@@ -140,7 +141,7 @@ class Tokens:
         current = self._store.client(name) or client
         if grant.client == current:
             return
-        grant.client, grant.token, grant.problem = current, "", ""
+        grant.client, grant.token, grant.problem, grant.expires = current, "", "", 0.0
         held = current.access_token.get_secret_value() if current.access_token is not None else ""
         if held and held != grant.refused:
             left_s = float("inf") if current.expires_at is None else current.expires_at - time.time()
@@ -168,6 +169,9 @@ class Tokens:
         except CredentialUnavailable as error:
             grant.problem, grant.at = str(error), clock()
             raise
+        finally:
+            if not grant.token and grant.expires > clock():
+                grant.token = grant.refused  # only some calls may be refused, and there is no other one
 
     async def _fetch(
         self,

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -10,13 +10,14 @@ import pytest
 from aiohttp import web
 
 from executor_svc.adapters.http import adapter as adapter_module
+from executor_svc.adapters.http.coding import Decoder
 from executor_svc.adapters.http.response import decode
 from executor_svc.masking import Masker
 from services.byte_budget import BudgetTimeout, ByteBudget
 from services.contracts.api import SecretKind, SecurityRequirement
 from services.contracts.outcome import Failed, Succeeded
 from tests.support.executing import api
-from tests.support.upstream import Upstream, serve_raw
+from tests.support.upstream import Seen, Upstream, serve_raw
 from tests.unit.executor_svc.conftest import Opener
 
 WAIT_S = 20.0
@@ -58,6 +59,29 @@ async def test_the_loop_turns_while_a_large_answer_is_read(
     result = await call(api(upstream.origin, "/large", security=((needed,),)))
     assert result.outcome == Succeeded(value={"said": ["x" * 70_000, "***"]}, status=200)
     assert turned.is_set()
+
+
+async def test_little_of_an_answer_is_parsed_at_a_time(
+    upstream: Upstream, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be in small chunks, and a hundred answers may arrive at once."""
+    pieces = list[int]()
+
+    class Counting(Decoder):
+        def feed(self, data: bytes) -> Iterator[bytes]:
+            pieces.append(len(data))
+            return super().feed(data)
+
+    monkeypatch.setattr("executor_svc.adapters.http.transport.Decoder", Counting)
+
+    @upstream.on("/a")
+    async def large(_: Seen) -> web.Response:
+        return web.json_response({"text": "x" * 2_000_000})
+
+    call = await opened()
+    assert isinstance((await call(api(upstream.origin, "/a"))).outcome, Succeeded)
+    assert sum(pieces) > 2_000_000
+    assert max(pieces) < 64 * 1024
 
 
 async def test_an_answer_that_finds_no_room_fails_as_one_to_ask_again(opened: Opener) -> None:

@@ -4,17 +4,20 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
 from pydantic import SecretStr
 from yarl import URL
 
 from executor_svc.adapters.http import open_http_adapter
-from executor_svc.adapters.http.tokens import endpoint
+from executor_svc.adapters.http.tokens import CredentialUnavailable, endpoint, read_token
+from executor_svc.adapters.http.transport import Reply
+from executor_svc.masking import Masker
 from executor_svc.models import Call, CallResult
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
@@ -284,3 +287,38 @@ async def test_a_renewal_that_fails_when_nobody_waits_is_logged(
     async with asyncio.timeout(10):
         await ended.wait()
     assert logged == [{"secret": NAME, "why": "CredentialUnavailable"}]
+
+
+@pytest.mark.parametrize("renewable", [False, True])
+async def test_a_call_that_is_refused_whatever_its_token_is_takes_it_from_no_other(
+    server: AuthorizationServer, opened: Opener, renewable: bool
+) -> None:
+    """A path that asks for more rights answers 401, and the token cannot be replaced."""
+
+    @server.upstream.on("/api/admin")
+    async def never(_: Seen) -> Any:
+        return web.json_response({}, status=401)
+
+    @server.upstream.on("/token")
+    async def broken(_: Seen) -> Any:
+        return web.json_response({"error": "server_error"}, status=500)
+
+    entry = logged_in(server, access_token=server.issue("access"), expires_at=time.time() + 3_600)
+    if not renewable:
+        del entry["refresh_token"]
+    call = await opened({NAME: entry})
+    allowed = operation(server)
+    assert isinstance((await call(allowed)).outcome, Succeeded)
+    told(await call(allowed.model_copy(update={"path": "/api/admin", "content_hash": ""})))
+    assert isinstance((await call(allowed)).outcome, Succeeded)
+
+
+@pytest.mark.parametrize(
+    ("token", "usable"),
+    [("a1-._~+/=" * 900, True), ("a1-._~+/=" * 1_000, False), ("<a%\\b>" * 150, True), ("<a%\\b>" * 5_000, False)],
+)
+def test_a_token_that_takes_long_to_mask_is_not_used(token: str, usable: bool) -> None:
+    """32,768 characters that are escaped everywhere took a minute of the event loop and 2 GB."""
+    reply = Reply(200, CIMultiDictProxy(CIMultiDict()), json.dumps({"access_token": token}).encode(), truncated=False)
+    with nullcontext() if usable else pytest.raises(CredentialUnavailable, match="no usable access_token"):
+        assert read_token(reply, "the endpoint", Masker(())).access_token == token
