@@ -1,8 +1,8 @@
 """The planner's training data: recorded and generated requests, each with the candidates that the retriever finds.
 
 A fifth of each folder's requests, at most ``Recipe.validation``, is held out and never trained on; of the folders in
-``Recipe.unseen`` all are. A hash of the request's id selects them, so they are the same in every run of that seed. Splits called ``test`` are not used at all if
-there are others.
+``Recipe.unseen`` all are. A hash of the request's id selects them, so they are the same in every run of that seed.
+Splits called ``test`` are not used at all if there are others.
 """
 
 from __future__ import annotations
