@@ -17,19 +17,20 @@ from planner_svc.reading.profile import profile_of
 from planner_svc.reading.readings import NO_CLOCK, whole_moments
 from planner_svc.reading.text import MAX_CHARS, split_name, stem, stem_set, stems, without_quotes
 from services.contracts.api import Api
-from services.contracts.plan import Plan
+from services.contracts.plan import Plan, scalars, step_values
 
 _THING: Final = r"(?P<thing>(?:(?!\s+(?:and|but|then)\b)[^.,;:!?()\n]){0,100})"
 _NOT_TO: Final = re.compile(
     rf"\b(?:(?:do|must|should|shall)\s+not|don['\u2019]?t|never|not\s+to)\s+(?P<verb>[a-z]+){_THING}", re.IGNORECASE
 )
 _EXCEPT: Final = re.compile(
-    r"\b(?:except(?:ing)?(?:\s+for)?|excluding|other\s+than|apart\s+from|(?:all|every(?:body|one|thing))\s+but|but\s+not)"
+    r"(?<!\bnobody\s)(?<!\bnothing\s)(?<!\bnone\s)(?<!\bno one\s)"
+    r"\b(?:except(?:ing)?(?:\s+for)?|excluding|other\s+than|apart\s+from|(?:all|every(?:body|one|thing))\s+but)"
     rf"\b{_THING}",
     re.IGNORECASE,
 )
 _CHANGING: Final = stem_set("affect alter change modify touch")
-"""Verbs of any change."""
+"""Verbs of any change. What they forbid has to be named."""
 _DATE: Final = re.compile(r"\d{4}-\d\d")
 
 
@@ -51,11 +52,12 @@ def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     excepted = list(_EXCEPT.finditer(bare)) if changing else []
     if not found and not excepted:
         return ""
-    verbs = _CHANGING | {stem(verb) for verb, _ in find_imperatives(bare)}
+    verbs = {stem(verb) for verb, _ in find_imperatives(bare)}
     verbs |= {stem(word) for api in changing for word in split_name(api.name)[:1]}
-    said = [str(value) for value in literals(plan)]
+    said = [str(one) for step in plan.steps for value in step_values(step) for one in scalars(value)]
     named = {word for text in said for word in stems(text)}
     known = ANYTHING.union(named, *(profile_of(api).title for api in changing))
+    known |= {word for value in literals(plan) for word in stems(str(value))}
     loops = any(step.foreach is not None and step.when is None and apis[step.api].mutating for step in plan.steps)
     for match in excepted:
         words = stems(match["thing"])
@@ -63,7 +65,9 @@ def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
         if (takes or loops or _excepts_date(match["thing"], said)) and not any(match[0] in text for text in said):
             return query[match.start() : match.end()].strip()
     for match in found:
-        if stem(match["verb"]) in verbs and known.issuperset(stems(match["thing"])):
+        verb, words = stem(match["verb"]), stems(match["thing"])
+        meant = verb in verbs or (verb in _CHANGING and not named.isdisjoint(words))
+        if meant and known.issuperset(words):
             return query[match.start() : match.end()].strip()
     return ""
 
