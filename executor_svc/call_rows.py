@@ -51,7 +51,8 @@ class CallRows:
         """The parameters that finish the row of a call that was sent."""
         run_id = outcome.ticket.run_id
         new = self.finished(run_id, outcome.key, outcome.state, outcome.result)
-        return {"run": run_id, "call": outcome.key} | {f"new_{name}": value for name, value in new.items()}
+        found = {"run": run_id, "call": outcome.key, "of_epoch": outcome.ticket.epoch}
+        return found | {f"new_{name}": value for name, value in new.items()}
 
     def finished(self, run_id: str, key: str, state: CallState, result: CallResult) -> dict[str, object]:
         """The columns of a call whose outcome is known."""

@@ -316,7 +316,7 @@ class Run:
         if not isinstance(outcome, Failed) or outcome.detail is None:
             return outcome
         self._detail_bytes += size_of(to_json(outcome.detail))
-        return outcome if self._detail_bytes <= _MAX_DETAIL_BYTES else outcome.model_copy(update={"detail": _NOT_KEPT})
+        return outcome if self._detail_bytes <= _MAX_DETAIL_BYTES else outcome.model_copy(update={"detail": None})
 
     def _release(self, finished: str, outcome: StepOutcome) -> list[str]:
         freed = []

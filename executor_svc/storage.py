@@ -86,11 +86,12 @@ class LedgerStore:
             set_={"epoch": sending.excluded.epoch},
             where=CALLS.c.state == CallState.SENT.value,
         )
-        # The first outcome wins. One that arrives after the call was marked in doubt or settled is ignored.
+        # The first outcome wins. One that arrives after the call was marked in doubt or settled is ignored, and so is a
+        # former owner's after the call was sent again.
         self._finish_sent = (
             CALLS.update()
             .where(CALLS.c.run_id == sa.bindparam("run"), CALLS.c.key == sa.bindparam("call"))
-            .where(CALLS.c.state == CallState.SENT.value)
+            .where(CALLS.c.state == CallState.SENT.value, CALLS.c.epoch <= sa.bindparam("of_epoch"))
             .values({n: sa.bindparam(f"new_{n}") for n in ("state", "result", "seal")})
         )
         self._finish_read = sending.on_conflict_do_nothing()

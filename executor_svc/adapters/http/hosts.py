@@ -28,6 +28,8 @@ _RETRY_SHARE: Final = 0.2
 _RETRY_RESERVE: Final = 10.0
 _RESERVE_PER_S: Final = 1.0
 _PATIENCE_S: Final = 5.0
+_WAIT_S: Final = 7_200.0
+"""Longer than any call waits. Its own deadline ends a call that waits for its turn."""
 
 
 class CircuitOpen(Exception):
@@ -110,16 +112,16 @@ class Breaker:
 
 
 class HostLimits:
-    """The load that the operator allows for one or more hosts."""
+    """The load that the operator allows for one or more hosts. Tenants take turns; one alone may use all of it."""
 
     def __init__(self, limit: HostLimit) -> None:
-        self._slots = asyncio.Semaphore(limit.concurrency) if limit.concurrency else None
-        rate = limit.per_second
+        self._slots = FairSlots(limit.concurrency or sys.maxsize, sys.maxsize)
+        self._next, rate = FairSlots(1, sys.maxsize), limit.per_second
         self._rate = AsyncLimiter(max(rate, 1.0), max(1.0, 1.0 / rate)) if rate else None
 
     @asynccontextmanager
-    async def slot(self, deadline: float) -> AsyncIterator[None]:
-        """Wait for the right to send one request, and hold it until the answer.
+    async def slot(self, tenant: str, deadline: float) -> AsyncIterator[None]:
+        """Wait for the right of a tenant to send one request, and hold it until the answer.
 
         Raises:
             NoSlot: the limits left no room before ``deadline``, a reading of the loop's clock.
@@ -127,10 +129,10 @@ class HostLimits:
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout_at(deadline):
-                    if self._slots is not None:
-                        await stack.enter_async_context(self._slots)
+                    await stack.enter_async_context(self._slots.slot(tenant, _WAIT_S))
                     if self._rate is not None:
-                        await self._rate.acquire()
+                        async with self._next.slot(tenant, _WAIT_S):
+                            await self._rate.acquire()
             except TimeoutError:
                 raise NoSlot from None
             yield

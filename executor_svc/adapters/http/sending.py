@@ -169,7 +169,7 @@ class Sender:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._hosts.connection(host, call.tenant, call.deadline, fresh=fresh))
             if host.limits is not None:
-                await stack.enter_async_context(host.limits.slot(call.deadline))
+                await stack.enter_async_context(host.limits.slot(call.tenant or "", call.deadline))
             return await self._once(host, request, pending)
 
     async def _once(self, host: Host, request: HttpRequest, pending: PendingCall) -> Reply | SendFailed:

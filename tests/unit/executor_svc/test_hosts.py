@@ -184,6 +184,22 @@ async def test_so_many_requests_a_second(upstream: Upstream, opened: Opener) -> 
     assert upstream.count("/x") == 1
 
 
+@pytest.mark.parametrize("limit", [HostLimit(concurrency=1), HostLimit(per_second=4)])
+async def test_tenants_take_turns_at_a_host_with_a_limit(upstream: Upstream, opened: Opener, limit: HostLimit) -> None:
+    Busy(upstream)
+    call, ended = await opened(host_limits={upstream.host: limit}), list[str]()
+
+    async def calling(tenant: str) -> None:
+        assert isinstance((await call(api(upstream.origin, "/busy"), tenant=tenant)).outcome, Succeeded)
+        ended.append(tenant)
+
+    flood = [asyncio.create_task(calling("red")) for _ in range(12)]
+    await upstream.arrived.wait()
+    await calling("blue")
+    await asyncio.gather(*flood)
+    assert ended.index("blue") < 11
+
+
 async def test_what_happens_to_hosts_is_counted(upstream: Upstream) -> None:
     upstream.replies("/b", web.Response(status=503))
     registry = CollectorRegistry()

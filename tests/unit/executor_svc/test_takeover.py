@@ -15,10 +15,10 @@ from executor_svc.held import HeldAnswers
 from executor_svc.models import Admission, CallResult, CallState, Conclusion, Outcome
 from executor_svc.runner import Run
 from executor_svc.storage import LedgerStore
-from executor_svc.tables import EXECUTIONS, MEMBERS
+from executor_svc.tables import CALLS, EXECUTIONS, MEMBERS
 from services.contracts.doubt import ResolveRequest, doubts_of
 from services.contracts.execution import ExecuteRequest, ExecutionFinished
-from services.contracts.outcome import InDoubt, Skipped, StepOutcome, StepRecord
+from services.contracts.outcome import InDoubt, Skipped, StepOutcome, StepRecord, Succeeded
 from services.contracts.planning import CompiledPlan
 from services.ownership.ticket import Ticket
 from services.storage.engine import write
@@ -304,6 +304,24 @@ async def test_who_gets_back_a_run_that_he_had_lost_runs_it_once(house: House, u
     held.set()
     assert (await following).status in ("failed", "cancelled")
     assert upstream.count("/free") == 0
+
+
+async def test_a_late_outcome_is_not_that_of_a_call_that_was_sent_again(house: House, upstream: Upstream) -> None:
+    """A person had it sent again, as the first owner stood still; then that one tells what its own call brought."""
+    plan, again = two_bookings(booking(upstream)), Ticket("run-1", "another", 2)
+    await house.left_behind(plan, sending("a", room="blue"))
+    async with house.engine.begin() as connection:
+        await connection.execute(EXECUTIONS.update().values(owner=again.owner, epoch=again.epoch))
+        await connection.execute(CALLS.delete())
+    store, late = LedgerStore(house.engine, Sealer(None)), done("a", {"id": "first"})
+    await store.write([replace(sending("a", room="blue"), ticket=again)])
+    await store.write([late])
+    assert (await store.calls("run-1"))["a"].state is CallState.SENT
+    await store.write([replace(done("a", {"id": "second"}), ticket=again), late])
+    result = (await store.calls("run-1"))["a"].result
+    assert result is not None
+    assert result.outcome == Succeeded(value={"id": "second"}, status=201)
+    store.close()
 
 
 async def test_a_run_that_waits_for_room_can_be_cancelled(
