@@ -41,7 +41,7 @@ from services.contracts.solve import SolveRequest
 from services.errors import NotFound
 from services.fair_slots import FairSlots
 from services.ownership.members import Membership, workers
-from services.ownership.takeover import lock_orphans
+from services.ownership.takeover import has_orphans, lock_orphans
 from services.ownership.ticket import Fenced, Ticket
 from services.storage.engine import Transactions, insert, read, write
 from services.tracing import traceparent
@@ -297,15 +297,17 @@ class RunStore:
         ``full`` the tenants that have as many of these as they may.
         """
         c = RUNS.c
+        under_way = c.status.in_(UNDER_WAY) & (c.id > after) & c.tenant.not_in(sorted(full))
+        if not await has_orphans(self._engine, membership, RUNS, under_way, here):
+            return None
         async with write(self._engine) as connection:
             while True:
-                under_way = c.status.in_(UNDER_WAY) & (c.id > after) & c.tenant.not_in(sorted(full))
                 rows = await lock_orphans(connection, membership, RUNS, under_way, here, 1)
                 if not rows:
                     return None
                 if (stored := taken_run(rows[0])) is not None:
                     break
-                after = rows[0].id
+                under_way &= c.id > rows[0].id
             taken = {"owner": membership.id, "epoch": stored.epoch, "takeovers": stored.takeovers}
             await connection.execute(RUNS.update().where(c.id == stored.run.id).values(taken))
         return stored

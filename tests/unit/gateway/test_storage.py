@@ -137,6 +137,18 @@ async def test_no_run_is_taken_over_of_a_tenant_that_has_as_many_as_it_may(store
     assert await stores[1].take_over(living, {second.id}, full=["many"]) is None
 
 
+async def test_a_search_for_runs_of_the_dead_locks_nothing_if_there_are_none(stores: list[RunStore]) -> None:
+    """On SQLite all heartbeats waited for it, as long as a busy event loop took for its statements."""
+    run = a_run()
+    living = Membership(stores[1]._engine, MEMBERS, lease_s=60)
+    await living.beat()
+    await stores[0].insert(Ticket(run.id, living.id, 0), run, REQUEST, None)
+    async with write(stores[0]._engine) as connection:
+        await connection.execute(RUNS.update().where(RUNS.c.id == run.id).values(verdict=None))
+        assert await asyncio.wait_for(stores[1].take_over(living, [run.id]), 10) is None
+    assert await stores[1].take_over(living, []) is not None
+
+
 async def test_who_follows_one_run_does_not_wait_for_all_who_follow_another(stores: list[RunStore]) -> None:
     runs, answered = [a_run(), a_run()], list[str]()
     for run in runs:
