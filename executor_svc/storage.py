@@ -36,7 +36,7 @@ from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.operations import Worker
 from services.errors import Conflict
 from services.ownership.members import Membership, workers
-from services.ownership.takeover import lock_orphans
+from services.ownership.takeover import has_orphans, lock_orphans
 from services.ownership.ticket import Ticket
 from services.signing import SIGNATURE_HOLDS_S
 from services.storage.engine import Transactions, clock, insert, read, write
@@ -219,15 +219,16 @@ class LedgerStore:
         on. One that cannot be read ends as failed: it must not keep the others from being taken over.
         """
         under_way = (EXECUTIONS.c.status == "running") & (EXECUTIONS.c.id > after)
-        async with write(self._engine) as connection:
-            while found := await lock_orphans(connection, membership, EXECUTIONS, under_way, running, 1):
-                try:
-                    execution = self._execution(found[0])
-                except ValueError as error:
-                    await _end_unreadable(connection, found[0].id, error, self._now)
-                    continue
-                execution = replace(execution, takeovers=execution.takeovers + 1)
-                return execution, await _take(connection, execution, membership.id)
+        if await has_orphans(self._engine, membership, EXECUTIONS, under_way, running):
+            async with write(self._engine) as connection:
+                while found := await lock_orphans(connection, membership, EXECUTIONS, under_way, running, 1):
+                    try:
+                        execution = self._execution(found[0])
+                    except ValueError as error:
+                        await _end_unreadable(connection, found[0].id, error, self._now)
+                        continue
+                    execution = replace(execution, takeovers=execution.takeovers + 1)
+                    return execution, await _take(connection, execution, membership.id)
         return None
 
     async def reopen(self, execution: Execution, owner: str) -> Ticket | None:
@@ -292,8 +293,7 @@ class LedgerStore:
         execution again whose id is gone. So it is kept for as long as its plan's signature may hold, by this process's
         clock: the database's may have been set forward.
 
-        Treats at most ``limit`` of each, and ends early, so that the transaction is short: a value may have megabytes.
-        Returns their total number.
+        Treats at most ``limit`` of each, and ends early: a value may have megabytes. Returns their total number.
         """
         c, before = EXECUTIONS.c, self._now - older_than_s
         ended = c.status.not_in(_NOT_OVER) & (sa.func.coalesce(c.ended_at, c.created_at) < before)
@@ -307,7 +307,7 @@ class LedgerStore:
             for value_id in sorted(needed):
                 await connection.execute(VALUES.update().where(VALUES.c.id == value_id).values(created_at=self._now))
             parts = [
-                [CALLS.delete().where(CALLS.c.run_id == one), EXECUTIONS.delete().where(c.id == one)] for one in old
+                [CALLS.delete().where(CALLS.c.run_id == run), EXECUTIONS.delete().where(c.id == run)] for run in old
             ]
             # Asks for the age again: a value may have been stored once more in the meantime.
             parts += [[VALUES.delete().where(VALUES.c.id == one, unused)] for one in sorted(values - needed)]

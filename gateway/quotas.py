@@ -138,6 +138,11 @@ class Quotas:
         """How many runs and imports of a tenant are under way or waiting. All of them may still store something."""
         return self._runs.held(tenant) + self._held["imports", tenant]
 
+    def full(self) -> list[str]:
+        """The tenants that have as many runs under way as they may. One that may have none still gets one continued."""
+        most = {tenant: self.limits(tenant).runs for tenant in self._runs.tenants}
+        return [name for name, runs in most.items() if runs is not None and self._runs.held(name) >= max(runs, 1)]
+
     def take_run(self, tenant: str) -> None:
         """Take a slot for an existing run that continues in this process, even if all are taken."""
         self._runs.take(tenant)

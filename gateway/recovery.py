@@ -58,10 +58,10 @@ class Recovery:
                         await self._membership.leave()
 
     async def _take_over(self) -> None:
-        """Take over the runs of dead processes."""
+        """Take over the runs of dead processes, of each tenant as many as it may have here."""
         after = ""
         while self._runs.room > 0:
-            stored = await self._store.take_over(self._membership, self._runs.lives, after)
+            stored = await self._store.take_over(self._membership, self._runs.lives, after, self._runs.full())
             if stored is None:
                 return
             after = stored.run.id

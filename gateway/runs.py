@@ -73,6 +73,10 @@ class Runs:
         """How many more runs may be under way at once."""
         return 0 if self._closing else self._quotas.room
 
+    def full(self) -> list[str]:
+        """The tenants that have as many runs under way as they may."""
+        return self._quotas.full()
+
     async def _admit(self, tenant: str, wait_s: float) -> None:
         """Take a slot for a run. Raises ServiceUnavailable if this process is stopping."""
         await self._quotas.begin_run(tenant, wait_s)

@@ -4,7 +4,6 @@ A run is one row. It holds the run as a JSON document, the columns that lists fi
 the run. Every write of a run's owner names its :class:`~services.ownership.ticket.Ticket`.
 """
 
-import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -42,7 +41,7 @@ from services.contracts.solve import SolveRequest
 from services.errors import NotFound
 from services.fair_slots import FairSlots
 from services.ownership.members import Membership, workers
-from services.ownership.takeover import lock_orphans
+from services.ownership.takeover import has_orphans, lock_orphans
 from services.ownership.ticket import Fenced, Ticket
 from services.storage.engine import Transactions, insert, read, write
 from services.tracing import traceparent
@@ -52,9 +51,9 @@ __all__ = ["MEMBERS", "METADATA", "UNDER_WAY", "RequestIdentity", "RunStore", "S
 UNDER_WAY = frozenset({RunStatus.PLANNING, RunStatus.RUNNING})
 NOT_OVER = UNDER_WAY | {RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT}
 """States of a run that may still make calls."""
-_POLLS = 2
-"""Reads at once for those that follow or wait for runs of other processes. Hundreds ask for news again and again, and
-would otherwise keep all connections and the event loop."""
+_POLLS, _POLLS_WAITING, _POLL_WAIT_S = 2, 10_000, 20.0
+"""Reads at once for those that follow or wait for runs of other processes, one of each run. Hundreds ask for news again
+and again, and would otherwise keep all connections, the event loop, and those that follow other runs."""
 
 _READS, _READS_EACH = 8, 3
 """Reads of runs at once, of all tenants and of one. A run may have megabytes; they leave connections to all others."""
@@ -106,7 +105,7 @@ class RunStore:
         self._add_run = insert(engine, RUNS).on_conflict_do_nothing(index_elements=["tenant", "idempotency_key"])
         self._add_events = insert(engine, RUN_EVENTS).on_conflict_do_nothing()
         self._add_owned_events = _owned_events(engine)
-        self._polls = asyncio.Semaphore(_POLLS)
+        self._polls = FairSlots(_POLLS, _POLLS_WAITING, 1, "reads of events")
         self._reads = FairSlots(_READS, _READS_WAITING, _READS_EACH, "reads of runs")
 
     def close(self) -> None:
@@ -235,7 +234,7 @@ class RunStore:
         statement = sa.select(c.seq, c.data).where(c.run_id == run_id, c.seq > after).order_by(c.seq).limit(limit)
         if upto is not None:
             statement = statement.where(c.seq <= upto)
-        async with self._polls, read(self._engine) as connection:
+        async with self._polls.slot(run_id, _POLL_WAIT_S), read(self._engine) as connection:
             rows = (await connection.execute(statement)).all()
         return [run_event(row.seq, row.data) for row in rows]
 
@@ -289,21 +288,26 @@ class RunStore:
             done += 1
         return done
 
-    async def take_over(self, membership: Membership, here: Collection[str], after: str = "") -> StoredRun | None:
+    async def take_over(
+        self, membership: Membership, here: Collection[str], after: str = "", full: Collection[str] = ()
+    ) -> StoredRun | None:
         """Take over the first run under way that no process works on, of those with a higher id than ``after``.
 
-        One at a time, since their plans may be large. ``here`` is a live view of the runs that this one works on.
+        One at a time, since their plans may be large. ``here`` is a live view of the runs that this one works on, and
+        ``full`` the tenants that have as many of these as they may.
         """
         c = RUNS.c
+        under_way = c.status.in_(UNDER_WAY) & (c.id > after) & c.tenant.not_in(sorted(full))
+        if not await has_orphans(self._engine, membership, RUNS, under_way, here):
+            return None
         async with write(self._engine) as connection:
             while True:
-                under_way = c.status.in_(UNDER_WAY) & (c.id > after)
                 rows = await lock_orphans(connection, membership, RUNS, under_way, here, 1)
                 if not rows:
                     return None
                 if (stored := taken_run(rows[0])) is not None:
                     break
-                after = rows[0].id
+                under_way &= c.id > rows[0].id
             taken = {"owner": membership.id, "epoch": stored.epoch, "takeovers": stored.takeovers}
             await connection.execute(RUNS.update().where(c.id == stored.run.id).values(taken))
         return stored
@@ -408,7 +412,7 @@ class RunStore:
 
     async def status(self, run_id: str) -> RunStatus:
         """The status of a run. Raises NotFound."""
-        async with self._polls, read(self._engine) as connection:
+        async with self._polls.slot(run_id, _POLL_WAIT_S), read(self._engine) as connection:
             status = await connection.scalar(sa.select(RUNS.c.status).where(RUNS.c.id == run_id))
         if status is None:
             raise NotFound(f"There is no run {run_id}.")

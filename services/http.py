@@ -308,16 +308,18 @@ class StrictRoute(APIRoute):
         async def answered(own: StrictRequest) -> Response:
             # Read here, because FastAPI would replace our errors by one without details, build all errors of the body
             # and validate on the event loop. Other bodies are not read: anybody may send one to a route without token.
-            if model and await own.body() and "json" in own.headers.get("content-type", "").lower():
-                if not bulk:
-                    self.charge(own, len(await own.body()))
-                try:
-                    await own.validate(model)
-                except (InvalidRequest, RequestValidationError):
-                    if bulk:  # what it takes, such as an import, has limits of its own
-                        self.charge(own, len(await own.body()))
-                    raise
-                own.release()
+            if model and (body := await own.body()):
+                is_json = "json" in own.headers.get("content-type", "").lower()
+                if not (bulk and is_json):  # what it takes, such as an import, has limits of its own
+                    self.charge(own, len(body))
+                if is_json:
+                    try:
+                        await own.validate(model)
+                    except (InvalidRequest, RequestValidationError):
+                        if bulk:
+                            self.charge(own, len(body))
+                        raise
+                    own.release()
             response = await handle(own)
             if isinstance(response, EventResponse):
                 response.check = partial(self.readmit, own)

@@ -381,10 +381,16 @@ async def test_authorised_requests_do_not_wait_for_those_without_a_token(
 
 async def test_a_refused_body_counts_by_its_size(tmp_path: Path) -> None:
     async with two_tenants(tmp_path, limits={"requests_per_s": 5}) as gateway:
-        for body in (b'{"query": "x", "more": 1, "rest": "' + b"x" * 900_000 + b'"}', b"[" * 900_000):
+        more = b'{"query": "x", "more": 1, "rest": "' + b"x" * 900_000 + b'"}'
+        for path, kind, body in (
+            ("/solve", "application/json", more),
+            ("/solve", "application/json", b"[" * 900_000),
+            ("/solve", "text/plain", b"x" * 900_000),
+            ("/apis:import", "text/plain", b"x" * 900_000),
+        ):
             gateway.app.state.service.quotas._buckets.clear()
-            headers = {"Authorization": "Bearer kiosk-token", "Content-Type": "application/json"}
-            answers = [await gateway.http.post("/solve", content=body, headers=headers) for _ in range(5)]
+            headers = {"Authorization": "Bearer kiosk-token", "Content-Type": kind}
+            answers = [await gateway.http.post(path, content=body, headers=headers) for _ in range(5)]
             assert [answer.status_code for answer in answers[2:]] == [429] * 3
             assert answers[0].status_code in (400, 422)
 

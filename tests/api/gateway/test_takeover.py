@@ -78,6 +78,23 @@ async def test_the_runs_of_a_gateway_that_dies_go_on_in_another(
     assert numbers[-1] > 1_000_000
 
 
+async def test_a_tenant_gets_no_more_runs_by_a_takeover_than_it_may_have(database: str) -> None:
+    """With a hundred at each of two gateways it had all two hundred runs of the one that was left."""
+    fakes = Fakes()
+    async with (
+        open_gateway(database, fakes, lease_s=LEASE_S, limits={"runs": 1}) as one,
+        open_gateway(database, fakes, lease_s=LEASE_S, limits={"runs": 1}) as two,
+    ):
+        fakes.executor.gate = asyncio.Event()
+        runs = [await gateway.client.solve(unhurried(ASK_HOLIDAYS)) for gateway in (one, two)]
+        await until(lambda: fakes.executor.calls.count("execute") == 2)
+        await one.die()
+        await asyncio.sleep(4 * LEASE_S)
+        assert "nestor_runs_recovered_total 0.0" in (await two.http.get("/metrics")).text
+        fakes.executor.gate.set()
+        assert [(await ended(two.client, run.id)).status for run in runs] == [RunStatus.SUCCEEDED] * 2
+
+
 async def test_a_clock_that_was_set_back_keeps_no_run_of_the_dead(pair: tuple[Gateway, Gateway], database: str) -> None:
     one, two = pair
     one.fakes.executor.gate = asyncio.Event()

@@ -125,6 +125,43 @@ async def test_of_several_reapers_one_takes_a_run_over(stores: list[RunStore]) -
     assert sorted(found) == sorted(run.id for run in runs)
 
 
+async def test_no_run_is_taken_over_of_a_tenant_that_has_as_many_as_it_may(stores: list[RunStore]) -> None:
+    first, second = (a_run().model_copy(update={"tenant": tenant}) for tenant in ("many", "few"))
+    for run in (first, second):
+        await stores[0].insert(Ticket(run.id, "dead", 0), run, REQUEST, None)
+    living = Membership(stores[1]._engine, MEMBERS, lease_s=60)
+    await living.beat()
+    taken = await stores[1].take_over(living, {}, full=["many"])
+    assert taken is not None
+    assert taken.run == second
+    assert await stores[1].take_over(living, {second.id}, full=["many"]) is None
+
+
+async def test_a_search_for_runs_of_the_dead_locks_nothing_if_there_are_none(stores: list[RunStore]) -> None:
+    """On SQLite all heartbeats waited for it, as long as a busy event loop took for its statements."""
+    run = a_run()
+    living = Membership(stores[1]._engine, MEMBERS, lease_s=60)
+    await living.beat()
+    await stores[0].insert(Ticket(run.id, living.id, 0), run, REQUEST, None)
+    async with write(stores[0]._engine) as connection:
+        await connection.execute(RUNS.update().where(RUNS.c.id == run.id).values(verdict=None))
+        assert await asyncio.wait_for(stores[1].take_over(living, [run.id]), 10) is None
+    assert await stores[1].take_over(living, []) is not None
+
+
+async def test_who_follows_one_run_does_not_wait_for_all_who_follow_another(stores: list[RunStore]) -> None:
+    runs, answered = [a_run(), a_run()], list[str]()
+    for run in runs:
+        await stores[0].insert(Ticket(run.id, "a", 0), run, REQUEST, None)
+
+    async def look(run: Run) -> None:
+        await stores[1].status(run.id)
+        answered.append(run.id)
+
+    await asyncio.gather(*map(look, [runs[0]] * 50 + [runs[1]]))
+    assert answered.index(runs[1].id) < 10
+
+
 async def test_a_run_that_this_version_cannot_read_keeps_no_other_from_being_taken_over(stores: list[RunStore]) -> None:
     odd, older, good = a_run(), a_run(), a_run()
     for run in (odd, older, good):
