@@ -1,12 +1,11 @@
 """The forms in which values are written."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 
 from planner_svc.backends.compact.forms import Form, form_of, number_form_of, number_written, written
-from planner_svc.backends.compact.periods import first_day_only
-from planner_svc.reading.readings import moment_of
+from planner_svc.backends.compact.said_moments import SaidMoments
 
 NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
 
@@ -75,7 +74,8 @@ def test_the_end_of_a_pair_is_the_last_day_of_a_period() -> None:
 
 
 def test_what_is_before_a_period_is_before_its_first_day() -> None:
-    period = moment_of("next week", datetime(2026, 11, 20, 9, tzinfo=UTC))
-    assert period is not None
-    lasts = [one and one.last for one in (first_day_only(period, before) for before in ("bookings before ", "in "))]
-    assert lasts == [None, period.last]
+    now = datetime(2026, 11, 20, 9, tzinfo=UTC)
+    said = [
+        SaidMoments(f"{before} next week", now).at(len(before) + 1, len(before) + 10) for before in ("before", "in")
+    ]
+    assert [one and one.last for one in said] == [None, date(2026, 11, 29)]
