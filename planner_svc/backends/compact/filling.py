@@ -24,13 +24,14 @@ from planner_svc.backends.compact.spans import ParameterTarget, Spans
 from planner_svc.backends.compact.task import UNLIKELY, FillRequest, Task
 from planner_svc.compiler.assign import Mismatch, mismatch
 from planner_svc.compiler.schemas import Schemas
-from planner_svc.reading.date_formats import date_formats, in_stated_format
+from planner_svc.reading.date_formats import date_formats, in_stated_format, is_no_clock
 from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.negations import denied
 from planner_svc.reading.profile import Field, Slot, first_item
 from planner_svc.reading.quantities import quantities
 from planner_svc.reading.readings import readings
 from planner_svc.reading.standard_codes import code_named, may_be_code
+from planner_svc.reading.tense import tells_of_past
 from planner_svc.reading.text import MAX_CHARS, stems
 from planner_svc.reading.timestamps import as_stamp, is_stamp, stamp_of
 from planner_svc.reading.values import number_in_context
@@ -301,6 +302,8 @@ class Filler:
         stamp, last = stamp_of(fill.slot), fill.slot.role == "to"
         dated = fill.slot.temporal or formats or form in OF_TIME or stamp
         moment = self.moments.at(start, end, whole=stamp is not None) if dated else None
+        if tells_of_past(fill.slot.parameter.description):
+            moment = self.moments.recent(moment, start, end)
         if stamp is not None and moment is not None:
             at = as_stamp(stamp, moment, self._task.now.tzinfo or UTC, last=last)
             if at is not None:
@@ -319,6 +322,8 @@ class Filler:
         ):
             value = _as_in_examples(fill.target, written(form, text, self._task.now, moment, last=last))
         if not (is_stamp(stamp, read) and may_be_code(fill.slot, text)):
+            return None
+        if moment is None and is_no_clock(text, formats):
             return None
         allowed = value is not None and fill.allows([value] if fill.listed else value)
         return value if allowed else read if amount in (None, read) else None

@@ -9,9 +9,13 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
+from dateutil.relativedelta import relativedelta
+
+from planner_svc.reading.calendar_words import YEAR
+from planner_svc.reading.dates import RECENT
 from planner_svc.reading.moments import Moment
 from planner_svc.reading.profile import Role
-from planner_svc.reading.ranges import is_range
+from planner_svc.reading.ranges import NAMED_MONTH, is_range
 from planner_svc.reading.readings import whole_moments
 
 Place = tuple[int, int]
@@ -56,6 +60,16 @@ class SaidMoments:
         if best is None or best.last is None or _BEFORE.search(self._query[:start][-_NEAR:]) is None:
             return best
         return replace(best, last=None)
+
+    def recent(self, moment: Moment | None, start: int, end: int) -> Moment | None:
+        """The moment, a year earlier if these words leave the year open and it is then in the last weeks."""
+        if moment is None or moment.day is None or moment.last is not None or moment.day <= self._now.date():
+            return moment
+        words = self._query[start:end]
+        if re.search(YEAR, words) is not None or NAMED_MONTH.search(words) is None:
+            return moment
+        earlier = moment.day - relativedelta(years=1)
+        return replace(moment, day=earlier) if 0 <= (self._now.date() - earlier).days <= RECENT else moment
 
     def other_end(self, place: Place, role: Role) -> Place | None:
         """The characters of a range's other end, if the moment at these is one end: "from 2 through 15 November"."""

@@ -1,6 +1,6 @@
 """Dates, times and durations in words, against a fixed clock: Friday 20 November 2026, 9:00 in Berlin."""
 
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from planner_svc.reading.dates import DateReader
 from planner_svc.reading.moments import Duration, Moment
+from planner_svc.reading.readings import whole_moments
 
 NOW = datetime(2026, 11, 20, 9, tzinfo=timezone(timedelta(hours=1)))
 
@@ -344,3 +345,18 @@ def test_a_short_date_starts_with_the_month_where_the_locale_does() -> None:
         date(2026, 12, 5),
         date(2027, 5, 12),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("List payments between 1 and 10 November", [date(2026, 11, 1), date(2026, 11, 10)]),
+        ("Show the entries from 2 through 15 November", [date(2026, 11, 2), date(2026, 11, 15)]),
+        ("Which events are on 20 June?", [date(2027, 6, 20)]),  # longer ago
+        ("Book a room for 15 November", [date(2027, 11, 15)]),
+        ("List what is planned for 3 December", [date(2026, 12, 3)]),
+    ],
+)
+def test_what_is_listed_is_rather_of_the_last_weeks(text: str, days: list[date]) -> None:
+    found = whole_moments(text, datetime(2026, 11, 28, 18, tzinfo=UTC))
+    assert [one.value.day for one in found if isinstance(one.value, Moment)] == days
