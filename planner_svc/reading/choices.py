@@ -10,10 +10,10 @@ from pydantic import JsonValue
 
 from planner_svc.reading.option_names import calendar_names, option_names
 from planner_svc.reading.profile import Role, Slot
-from planner_svc.reading.text import Word, stem, stem_set
+from planner_svc.reading.text import STOP, Word, stem, stem_set
 
 UNIT_SYMBOLS = {
-    "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "mi": "mile", "ft": "foot",
+    "in": "inch", "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "mi": "mile", "ft": "foot",
     "yd": "yard", "nmi": "nautical_mile", "kg": "kilogram", "g": "gram", "mg": "milligram", "lb": "pound",
     "lbs": "pound", "oz": "ounce", "l": "liter", "ml": "milliliter", "mph": "mile_per_hour", "kwh": "kilowatt_hour",
     "kw": "kilowatt", "w": "watt", "hp": "horsepower", "pa": "pascal", "psi": "psi", "gb": "gigabyte", "mb": "megabyte",
@@ -59,8 +59,10 @@ def named_choices(slot: Slot, words: Sequence[Word]) -> Iterator[NamedChoice]:
             by_stem.setdefault(tuple(_NO_DEGREE.sub("", choice).lower().split("_")), choice)
     for symbol, name in UNIT_SYMBOLS.items():
         key = tuple(stem(part) for part in name.split("_"))
-        if key in by_stem:
+        if key in by_stem and symbol not in STOP:
             by_stem.setdefault((symbol,), by_stem[key])
+        elif (symbol,) in by_stem:
+            by_stem[key] = by_stem[symbol,]
     for key in [key for key in by_stem if "per" in key]:
         symbols = tuple(_SYMBOL_OF.get(part, part) for part in key if part != "per")
         by_stem.setdefault(symbols, by_stem[key])
@@ -80,7 +82,7 @@ def named_choices(slot: Slot, words: Sequence[Word]) -> Iterator[NamedChoice]:
 def _choice(
     by_stem: Mapping[tuple[str, ...], JsonValue], slot: Slot, words: Sequence[Word], index: int, length: int
 ) -> JsonValue:
-    """The choice that these words name, if any; a single letter is a symbol only right after a number."""
+    """The choice that these words name, if any; a letter, or "in", is a symbol only right after a number."""
     part = words[index : index + length]
     if len(part) < length or not part:
         return None
@@ -88,7 +90,8 @@ def _choice(
     before = words[index - 1] if index else None
     graded = before is not None and (before.stem in _GRADES or before.stem in {*slot.words, *slot.about})
     counted = before is not None and before.text[-1:].isdigit()
-    if len(exact) == 1 == len(exact[0]) and not counted and not (graded and exact[0] in slot.choices):
+    is_sign = len(exact) == 1 and (len(exact[0]) == 1 or (exact[0] in UNIT_SYMBOLS and exact[0] in STOP))
+    if is_sign and not counted and not (graded and exact[0] in slot.choices):
         return None
     return by_stem.get(key, by_stem.get(exact))
 

@@ -49,6 +49,13 @@ def in_stated_format(moment: Moment, formats: Sequence[str]) -> list[str]:
     return found
 
 
+def is_no_clock(text: str, formats: Sequence[str]) -> bool:
+    """Whether an argument takes only times of day, and the text is not written as one: "8 am - 6 pm", "0800-1730"."""
+    if not formats or any("%Y" in form for form in formats) or not any(map(str.isdigit, text)):
+        return False
+    return re.fullmatch(r"\d\d?:\d\d(?::\d\d)?", text.strip()) is None
+
+
 def _as_strftime(stated: str) -> str:
     """``YYYY-MM-DD`` as ``%Y-%m-%d``. ``MM`` after an hour is a minute."""
     seen_hour = False

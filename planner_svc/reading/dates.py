@@ -15,12 +15,14 @@ from planner_svc.reading.clocks import NO_NOUN, clocks_in, pattern_of
 from planner_svc.reading.moments import Duration, Found, Moment
 from planner_svc.reading.numbers import NUMBER_WORD, number
 from planner_svc.reading.ranges import ends_in_order, same_year
-from planner_svc.reading.tense import is_past
+from planner_svc.reading.tense import is_past, lists
 from planner_svc.reading.text import NOT_NAMES, STOP, without_look_alikes
 
 _MONTHS_A_YEAR = 12
 _MONTHS_AHEAD = 4
 """Months to search for a day: no two months in a row lack a 31st, and the rest is a margin."""
+RECENT = 60
+"""Days after which a day without a year is rather the next one, also of what was."""
 UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
@@ -158,12 +160,16 @@ class DateReader:
         month, day = MONTHS[match["mon"].lower().rstrip(".")], _ordinal(match)
         if match["y"]:
             return Moment("day", date(int(match["y"]), month, day))
-        return Moment("day", self._near(month, day, past=is_past(match.string, match.start())))
+        return Moment("day", self._near(month, day, match))
 
-    def _near(self, month: int, day: int, *, past: bool) -> date:
-        """The last such day if it is over, otherwise the next."""
+    def _near(self, month: int, day: int, match: re.Match[str]) -> date:
+        """The last such day if the words tell that it is over, otherwise the next.
+
+        What is listed is rather of the last weeks than of a day that is nearly a year ahead.
+        """
         this_year, today = date(self._now.year, month, day), self._now.date()
-        if past:
+        recent = any(0 < (today - one).days <= RECENT for one in (this_year, this_year - relativedelta(years=1)))
+        if is_past(match.string, match.start()) or (recent and lists(match.string)):
             return this_year if this_year <= today else date(today.year - 1, month, day)
         return this_year if this_year >= today else date(today.year + 1, month, day)
 
@@ -172,7 +178,7 @@ class DateReader:
 
     def _no_year(self, match: re.Match[str]) -> Moment:
         month, day = self._month_and_day(match, match["b"] or match["b2"])
-        return Moment("day", self._near(month, day, past=is_past(match.string, match.start())))
+        return Moment("day", self._near(month, day, match))
 
     def _month_and_day(self, match: re.Match[str], second: str) -> tuple[int, int]:
         """The month and the day of 3/1; both dates of "28/12 to 3/1" are in the same order."""

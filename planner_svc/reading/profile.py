@@ -25,6 +25,10 @@ MAX_SAMPLES = 3
 
 _FROM = word_set("from origin source start first departure begin since after earliest min minimum lowest gt gte")
 _TO = word_set("to destination target end second arrival until before latest into max maximum highest lt lte")
+_SURELY = word_set(
+    "from since after earliest min minimum lowest gt gte to until before latest into max maximum highest lt lte"
+)
+"""Words that tell an end of a pair also beside "start" or "end": ``start_date_to``."""
 _RANGE = word_set(
     "start end first last begin min minimum lowest max maximum highest since until earliest latest gt gte lt lte"
 )
@@ -86,7 +90,8 @@ class Slot:
     @property
     def paired(self) -> frozenset[str]:
         """The words of its name without the end of a pair: those that ``from_unit`` and ``to_unit`` share."""
-        return frozenset(self.said.lower().split()) - _FROM - _TO
+        words = frozenset(self.said.lower().split())
+        return words - (_SURELY if words & _SURELY else _FROM | _TO)
 
     @property
     def in_range(self) -> bool:
@@ -283,7 +288,7 @@ def _item(schemas: Schemas, node: Node, kinds: frozenset[str]) -> Node:
 
 
 def _role(parts: Sequence[str], described: str) -> Role | None:
-    names = set(parts)
+    names = set([part for part in parts if part in _SURELY][-1:] or parts)
     if names & (_FROM | _TO):
         return "from" if names & _FROM else "to"
     tail = described.lower().rstrip(".").split()[-3:]

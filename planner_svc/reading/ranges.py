@@ -25,7 +25,7 @@ MOVED = re.compile(
     re.IGNORECASE,
 )
 """Moved from one day to another: the other may come first."""
-_NAMED_MONTH = re.compile(rf"{MONTH}|\d[/.]\d", re.IGNORECASE)
+NAMED_MONTH = re.compile(rf"{MONTH}|\d[/.]\d", re.IGNORECASE)
 _NAMED_WEEKDAY = re.compile(WEEKDAY, re.IGNORECASE)
 MOVED_REACH = 80
 _FAR = timedelta(days=3_660)
@@ -89,7 +89,7 @@ def _open_in(text: str, found: Found) -> relativedelta | None:
     words = text[found.start : found.end]
     if re.search(YEAR, words) is not None:
         return None
-    if _NAMED_MONTH.search(words) is not None:
+    if NAMED_MONTH.search(words) is not None:
         return relativedelta(years=1)
     weekday = _NAMED_WEEKDAY.search(text, found.start, found.end)  # in context: a short name needs its preposition
     return relativedelta(weeks=1) if weekday is not None else None

@@ -80,6 +80,13 @@ def code_named(slot: Slot, text: str) -> str | None:
     return _names(standard).get(_words(text)) or (_SHORT.get(text) if standard == "country" else None)
 
 
+def may_be_code(slot: Slot, text: str) -> bool:
+    """Whether a text may be what an argument takes: where that is a currency's code, a word of other form is none."""
+    if standard_of(slot) != "currency" or slot.kinds != {"string"}:
+        return True
+    return text.isupper() or text.upper() in _current()
+
+
 def with_codes(request: PlanRequest, questions: Sequence[Question]) -> PlanRequest:
     """The request with the codes that are asked for in place of names: "100 dollars in euros", "100 USD in EUR".
 

@@ -56,6 +56,12 @@ _WISH: Final = re.compile(
     r"\b(?:want|need|have|get|like|prefer|wish|plan|will|would|should|must|be|budget)s?\b", re.IGNORECASE
 )
 
+_OVER: Final = re.compile(r"\b(?:was|were|occurred|happened|took\s+place|has\s+been)\b", re.IGNORECASE)
+_LISTS: Final = re.compile(
+    r"\s*(?:(?:please|(?:can|could)\s+you)\s+)?(?:list|show|display|export|which|how\s+many|how\s+much)\b(?!\s+will\b)",
+    re.IGNORECASE,
+)
+
 
 def is_past(text: str, start: int) -> bool:
     """Whether the words before a date say that it is over.
@@ -79,6 +85,16 @@ def is_past(text: str, start: int) -> bool:
     if _PARTICIPLE.search(clause):
         return True
     return _RECORD.search(clause) is not None and _TO_DO.search(clause) is None
+
+
+def tells_of_past(about: str) -> bool:
+    """Whether a description is of what is over: "Date the expense occurred", "Day on which it was given"."""
+    return _OVER.search(about[:_REACH]) is not None
+
+
+def lists(text: str) -> bool:
+    """Whether a request begins with a word for a list of what there is: "list", "show", "which", "how many"."""
+    return _LISTS.match(text) is not None
 
 
 def _without_range_start(before: str) -> str:

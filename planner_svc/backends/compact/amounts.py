@@ -37,7 +37,7 @@ def amount_meant(query: str, said: Sequence[Quantity], slot: Slot, start: int, e
         return None
     if not slot.kinds & NUMBERS:
         cut = number_in(query[start:end])
-        return None if cut is None or whole.unit or cut == whole.amount else str(whole.amount)
+        return None if cut is None or whole.is_sum or cut == whole.amount else str(whole.amount)
     unit, amount = unit_of(slot), whole.amount
     if unit is not None and whole.unit is not None:
         if unit.kind != whole.unit.kind:

@@ -145,7 +145,7 @@ class Decoder:
 
     def is_period(self, place: tuple[int, int]) -> bool:
         """Whether the words at these characters are a period, which has a first and a last day."""
-        moment = self.filler.moment(*place)
+        moment = self.filler.moments.at(*place)
         return moment is not None and moment.last is not None
 
     def relevance(self, number: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from datetime import UTC
 from typing import Final
 
 import numpy as np
@@ -17,23 +17,23 @@ from planner_svc.backends.compact.inputs import Floats, Origin, softmax
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.links import MAX_LINKS, LinkCandidate, link_evidence, nearness, writes_back
 from planner_svc.backends.compact.options import Options
-from planner_svc.backends.compact.periods import first_day_only
+from planner_svc.backends.compact.said_moments import SaidMoments
 from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.segments import segments
 from planner_svc.backends.compact.spans import ParameterTarget, Spans
 from planner_svc.backends.compact.task import UNLIKELY, FillRequest, Task
 from planner_svc.compiler.assign import Mismatch, mismatch
 from planner_svc.compiler.schemas import Schemas
-from planner_svc.reading.date_formats import date_formats, in_stated_format
+from planner_svc.reading.date_formats import date_formats, in_stated_format, is_no_clock
 from planner_svc.reading.enumerations import complete_enumeration
-from planner_svc.reading.moments import Found, Moment
 from planner_svc.reading.negations import denied
-from planner_svc.reading.profile import Field, Role, Slot, first_item
+from planner_svc.reading.profile import Field, Slot, first_item
 from planner_svc.reading.quantities import quantities
-from planner_svc.reading.ranges import is_range
-from planner_svc.reading.readings import readings, whole_moments
-from planner_svc.reading.standard_codes import code_named
+from planner_svc.reading.readings import readings
+from planner_svc.reading.standard_codes import code_named, may_be_code
+from planner_svc.reading.tense import tells_of_past
 from planner_svc.reading.text import MAX_CHARS, stems
+from planner_svc.reading.timestamps import as_stamp, is_stamp, stamp_of
 from planner_svc.reading.values import number_in_context
 from planner_svc.reading.weekdays import named_weekdays
 
@@ -95,7 +95,7 @@ class Filler:
         )
         self._weighed: dict[int, list[tuple[tuple[int, int], float]]] = {}
         self._options = Options(task)
-        self._moments: list[Found] | None = None
+        self.moments = SaidMoments(task.query[:MAX_CHARS], task.now)
         self._amounts = quantities(task.query)
 
     def targets(self, number: int) -> list[ParameterTarget]:
@@ -301,8 +301,15 @@ class Filler:
         except ValueError:
             return None
         formats = date_formats(fill.slot.parameter.description)
-        moment = self.moment(start, end) if fill.slot.temporal or formats or form in OF_TIME else None
-        last = fill.slot.role == "to"
+        stamp, last = stamp_of(fill.slot), fill.slot.role == "to"
+        dated = fill.slot.temporal or formats or form in OF_TIME or stamp
+        moment = self.moments.at(start, end, whole=stamp is not None) if dated else None
+        if tells_of_past(fill.slot.parameter.description):
+            moment = self.moments.recent(moment, start, end)
+        if stamp is not None and moment is not None:
+            at = as_stamp(stamp, moment, self._task.now.tzinfo or UTC, last=last)
+            if at is not None:
+                return at if fill.allows(at) else None
         meant = readings(fill.profile, fill.slot, text, self._task.now, moment)
         read = meant[0] if meant else None
         if moment is not None and read in in_stated_format(moment.last_day() if last else moment, formats):
@@ -316,6 +323,10 @@ class Filler:
             fill.slot.kinds & {"string", "array"} and not fill.slot.choices and (read is None or isinstance(read, str))
         ):
             value = _as_in_examples(fill.target, written(form, text, self._task.now, moment, last=last))
+        if not (is_stamp(stamp, read) and may_be_code(fill.slot, text)):
+            return None
+        if moment is None and is_no_clock(text, formats):
+            return None
         allowed = value is not None and fill.allows([value] if fill.listed else value)
         return value if allowed else read if amount in (None, read) else None
 
@@ -327,32 +338,6 @@ class Filler:
         odds = self._task.reading.logits["form"][fill.place].copy()
         odds[Form.DECIMAL] += DECIMAL if "number" in fill.slot.kinds else -np.inf
         return Form(int(odds.argmax()))
-
-    def moment(self, start: int, end: int) -> Moment | None:
-        """The moment that the words say, in context: a time of day belongs to the day said before it."""
-        best, shared = None, 0.5
-        for found in self._known_moments():
-            common = min(end, found.end) - max(start, found.start)
-            share = common / (max(end, found.end) - min(start, found.start))
-            if share > shared and isinstance(found.value, Moment):
-                best, shared = found.value, share
-        return first_day_only(best, self._task.query[:start])
-
-    def other_end(self, place: tuple[int, int], role: Role) -> tuple[int, int] | None:
-        """The characters of a range's other end, if the moment at these is one end: "from 2 through 15 November"."""
-        query = self._task.query[:MAX_CHARS]
-        moments = [(one.start, one.end) for one in self._known_moments() if not one.part]
-        for first, last in pairwise(moments):
-            if is_range(query, first, last):
-                here, there = (first, last) if role == "from" else (last, first)
-                if place[0] < here[1] and here[0] < place[1]:
-                    return there
-        return None
-
-    def _known_moments(self) -> list[Found]:
-        if self._moments is None:
-            self._moments = whole_moments(self._task.query[:MAX_CHARS], self._task.now)
-        return self._moments
 
     def _ranges(self, fill: FillRequest, share: float) -> list[tuple[int, int, float]]:
         """First and last tokens of values, likeliest first, down to a share of the likeliest, without overlaps.

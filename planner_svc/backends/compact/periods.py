@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
@@ -16,7 +15,6 @@ from planner_svc.reading.moments import Moment
 if TYPE_CHECKING:
     from planner_svc.backends.compact.filling import Filler
 
-_BEFORE: Final = re.compile(r"\b(?:before|prior\s+to|(?:older|earlier)\s+than)\s+(?:the\s+)?$", re.IGNORECASE)
 _OPEN: Final = re.compile(
     r"\b(?:since|from|after|start(?:s|ing)?(?:\s+(?:on|in))?|begin(?:s|ning)?(?:\s+(?:on|in))?|until|till|to|by|before"
     r"|(?:older|earlier)\s+than|ending(?:\s+in)?|as\s+of)\s+(?:the\s+)?$",
@@ -24,13 +22,6 @@ _OPEN: Final = re.compile(
 )
 _NEAR: Final = 24
 """Characters before a period that are searched for its preposition."""
-
-
-def first_day_only(moment: Moment | None, before: str) -> Moment | None:
-    """The moment after these words. What is before a period is before its first day."""
-    if moment is None or moment.last is None or _BEFORE.search(before[-_NEAR:]) is None:
-        return moment
-    return replace(moment, last=None)
 
 
 def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
@@ -50,10 +41,10 @@ def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
         if fill.slot.role is None or not isinstance(said, LiteralArgument) or said.place is None:
             continue
         start, end = said.place
-        moment = filler.moment(start, end)
+        moment = filler.moments.at(start, end)
         if moment is None or said.value == query[start:end]:
             continue
-        place = filler.other_end(said.place, fill.slot.role)
+        place = filler.moments.other_end(said.place, fill.slot.role)
         if place is None and _OPEN.search(query[max(start - _NEAR, 0) : start]) is not None:
             continue
         for other in fills:
@@ -79,20 +70,22 @@ def _is_open(filler: Filler, argument: Argument | None) -> bool:
     """Whether an end has no value, or words that are no date."""
     if argument is None:
         return True
-    return isinstance(argument, LiteralArgument) and argument.place is not None and not filler.moment(*argument.place)
+    return (
+        isinstance(argument, LiteralArgument) and argument.place is not None and not filler.moments.at(*argument.place)
+    )
 
 
 def _end_of(filler: Filler, fill: FillRequest, other: JsonValue, place: tuple[int, int], period: Moment) -> JsonValue:
     """The end of the period that an argument is, in its own notation; in ISO 8601 if the other end is.
 
-    A period that ends at a time ends with its last day.
+    A period that ends at a time, other than an argument that is called a date, ends with its last day.
     """
     day = period.last_day().day if fill.slot.role == "to" else period.day
     iso = {str(one) for one in (period.day, period.last)}
     if other in iso and fill.allows(str(day)):
         return str(day)
     value = filler.meaning(fill, *place)
-    if fill.slot.role == "to" and isinstance(value, str):
+    if fill.slot.role == "to" and isinstance(value, str) and "date" not in fill.slot.words:
         late = value.replace("T00:00:00", "T23:59:59")
         return late if fill.allows(late) else value
     return value

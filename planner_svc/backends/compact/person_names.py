@@ -13,6 +13,12 @@ _FIRST: Final = re.compile(r"(?P<of>.*?)\b(?:first|given|fore) ?name")
 _LAST: Final = re.compile(r"(?P<of>.*?)\b(?:last|family|sur) ?name")
 _GAP: Final = re.compile(r"\s+")
 _TITLE: Final = re.compile(r"(?:mrs?|ms|miss|dr|prof|professor)\b\.?\s+", re.IGNORECASE)
+_PARTICLES: Final = re.compile(
+    r"\s+(?:(?:van|von|vom|zu|zum|zur|de|del|della|der|den|di|da|dal|das|do|dos|du|la|le|el|al|bin|ibn|ben|ten|ter)\s+)+",
+    re.IGNORECASE,
+)
+_MIDDLE: Final = re.compile(r"(?:\s+[A-Z][\w'\u2019-]*\.?)+\s+")
+"""Other names between the first and the last one."""
 
 Place = tuple[int, int]
 """The first character and the one after the last."""
@@ -21,16 +27,20 @@ Place = tuple[int, int]
 def split_full_name(call: DraftCall, profile: Profile, query: str) -> None:
     """Give each of two arguments its part of a name: the first name its first word, the last name the rest.
 
-    Only required arguments count that say the same words. If one says only the beginning or the end of the other's
-    words, the other keeps what is left. If there is only one name, the other argument is missing: the last name, or
-    after a title ("Dr Wood") the first.
+    Only arguments count that are required, or that a changing call stores. If both say the same words, they are cut; if
+    one says only the beginning or the end of the other's, the other keeps what is left. What is between the two belongs
+    to the last name if it is a particle ("van"), otherwise to the first. If there is only one name, the other argument
+    is missing: the last name, or after a title ("Dr Wood") the first.
 
     Args:
         call: the call; its arguments are changed.
         profile: its API.
         query: the request.
     """
-    texts = [slot for slot in profile.slots if slot.required and "string" in slot.kinds and not slot.choices]
+    changes = profile.api.mutating
+    texts = [
+        slot for slot in profile.slots if (slot.required or changes) and "string" in slot.kinds and not slot.choices
+    ]
     for first, last in _pairs(texts):
         one, other = call.arguments.get(first.name), call.arguments.get(last.name)
         if not isinstance(one, LiteralArgument) or not isinstance(other, LiteralArgument):
@@ -41,7 +51,7 @@ def split_full_name(call: DraftCall, profile: Profile, query: str) -> None:
         if cut is None and one.place == other.place:
             nobody = first if _TITLE.match(query, *one.place) else last
             del call.arguments[nobody.name]
-            call.missing.append(nobody.name)
+            call.missing += [nobody.name] if nobody.required else []
         for slot, place in zip((first, last), cut or (), strict=False):
             value = query[slice(*place)]
             if profile.schemas.problem(slot.node, value) is None:
@@ -66,6 +76,11 @@ def _cut(first: Place, last: Place, query: str) -> tuple[Place, Place] | None:
     beside = _GAP.match(query, first[1], end) if first[0] == last[0] else None
     if beside is not None:
         return first, (beside.end(), end)
+    between = query[first[1] : last[0]]
+    if _PARTICLES.fullmatch(between):
+        return first, (first[1] + len(between) - len(between.lstrip()), last[1])
+    if _MIDDLE.fullmatch(between):
+        return (first[0], first[1] + len(between.rstrip())), last
     if first[1] == last[1] and query[begins : last[0]].strip():
         return (begins, begins + len(query[begins : last[0]].rstrip())), last
     return None

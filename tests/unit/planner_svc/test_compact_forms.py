@@ -1,12 +1,12 @@
 """The forms in which values are written."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 
 from planner_svc.backends.compact.forms import Form, form_of, number_form_of, number_written, written
-from planner_svc.backends.compact.periods import first_day_only
-from planner_svc.reading.readings import moment_of
+from planner_svc.backends.compact.said_moments import SaidMoments
+from planner_svc.reading.tense import tells_of_past
 
 NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
 
@@ -75,8 +75,17 @@ def test_the_end_of_a_pair_is_the_last_day_of_a_period() -> None:
 
 
 def test_what_is_before_a_period_is_before_its_first_day() -> None:
-    period = moment_of("next week", datetime(2026, 11, 20, 9, tzinfo=UTC))
-    assert period is not None
-    words = ("bookings before ", "older than ", "prior to the ", "in ")
-    lasts = [one and one.last for one in (first_day_only(period, before) for before in words)]
-    assert lasts == [None, None, None, period.last]
+    now = datetime(2026, 11, 20, 9, tzinfo=UTC)
+    words = ("bookings before", "older than", "prior to the", "in")
+    said = [SaidMoments(f"{before} next week", now).at(len(before) + 1, len(before) + 10) for before in words]
+    assert [one and one.last for one in said] == [None, None, None, date(2026, 11, 29)]
+
+
+def test_a_day_of_what_was_is_a_recent_one() -> None:
+    now, query = datetime(2026, 11, 28, 9, tzinfo=UTC), "Add 3 hours on 24/11, on 24 November 2027, on 3 March"
+    moments = SaidMoments(query, now)
+    places = [(query.index(said), query.index(said) + len(said)) for said in ("24/11", "24 November 2027", "3 March")]
+    said = [moments.recent(moments.at(*place), *place) for place in places]
+    assert [one and one.day for one in said] == [date(2026, 11, 24), date(2027, 11, 24), date(2027, 3, 3)]
+    assert tells_of_past("Date the expense occurred")
+    assert not tells_of_past("Date of delivery")

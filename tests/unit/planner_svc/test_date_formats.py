@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 
 import pytest
 
-from planner_svc.reading.date_formats import date_formats, in_stated_format
+from planner_svc.reading.date_formats import date_formats, in_stated_format, is_no_clock
 from planner_svc.reading.moments import Moment
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.readings import readings
@@ -68,3 +68,13 @@ def test_words_are_read_in_the_stated_format_first() -> None:
 def test_a_long_description_of_separators_takes_no_time() -> None:
     assert date_formats("yyyy-" * 100_000) == ()
     assert date_formats("hh:mm:" * 100_000) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [("8 am - 6:30 pm", True), ("0800-1730", True), ("10", True), ("08:15", False), ("noon", False)],
+)
+def test_what_is_no_time_is_not_sent_as_one(text: str, refused: bool) -> None:
+    assert is_no_clock(text, date_formats("24-hour time, HH:MM")) == refused
+    assert not is_no_clock(text, date_formats("YYYY-MM-DD"))
+    assert not is_no_clock(text, ())

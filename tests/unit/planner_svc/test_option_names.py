@@ -111,3 +111,14 @@ def test_the_planner_sends_the_code_that_is_named(backend: CompactBackend, query
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=book, score=1),)))
     assert draft.plan is not None
     assert draft.plan.steps[0].arguments["roomType"] == LiteralValue(value=code)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("30 by 20 inches", ["in"]), ("12 in wide", ["in"]), ("24 ounces", ["oz"]), ("20 cm, sent in May", ["cm"])],
+)
+def test_symbols_are_found_by_the_names_of_units(text: str, named: list[str]) -> None:
+    """ "in" is a preposition unless a number is before it."""
+    unit = param("unit", {"type": "string", "enum": ["cm", "in", "oz"]})
+    (slot,) = read_profile(api("createParcel", "Create a parcel", unit)).slots
+    assert [one.value for one in named_choices(slot, words_of(text))] == named

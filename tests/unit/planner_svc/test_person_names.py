@@ -61,6 +61,19 @@ def test_what_one_argument_says_is_left_out_of_the_other() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "first", "last", "parts"),
+    [
+        ("Tom van der Berg", "Tom", "der Berg", ["Tom", "van der Berg"]),
+        ("Maria del Carmen Ruiz", "Maria", "Carmen Ruiz", ["Maria", "del Carmen Ruiz"]),
+        ("Anna Maria Keller", "Anna", "Keller", ["Anna Maria", "Keller"]),
+        ("Anna and Keller", "Anna", "Keller", ["Anna", "Keller"]),
+    ],
+)
+def test_what_is_between_both_names_is_a_part_of_one(said: str, first: str, last: str, parts: list[str]) -> None:
+    assert split(f"Register {said} as a guest", first, last) == parts
+
+
+@pytest.mark.parametrize(
     "names", [("first_name", "company_name"), ("guest_first_name", "payer_last_name"), ("name", "alias")]
 )
 def test_other_arguments_keep_the_same_words(names: tuple[str, str]) -> None:

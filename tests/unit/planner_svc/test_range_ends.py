@@ -85,3 +85,12 @@ def test_the_planner_sends_days_as_the_right_ends(backend: CompactBackend, query
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=DAYS, score=1),)))
     assert draft.plan is not None
     assert draft.plan.steps[0].arguments == {name: LiteralValue(value=day) for name, day in days.items()}
+
+
+def test_the_last_word_tells_the_end_of_a_start_or_an_end() -> None:
+    names = ("StartDateFrom", "StartDateTo", "EndDateFrom", "EndDateTo", "created_gt", "start", "endDate")
+    slots = read_profile(api("list", "List", *(param(name, DAY) for name in names))).slots
+    assert [slot.role for slot in slots] == ["from", "to", "from", "to", "from", "from", "to"]
+    assert slots[0].paired == slots[1].paired == {"start", "date"}
+    assert slots[2].paired == {"end", "date"}
+    assert slots[6].paired == {"date"}

@@ -1,6 +1,6 @@
 """Dates, times and durations in words, against a fixed clock: Friday 20 November 2026, 9:00 in Berlin."""
 
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from planner_svc.reading.dates import DateReader
 from planner_svc.reading.moments import Duration, Moment
+from planner_svc.reading.readings import whole_moments
 
 NOW = datetime(2026, 11, 20, 9, tzinfo=timezone(timedelta(hours=1)))
 
@@ -380,3 +381,18 @@ def test_all_short_dates_of_a_request_have_one_order(text: str, days: list[date]
 )
 def test_letters_that_only_patterns_take_for_others(text: str, plain: str) -> None:
     assert moments(text) == moments(plain) != []
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("List payments between 1 and 10 November", [date(2026, 11, 1), date(2026, 11, 10)]),
+        ("Show the entries from 2 through 15 November", [date(2026, 11, 2), date(2026, 11, 15)]),
+        ("Which events are on 20 June?", [date(2027, 6, 20)]),  # longer ago
+        ("Book a room for 15 November", [date(2027, 11, 15)]),
+        ("List what is planned for 3 December", [date(2026, 12, 3)]),
+    ],
+)
+def test_what_is_listed_is_rather_of_the_last_weeks(text: str, days: list[date]) -> None:
+    found = whole_moments(text, datetime(2026, 11, 28, 18, tzinfo=UTC))
+    assert [one.value.day for one in found if isinstance(one.value, Moment)] == days

@@ -1,0 +1,80 @@
+"""The moments that a request says, by the characters that the network marks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
+from itertools import pairwise
+from typing import Final
+
+from dateutil.relativedelta import relativedelta
+
+from planner_svc.reading.calendar_words import YEAR
+from planner_svc.reading.dates import RECENT
+from planner_svc.reading.moments import Moment
+from planner_svc.reading.profile import Role
+from planner_svc.reading.ranges import NAMED_MONTH, is_range
+from planner_svc.reading.readings import whole_moments
+
+Place = tuple[int, int]
+"""The first character and the one after the last."""
+
+_BEFORE: Final = re.compile(r"\b(?:before|prior\s+to|(?:older|earlier)\s+than)\s+(?:the\s+)?$", re.IGNORECASE)
+_NEAR: Final = 24
+"""Characters before a period that are searched for its preposition."""
+
+
+class SaidMoments:
+    """The moments of one request.
+
+    Args:
+        query: the request.
+        now: the clock that relative dates refer to.
+    """
+
+    def __init__(self, query: str, now: datetime) -> None:
+        self._query, self._now = query, now
+
+    @cached_property
+    def _found(self) -> list[tuple[Place, Moment, bool]]:
+        """Each moment's place, and whether it is no part of a sum."""
+        found = whole_moments(self._query, self._now)
+        return [((one.start, one.end), one.value, not one.part) for one in found if isinstance(one.value, Moment)]
+
+    def at(self, start: int, end: int, *, whole: bool = False) -> Moment | None:
+        """The moment that the words say, in context: a time of day belongs to the day said before it.
+
+        What is before a period is before its first day. ``whole``: a day or a time that is a part of a moment is all of
+        it: "9am" in "Monday at 9am".
+        """
+        best, shared = None, 0.5
+        for (first, last), moment, is_whole in self._found:
+            if whole and is_whole and moment.clock is not None and first <= start and end <= last:
+                return moment
+            common = min(end, last) - max(start, first)
+            share = common / (max(end, last) - min(start, first))
+            if share > shared:
+                best, shared = moment, share
+        if best is None or best.last is None or _BEFORE.search(self._query[:start][-_NEAR:]) is None:
+            return best
+        return replace(best, last=None)
+
+    def recent(self, moment: Moment | None, start: int, end: int) -> Moment | None:
+        """The moment, a year earlier if these words leave the year open and it is then in the last weeks."""
+        if moment is None or moment.day is None or moment.last is not None or moment.day <= self._now.date():
+            return moment
+        words = self._query[start:end]
+        if re.search(YEAR, words) is not None or NAMED_MONTH.search(words) is None:
+            return moment
+        earlier = moment.day - relativedelta(years=1)
+        return replace(moment, day=earlier) if 0 <= (self._now.date() - earlier).days <= RECENT else moment
+
+    def other_end(self, place: Place, role: Role) -> Place | None:
+        """The characters of a range's other end, if the moment at these is one end: "from 2 through 15 November"."""
+        for first, last in pairwise(at for at, _, is_whole in self._found if is_whole):
+            here, there = (first, last) if role == "from" else (last, first)
+            if place[0] < here[1] and here[0] < place[1] and is_range(self._query, first, last):
+                return there
+        return None
