@@ -267,6 +267,7 @@ def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | No
                 running_stack(data_dir, host=host, port=port, sandbox_port=sandbox_port)
             ).gateway_url
         print(f"Nestor is ready on {url} (console: {url}/console, docs: {url}/docs). Try:\n")
-        print('  nestor solve "Which public holidays does Portugal have in June 2027?"\n', flush=True)
+        asks = 'solve "Which public holidays does Portugal have in June 2027?"'
+        print(f"  nestor {'import openapi.yaml' if sandbox_port is None else asks}\n", flush=True)
         freeze_loaded_objects()
         stop.wait()

@@ -261,10 +261,9 @@ def print_missing(console: Console, missing: Sequence[NeededSecret]) -> None:
     if not missing:
         return
     console.print("Missing credentials (if an operation accepts alternatives, one is enough):")
-    table = Table(box=None, show_header=False, padding=(0, 1))
-    for one in missing[:_MOST_SHOWN]:
-        table.add_row(plain(f"  {command_for(one)}"), plain(f"# {kind_label(one)}; {one.operations} operations"))
-    console.print(table)
+    for one in missing[:_MOST_SHOWN]:  # whole lines: a command that is cut or broken cannot be copied
+        line = f"   {command_for(one)}  # {kind_label(one)}; {one.operations} operations"
+        console.print(plain(line), soft_wrap=True)
     if len(missing) > _MOST_SHOWN:
         console.print(f"  and {len(missing) - _MOST_SHOWN} more: nestor secrets list PROVIDER")
 

@@ -10,8 +10,6 @@ import typer
 from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json
 from rich.console import Console
-from rich.table import Column, Table
-from rich.text import Text
 
 from deploy.cli.gateway import Json, Limit, ask, echo_json, exit_for, follow, gateway, run
 from deploy.cli.rerunning import compare_runs, rerun
@@ -32,6 +30,8 @@ runs.command("start")(start_run)
 runs.command("delete")(delete_run)
 runs.command("rerun")(rerun)
 runs.command("compare")(compare_runs)
+
+_MAX_REQUEST = 160
 
 RunId = Annotated[str, typer.Argument(help="The run's id.", metavar="RUN")]
 Reason = Annotated[str, typer.Option(help="Reason, stored with the run.")]
@@ -75,19 +75,20 @@ def list_runs(
     if json:
         echo_json(page)
         return
-    table = Table(Column("id", no_wrap=True, min_width=36), "status", "feedback", "when", "ms", "request", box=None)
     for line in page.runs:
-        when = line.created_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        said = line.verdict.value if line.verdict else ""
-        table.add_row(plain(line.id), line.status.value, said, when, f"{line.total_ms:.0f}", _request_text(line))
-    Console().print(table)
+        print_run(Console(), line)
     if page.next:
         typer.echo(visible(f"More results: --cursor {page.next}"))
 
 
-def _request_text(line: RunSummary) -> Text:
-    """The request, and below it the reason if there is no answer."""
-    return Text("\n").join(plain(text[:80]) for text in (line.query, line.trouble) if text)
+def print_run(console: Console, line: RunSummary) -> None:
+    """A run's id and state, below them the request, and the reason if there is no answer."""
+    when = line.created_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    said = f"  {line.verdict.value}" if line.verdict else ""
+    console.print(plain(f"{line.id}  {line.status.value}{said}  {when}  {line.total_ms:.0f} ms"), soft_wrap=True)
+    for text in (line.query, line.trouble):
+        if text:
+            console.print(plain(f"  {text if len(text) <= _MAX_REQUEST else text[: _MAX_REQUEST - 1] + '…'}"))
 
 
 def _utc(moment: datetime | None) -> datetime | None:

@@ -1,6 +1,6 @@
 """Loops: one call for each item, if a list meets a parameter that takes one value and the request asks for all.
 
-"All tickets", "each ticket": the noun says which list is meant, that of an operation whose name or summary has it.
+"All tickets", "each ticket": the noun says which list is meant, that of an operation that is named after it.
 "Pay all invoices" pays each invoice that was listed; "every comment on the ticket Leak" is one list of comments, of the
 one ticket that was found.
 """
@@ -15,8 +15,8 @@ from itertools import dropwhile, takewhile
 from typing import Final
 
 from planner_svc.models import LazyPlans, PlanDraft
-from planner_svc.reading.profile import profile_of
-from planner_svc.reading.text import MAX_CHARS, stem, stem_set, stems, word_set
+from planner_svc.reading.profile import Profile, profile_of
+from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stems, word_set
 from planner_svc.reading.unused_names import unused_names
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
@@ -27,13 +27,8 @@ _EACH: Final = re.compile(
     r"|\ball\s+(?:of\s+)?(?:them|these|those|its|their|his|her|our|my|the)\b",
     re.IGNORECASE,
 )
-_ALL_OF: Final = re.compile(r"\b(?:all|each|every)\s+(?P<words>(?:[\w'\u2019-]{1,40}\s*){1,6})", re.IGNORECASE)
+_QUANTIFIED: Final = re.compile(r"\b(?:all|each|every)\b(?=(?P<words>(?:\s+[\w'\u2019-]{1,40}){0,6}))", re.IGNORECASE)
 _BEFORE_NOUN: Final = word_set("of the these those its their his her our my")
-_AFTER_NOUN: Final = stem_set(
-    "a about across after an and are as at been before between by for from had has have in into is of on or over per"
-    " since than that the then to under until was were which who whose with within"
-)
-"""Words that end a noun phrase."""
 _READING: Final = ("read", "compute")
 
 
@@ -76,8 +71,9 @@ class _Meant:
     def __init__(self, plan: Plan, query: str, apis: Mapping[str, Api]) -> None:
         self._plan, self._query = plan, query
         self._profiles = {step.id: profile_of(apis[step.api]) for step in plan.steps if step.api in apis}
-        self._each = _EACH.search(query) is not None
-        self._nouns = [noun for match in _ALL_OF.finditer(query) if (noun := _noun_phrase(match["words"]))]
+        said = [(match, _noun_phrase(match["words"])) for match in _QUANTIFIED.finditer(query)]
+        self._nouns = [noun for _, noun in said if noun]
+        self._each = [noun for match, noun in said if _EACH.match(query, match.start())]
 
     @cached_property
     def _leaves_out(self) -> bool:
@@ -95,17 +91,23 @@ class _Meant:
             return False
         if taker.effect not in _READING and self._leaves_out:
             return False
-        if any(not noun.isdisjoint(source.title) for noun in self._nouns):
+        names, lists = _names(source), taker.effect in _READING and any(field.listed for field in taker.fields)
+        if any(not noun.isdisjoint(names) for noun in self._nouns):
             return True
-        lists = taker.effect in _READING and any(field.listed for field in taker.fields)
-        named = any(not noun.isdisjoint(taker.title) for noun in self._nouns)
-        return self._each and not (lists and named)
+        given = _names(taker) if lists else frozenset[str]()
+        return any(noun.isdisjoint(given) for noun in self._each)
+
+
+def _names(profile: Profile) -> frozenset[str]:
+    """Stems of what an operation is named after: of its name, and of the last part of its path that is a word."""
+    last = next((part for part in reversed(profile.api.path.split("/")) if part and "{" not in part), "")
+    return frozenset(stems(" ".join([*split_name(profile.api.name), *split_name(last)])))
 
 
 def _noun_phrase(words: str) -> frozenset[str]:
     """Stems of a noun and of the adjectives before it."""
-    named = dropwhile(lambda word: word.casefold() in _BEFORE_NOUN, words.split())
-    return frozenset(takewhile(lambda word: word not in _AFTER_NOUN, (stem(word.casefold()) for word in named)))
+    named = dropwhile(lambda word: word in _BEFORE_NOUN, words.casefold().split())
+    return frozenset(stem(word) for word in takewhile(lambda word: word not in STOP, named))
 
 
 def _lists(values: Iterable[Value]) -> Iterator[Reference]:

@@ -83,6 +83,8 @@ def taken_by(taker: str, **listing: str) -> Plan:
         ("Show all parts of the room Aurora", PARTS.id, False),
         ("List every part of the room Aurora", PARTS.id, False),
         ("each of them", PARTS.id, True),
+        ("Take all parts and see for each whether it is new", PARTS.id, True),
+        ("Every part that is in all the rooms", PARTS.id, True),
         ("Close the room after all parts are gone", CLOSE.id, False),
     ],
 )
