@@ -27,7 +27,8 @@ _NEAR: Final = 24
 def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
     """Give a pair's empty end the period that the request says for its other end, or the other end of a range.
 
-    A preposition that says one end leaves the other empty: "since October", "until next week". A single day is a period
+    A preposition that says one end leaves the other empty: "since October", "until next week"; but what is "from the
+    last two weeks" ends with them. A single day is a period
     for calls that only read, if both ends are optional: "the appointments of today".
 
     Args:
@@ -45,7 +46,12 @@ def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
         if moment is None or said.value == query[start:end]:
             continue
         place = filler.moments.other_end(said.place, fill.slot.role)
-        if place is None and _OPEN.search(query[max(start - _NEAR, 0) : start]) is not None:
+        before = _OPEN.search(query[max(start - _NEAR, 0) : start])
+        if (
+            place is None
+            and before is not None
+            and not (fill.slot.role == "to" and before[0].lower().startswith("from"))
+        ):
             continue
         for other in fills:
             if other.slot.role in (None, fill.slot.role) or other.slot.paired != fill.slot.paired:

@@ -1,10 +1,14 @@
 """A value is sent as the end of a range that the request means."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from planner_svc.backends.compact import CompactBackend
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
+from planner_svc.backends.compact.periods import add_other_ends
 from planner_svc.backends.compact.range_ends import set_right_ends
+from planner_svc.backends.compact.said_moments import SaidMoments
 from planner_svc.backends.compact.spans import ParameterTarget
 from planner_svc.backends.compact.task import FillRequest
 from planner_svc.reading.profile import read_profile
@@ -27,6 +31,19 @@ class Numbers:
     def meaning(self, fill: FillRequest, start: int, end: int) -> int | float | None:
         """The number at these characters."""
         return number_in(self.query[start:end])
+
+
+class Days:
+    """Reads days."""
+
+    def __init__(self, query: str) -> None:
+        self.moments = SaidMoments(query, datetime(2026, 11, 28, tzinfo=UTC))
+
+    def meaning(self, fill: FillRequest, start: int, end: int) -> str:
+        """The day at these characters."""
+        moment = self.moments.at(start, end)
+        assert moment is not None
+        return str(moment.last_day().day if fill.slot.role == "to" else moment.day)
 
 
 def moved(query: str, **said: str) -> dict[str, object]:
@@ -85,6 +102,18 @@ def test_the_planner_sends_days_as_the_right_ends(backend: CompactBackend, query
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=DAYS, score=1),)))
     assert draft.plan is not None
     assert draft.plan.steps[0].arguments == {name: LiteralValue(value=day) for name, day in days.items()}
+
+
+@pytest.mark.parametrize(
+    ("words", "role", "names"),
+    [("from last week", "to", {"from", "to"}), ("from last week", "from", {"from"}), ("until last week", "to", {"to"})],
+)
+def test_what_is_from_a_period_ends_with_it(words: str, role: str, names: set[str]) -> None:
+    query, profile = f"List appointments {words}", read_profile(DAYS)
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    call = DraftCall(0, 0.9, {role: LiteralArgument("2026-11-16", (query.index("last"), len(query)), 0.9)})
+    add_other_ends(Days(query), query, call, fills)  # type: ignore[arg-type]
+    assert call.arguments.keys() == names
 
 
 def test_the_last_word_tells_the_end_of_a_start_or_an_end() -> None:
