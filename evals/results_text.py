@@ -19,7 +19,7 @@ Measured with nestor-planner-v8 and nestor-retriever-v3, times on idle cores. Si
 are read otherwise (docs/planning.md); the rows of Seal-Tools' `test_in_domain`, the corpus' `test` and NESTFUL with own
 candidates are of now, but for their times, which are of before; rows of the language model before finetuning (`own`)
 with nestor-retriever-v2. Confidence is the judge's, which learnt from the corpus' development part and from its
-requests to 97 systems that joined the corpus after the planner's training; of the language model's rows only the
+requests to 31 systems (its part `judge`) that no planner was trained on; of the language model's rows only the
 sandbox's was measured with its judge, which changes no plan.
 NESTFUL's `sgd` part has the APIs of a data set that training read; its requests are others. The sandbox's rows are
 held out of training as well; `python -m tests.e2e.recorded DATA/sandbox` writes that folder, and
