@@ -266,9 +266,7 @@ def _shown(values: Sequence[AnswerValue], finished: ExecutionFinished) -> list[A
         and record.outcome.value in (None, {})
         and any(one.method not in _READING for one in record.requests)
     }
-    return [
-        one.model_copy(update={"value": done[one.step]}) if one.step in done and not one.path else one for one in values
-    ]
+    return [one.model_copy(update={"value": done[one.step]}) if one.step in done else one for one in values]
 
 
 def _unmatched(item: UnmatchedItem) -> str:

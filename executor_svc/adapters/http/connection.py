@@ -38,6 +38,7 @@ class UpstreamConnection(ResponseHandler):
         self._interim = self._arrived = 0
         self._body: StreamReader | None = None
         self._unparsed = b""
+        self._overlong: Overlong | None = None
 
     def set_response_params(self, **params: Any) -> None:
         """Expect the answer of a request. aiohttp calls this before it sends one."""
@@ -79,6 +80,8 @@ class UpstreamConnection(ResponseHandler):
             for start in range(0, len(data), _SLICE):
                 self._parse(data[start : start + _SLICE])
         super().connection_lost(exc)
+        if self._overlong is not None and self._body is not None:
+            self._body.set_exception(self._overlong)  # aiohttp says that the body is incomplete, to who reads it later
 
     def _parse(self, data: bytes) -> None:
         """Parse a slice, unless more than enough came that is no body: heads, sizes and extensions of chunks, trailers.
@@ -105,7 +108,7 @@ class UpstreamConnection(ResponseHandler):
     def _end(self, error: Overlong | None = None) -> None:
         """Close the connection at once, and fail the request that waits for an answer."""
         if error is not None:
-            self._awaits_head = False
+            self._awaits_head, self._overlong = False, error
             self.set_exception(error)
             if self._body is not None:
                 self._body.set_exception(error)
