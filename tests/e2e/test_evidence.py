@@ -373,7 +373,7 @@ def test_an_upstream_whose_items_are_ever_others_is_asked_as_often_as_the_budget
         run = solve(world, query, mutations="allow")
         assert run.status is RunStatus.NEEDS_INPUT
         assert len(run.evidence) == ROUNDS
-        assert set(world[1].calls.values()) == {1}
+        assert max(world[1].calls.values()) <= ROUNDS
         assert len(run.questions[0].text) < 1_000
         assert run.questions[0].text.isprintable()
     assert world[1].notes == []
