@@ -18,8 +18,8 @@ and the second stage learnt from those of all but NesTools. Nothing was trained 
 Measured with nestor-planner-v8 and nestor-retriever-v3, times on idle cores. Since other rows were measured, values
 are read otherwise (docs/planning.md) and the planner's second stage and judge were fitted anew, to requests to systems
 that the network was not trained on; the rows of Seal-Tools' `test_in_domain`, the corpus' `test` and NESTFUL with own
-candidates are of now, but for their times, which are of before; rows of the language model before finetuning (`own`)
-with nestor-retriever-v2. Confidence is the judge's, which learnt from the corpus' development part and from its
+candidates were measured after that, except for their times; rows of the language model before finetuning (`own`) with
+nestor-retriever-v2. Confidence is the judge's, which learnt from the corpus' development part and from its
 requests to 31 systems (its part `judge`) that no planner was trained on; of the language model's rows only the
 sandbox's was measured with its judge, which changes no plan.
 NESTFUL's `sgd` part has the APIs of a data set that training read; its requests are others. The sandbox's rows are
@@ -109,7 +109,7 @@ open whether one may be made. A dash: not measured.
 **Confidence**: the expected calibration error is the mean distance between the planner's confidence and the share of
 full matches, over ten bins of equal width; then the share of full matches in the surer half of the proposed plans.
 *Wrong, not said*: the share of all requests that get a plan whose calls are not the solution's, without a word that it
-is unsure (confidence below `NESTOR_PLANNER_UNSURE_BELOW`, 0.65; 0.6 in rows of before, 0.5 in rows of the
+is unsure (confidence below `NESTOR_PLANNER_UNSURE_BELOW`, 0.65; 0.6 in rows measured before, 0.5 in rows of the
 language model). *Right, unsure*: of the right plans, those that are marked as unsure. *Told*: of the plans whose calls
 are right, where the data says which outputs answer, those that show all of them; and nothing beside them; and just
 them, rather than something that holds them. A dash: not measured.

@@ -9,9 +9,9 @@ from typing import Final
 from pydantic import JsonValue
 
 from services.contracts.answer import AnswerValue
-from services.contracts.base import JsonPath
 from services.contracts.outcome import StepRecord, Succeeded
 from services.contracts.plan import LiteralValue, Plan, Reference, Step
+from services.paths import value_at
 
 MAX_LABELS: Final = 10
 _MAX_PARTS: Final = 3
@@ -68,19 +68,8 @@ def _differences(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
 def _items(step: Step, answers: Mapping[str, JsonValue]) -> list[str]:
     """The first items of the list that the step was called for; empty if they are not in an answer."""
     over = step.foreach.items if step.foreach is not None else None
-    items = _at(answers.get(over.step), over.path) if isinstance(over, Reference) else None
+    items = value_at(answers.get(over.step), over.path) if isinstance(over, Reference) else None
     return [_item(one) for one in items[:MAX_LABELS]] if isinstance(items, list) else []
-
-
-def _at(value: JsonValue, path: JsonPath) -> JsonValue:
-    for part in path:
-        if isinstance(value, dict) and isinstance(part, str):
-            value = value.get(part)
-        elif isinstance(value, list) and isinstance(part, int) and part in range(len(value)):
-            value = value[part]
-        else:
-            return None
-    return value
 
 
 def _item(item: JsonValue) -> str:

@@ -373,6 +373,8 @@ def test_an_upstream_whose_items_are_ever_others_is_asked_as_often_as_the_budget
         run = solve(world, query, mutations="allow")
         assert run.status is RunStatus.NEEDS_INPUT
         assert len(run.evidence) == ROUNDS
+        attempted = [one.api for learnt in run.evidence for one in learnt.attempts]
+        assert len(set(attempted)) == len(attempted) == ROUNDS
         assert max(world[1].calls.values()) <= ROUNDS
         assert len(run.questions[0].text) < 1_000
         assert run.questions[0].text.isprintable()

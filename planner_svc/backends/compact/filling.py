@@ -26,6 +26,7 @@ from planner_svc.compiler.assign import Mismatch, mismatch
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.date_formats import date_formats, in_stated_format, is_no_clock
 from planner_svc.reading.enumerations import complete_enumeration
+from planner_svc.reading.moments import Moment
 from planner_svc.reading.negations import denied
 from planner_svc.reading.profile import Field, Slot, first_item
 from planner_svc.reading.quantities import quantities
@@ -302,10 +303,8 @@ class Filler:
             return None
         formats = date_formats(fill.slot.parameter.description)
         stamp, last = stamp_of(fill.slot), fill.slot.role == "to"
-        dated = fill.slot.temporal or formats or form in OF_TIME or stamp
-        moment = self.moments.at(start, end, whole=stamp is not None) if dated else None
-        if tells_of_past(fill.slot.parameter.description):
-            moment = self.moments.recent(moment, start, end)
+        dated = fill.slot.temporal or bool(formats) or form in OF_TIME or stamp is not None
+        moment = self._moment(fill.slot, start, end, whole=stamp is not None) if dated else None
         if stamp is not None and moment is not None:
             at = as_stamp(stamp, moment, self._task.now.tzinfo or UTC, last=last)
             if at is not None:
@@ -329,6 +328,11 @@ class Filler:
             return None
         allowed = value is not None and fill.allows([value] if fill.listed else value)
         return value if allowed else read if amount in (None, read) else None
+
+    def _moment(self, slot: Slot, start: int, end: int, *, whole: bool) -> Moment | None:
+        """The moment that the words say for an argument: of what is over, rather a recent one than one to come."""
+        moment = self.moments.at(start, end, whole=whole)
+        return self.moments.recent(moment, start, end) if tells_of_past(slot.parameter.description) else moment
 
     def _form(self, fill: FillRequest) -> Form:
         """How the parameter's values are written: as in a demo, otherwise as the network predicts."""

@@ -28,8 +28,8 @@ def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
     """Give a pair's empty end the period that the request says for its other end, or the other end of a range.
 
     A preposition that says one end leaves the other empty: "since October", "until next week"; but what is "from the
-    last two weeks" ends with them. A single day is a period
-    for calls that only read, if both ends are optional: "the appointments of today".
+    last two weeks" ends with them. A single day is a period for calls that only read, if both ends are optional: "the
+    appointments of today".
 
     Args:
         filler: the filler of the call's arguments.
@@ -46,12 +46,9 @@ def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
         if moment is None or said.value == query[start:end]:
             continue
         place = filler.moments.other_end(said.place, fill.slot.role)
-        before = _OPEN.search(query[max(start - _NEAR, 0) : start])
-        if (
-            place is None
-            and before is not None
-            and not (fill.slot.role == "to" and before[0].lower().startswith("from"))
-        ):
+        opens = _OPEN.search(query[max(start - _NEAR, 0) : start])
+        ends_here = opens is not None and fill.slot.role == "to" and opens[0].lower().startswith("from")
+        if place is None and opens is not None and not ends_here:
             continue
         for other in fills:
             if other.slot.role in (None, fill.slot.role) or other.slot.paired != fill.slot.paired:
