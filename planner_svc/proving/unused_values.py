@@ -47,7 +47,7 @@ _DATED: Final = re.compile(
 )
 """Signs of a moment that is meant as a value; "today" and "last week" mostly only tell what happened."""
 _LIMIT: Final = re.compile(
-    r"\b(?:before|since|until|till|after|prior\s+to|up\s+to|(?:older|newer|earlier|later)\s+than)\s+(?:the\s+)?$",
+    r"\b(?:before|by|since|until|till|after|prior\s+to|up\s+to|(?:older|newer|earlier|later)\s+than)\s+(?:the\s+)?$",
     re.IGNORECASE,
 )
 """Text before a moment, in any words, that limits what is to be changed."""

@@ -302,7 +302,7 @@ class Filler:
         except ValueError:
             return None
         formats = date_formats(fill.slot.parameter.description)
-        stamp, last = stamp_of(fill.slot), fill.slot.role == "to"
+        stamp, last = stamp_of(fill.slot), fill.slot.role == "to" and not self.moments.excluded(start)
         dated = fill.slot.temporal or bool(formats) or form in OF_TIME or stamp is not None
         moment = self._moment(fill.slot, start, end, whole=stamp is not None) if dated else None
         if stamp is not None and moment is not None:

@@ -57,9 +57,11 @@ class SaidMoments:
             share = common / (max(end, last) - min(start, first))
             if share > shared:
                 best, shared = moment, share
-        if best is None or best.last is None or _BEFORE.search(self._query[:start][-_NEAR:]) is None:
-            return best
-        return replace(best, last=None)
+        return replace(best, last=None) if best is not None and self.excluded(start) else best
+
+    def excluded(self, start: int) -> bool:
+        """Whether what begins at this character is only the limit of what is meant: "before 10 December"."""
+        return _BEFORE.search(self._query[:start][-_NEAR:]) is not None
 
     def recent(self, moment: Moment | None, start: int, end: int) -> Moment | None:
         """The moment, a year earlier if these words leave the year open and it is then in the last weeks."""
