@@ -79,6 +79,20 @@ def test_the_words_before_a_number_tell_the_end(words: str, least: int | None, m
     assert found == {end: value for end, value in (("minAmount", least), ("maxAmount", most)) if value is not None}
 
 
+@pytest.mark.parametrize(
+    ("query", "words", "kept"),
+    [
+        ("Show invoices over 40", "40", {"minAmount": 40}),
+        ("Show invoices under 40", "40", {"maxAmount": 40}),
+        ("Show invoices of 40 euros or more", "40", {"minAmount": 40}),
+        ("Show invoices of 40 or less, please", "40", {"maxAmount": 40}),
+        ("Show invoices of 40 or 50", "40", {"minAmount": 40, "maxAmount": 40}),
+    ],
+)
+def test_the_same_words_are_only_the_end_that_they_say(query: str, words: str, kept: dict[str, int]) -> None:
+    assert moved(query, minAmount=words, maxAmount=words) == kept
+
+
 def test_a_range_that_ends_before_it_starts_is_turned_round() -> None:
     assert moved("Show invoices between 50 and 100", minAmount="100", maxAmount="50") == {
         "minAmount": 50,
