@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
+from pydantic import JsonValue
+
 from gateway.demonstrations import apis_of_same_request, offer_apis_of, select_demos
 from gateway.failures import why_failed
 from gateway.labels import labels_of
@@ -21,7 +23,7 @@ from services.contracts.demo import SelectDemosResponse
 from services.contracts.doubt import doubts_of
 from services.contracts.evidence import MAX_ATTEMPTS
 from services.contracts.execution import ExecuteRequest, ExecutionFinished, StepFinished, StepStarted
-from services.contracts.outcome import Succeeded, UnmatchedItem
+from services.contracts.outcome import StepRecord, Succeeded, UnmatchedItem
 from services.contracts.planning import PlanRequest, PlanResponse, Policy
 from services.contracts.retrieval import RetrieveRequest, RetrieveResponse
 from services.contracts.run import CandidateSummary, DemoSummary, Run, RunStatus, Timings
@@ -31,6 +33,7 @@ from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable
 
 Emit = Callable[[StepStarted | StepFinished], None]
 _READING: Final = frozenset({"GET", "HEAD"})
+_NOTHING: Final[tuple[JsonValue, ...]] = (None, {})
 _PLANNER_SHARE: Final = 0.97
 """Share of the remaining time that the planner gets as its deadline. The rest is for sending its answer."""
 
@@ -259,14 +262,23 @@ def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: C
 
 def _shown(values: Sequence[AnswerValue], finished: ExecutionFinished) -> list[AnswerValue]:
     """The values as the text has them: of a change that answers nothing at all, that it is done."""
-    done = {
-        record.step: f"done ({record.api})"
-        for record in finished.records
-        if isinstance(record.outcome, Succeeded)
-        and record.outcome.value in (None, {})
-        and any(one.method not in _READING for one in record.requests)
-    }
-    return [one.model_copy(update={"value": done[one.step]}) if one.step in done else one for one in values]
+    done = {record.step: told for record in finished.records if (told := _done(record)) is not None}
+    return [
+        one.model_copy(update={"value": done[one.step]})
+        if one.step in done and not (one.path and isinstance(done[one.step], list))
+        else one
+        for one in values
+    ]
+
+
+def _done(record: StepRecord) -> JsonValue:
+    """What to show for a change that answers nothing, or does so for items of a list; None for any other step."""
+    if not isinstance(record.outcome, Succeeded) or all(one.method in _READING for one in record.requests):
+        return None
+    done, value = f"done ({record.api})", record.outcome.value
+    if record.items and isinstance(value, list):
+        return [done if one in _NOTHING else one for one in value]
+    return done if value in _NOTHING else None
 
 
 def _unmatched(item: UnmatchedItem) -> str:

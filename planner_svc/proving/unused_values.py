@@ -47,7 +47,7 @@ _DATED: Final = re.compile(
 )
 """Signs of a moment that is meant as a value; "today" and "last week" mostly only tell what happened."""
 _LIMIT: Final = re.compile(
-    r"\b(?:before|since|until|till|after|prior\s+to|up\s+to|(?:older|newer|earlier|later)\s+than)\s+(?:the\s+)?$",
+    r"\b(?:before|by|since|until|till|after|prior\s+to|up\s+to|(?:older|newer|earlier|later)\s+than)\s+(?:the\s+)?$",
     re.IGNORECASE,
 )
 """Text before a moment, in any words, that limits what is to be changed."""
@@ -185,18 +185,19 @@ def _unused(
     used = _PlanValues(plan, apis)
     known = frozenset(word for profile in profiles.values() for word in profile.vocabulary)
     amounts = quantities(query)
+    reads = not any(apis[step.api].mutating for step in plan.steps)
     return [
         span
         for span in spans
-        if _is_meant(query, span)
+        if _is_meant(query, span, reads=reads)
         and not used.contains(span)
         and not used.contains_amount(quantity_at(amounts, span.start, span.end))
         and (span.kind != "code" or not known.issuperset(stems(span.text)))
     ]
 
 
-def _is_meant(query: str, span: Span) -> bool:
-    """Whether a span is meant as a value: "PDF", "the two" and "was 58" are not."""
+def _is_meant(query: str, span: Span, *, reads: bool) -> bool:
+    """Whether a span is meant as a value: "PDF", "the two" and "was 58" are not. Any period limits what is read."""
     if span.kind in ("number", "code") and not any(map(str.isdigit, span.text)):
         return False
     if span.kind == "number" and (_SPLIT.search(query[: span.start][-2:]) or _SIGN.match(query, span.end)):
@@ -205,7 +206,7 @@ def _is_meant(query: str, span: Span) -> bool:
     if span.kind == "moment" and _LIMIT.search(before):
         return True
     if span.kind == "moment" and not _DATED.search(span.text):
-        return False
+        return reads and isinstance(span.value, Moment) and span.value.last is not None
     return _PAST.search(before) is None
 
 

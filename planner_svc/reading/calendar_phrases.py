@@ -23,7 +23,9 @@ _ROLLING = re.compile(
     re.IGNORECASE,
 )
 _EDGE = re.compile(
-    rf"\b(?:the\s+)?(?P<edge>end|beginning|start)\s+{_OF.replace('UNITS', 'week|month|year')}", re.IGNORECASE
+    rf"\b(?:the\s+)?(?P<edge>end|beginning|start)\s+"
+    rf"(?:of\s+(?P<in_year>{YEAR})(?!\w)|{_OF.replace('UNITS', 'week|month|year')})",
+    re.IGNORECASE,
 )
 _NTH = re.compile(
     rf"\b(?:the\s+)?(?P<nth>{'|'.join(_NTHS)})\s+(?P<day>{'|'.join(WEEKDAYS)})\s+{_OF.replace('UNITS', 'month')}",
@@ -73,12 +75,12 @@ def _rolling(match: re.Match[str], today: date) -> Moment | None:
 
 
 def _edge(match: re.Match[str], today: date) -> Moment:
-    unit = (match["unit"] or "month").lower()
+    unit = "year" if match["in_year"] else (match["unit"] or "month").lower()
     if unit == "week":
         first = today - timedelta(days=today.weekday()) + timedelta(weeks=_step(match))
         last = first + timedelta(days=6)
     elif unit == "year":
-        first = date(today.year + _step(match), 1, 1)
+        first = date(int(match["in_year"] or today.year + _step(match)), 1, 1)
         last = first.replace(month=12, day=31)
     else:
         first = _month(match, today)
@@ -114,4 +116,4 @@ def _month(match: re.Match[str], today: date) -> date:
 
 
 def _step(match: re.Match[str]) -> int:
-    return {"next": 1, "last": -1}.get(match["which"].lower(), 0)
+    return {"next": 1, "last": -1}.get((match["which"] or "").lower(), 0)

@@ -56,7 +56,11 @@ _WISH: Final = re.compile(
     r"\b(?:want|need|have|get|like|prefer|wish|plan|will|would|should|must|be|budget)s?\b", re.IGNORECASE
 )
 
-_OVER: Final = re.compile(r"\b(?:was|were|occurred|happened|took\s+place|has\s+been)\b", re.IGNORECASE)
+_OVER: Final = re.compile(
+    r"\b(?:was|were|occurred|happened|took\s+place|has\s+been"
+    rf"|(?:{_ED}|{_IRREGULAR})\s+(?:on\s+or\s+)?(?:after|before))\b",
+    re.IGNORECASE,
+)
 _LISTS: Final = re.compile(
     r"\s*(?:(?:please|(?:can|could)\s+you)\s+)?(?:list|show|display|export|which|how\s+many|how\s+much)\b(?!\s+will\b)",
     re.IGNORECASE,
@@ -88,7 +92,7 @@ def is_past(text: str, start: int) -> bool:
 
 
 def tells_of_past(about: str) -> bool:
-    """Whether a description is of what is over: "Date the expense occurred", "Day on which it was given"."""
+    """Whether a description is of what is over: "Date the expense occurred", "Issued on or after"."""
     return _OVER.search(about[:_REACH]) is not None
 
 

@@ -302,7 +302,7 @@ class Filler:
         except ValueError:
             return None
         formats = date_formats(fill.slot.parameter.description)
-        stamp, last = stamp_of(fill.slot), fill.slot.role == "to"
+        stamp, last = stamp_of(fill.slot), fill.slot.role == "to" and not self.moments.excluded(start)
         dated = fill.slot.temporal or bool(formats) or form in OF_TIME or stamp is not None
         moment = self._moment(fill.slot, start, end, whole=stamp is not None) if dated else None
         if stamp is not None and moment is not None:
@@ -330,9 +330,9 @@ class Filler:
         return value if allowed else read if amount in (None, read) else None
 
     def _moment(self, slot: Slot, start: int, end: int, *, whole: bool) -> Moment | None:
-        """The moment that the words say for an argument: of what is over, rather a recent one than one to come."""
+        """The moment that the words say for an argument: of what is over, rather the last one than one to come."""
         moment = self.moments.at(start, end, whole=whole)
-        return self.moments.recent(moment, start, end) if tells_of_past(slot.parameter.description) else moment
+        return self.moments.over(moment, start, end) if tells_of_past(slot.parameter.description) else moment
 
     def _form(self, fill: FillRequest) -> Form:
         """How the parameter's values are written: as in a demo, otherwise as the network predicts."""

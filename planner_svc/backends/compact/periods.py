@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
@@ -79,15 +80,35 @@ def _is_open(filler: Filler, argument: Argument | None) -> bool:
 
 
 def _end_of(filler: Filler, fill: FillRequest, other: JsonValue, place: tuple[int, int], period: Moment) -> JsonValue:
-    """The end of the period that an argument is, in its own notation; in ISO 8601 if the other end is.
-
-    A period that ends at a time, other than an argument that is called a date, ends with its last day.
-    """
+    """The end of the period that an argument is, in its own notation; in ISO 8601 if the other end is."""
     day = period.last_day().day if fill.slot.role == "to" else period.day
     iso = {str(one) for one in (period.day, period.last)}
     if other in iso and fill.allows(str(day)):
         return str(day)
-    value = filler.meaning(fill, *place)
+    return _end_of_day(fill, filler.meaning(fill, *place))
+
+
+def end_with_last_day(filler: Filler, call: DraftCall, fills: Sequence[FillRequest]) -> None:
+    """Let periods and ranges that end at a time end with their last day: "between 1 and 10 December" has the 10th.
+
+    Args:
+        filler: the filler of the call's arguments.
+        call: the call; its arguments are changed.
+        fills: what its arguments were filled from.
+    """
+    for fill in fills:
+        said = call.arguments.get(fill.slot.name)
+        if fill.slot.role != "to" or not isinstance(said, LiteralArgument) or said.place is None:
+            continue
+        moment = filler.moments.at(*said.place)
+        if moment is None or moment.clock is not None:
+            continue
+        if moment.last is not None or filler.moments.other_end(said.place, "to") is not None:
+            call.arguments[fill.slot.name] = replace(said, value=_end_of_day(fill, said.value))
+
+
+def _end_of_day(fill: FillRequest, value: JsonValue) -> JsonValue:
+    """The end of a day instead of its beginning, if the argument ends a period and is not called a date."""
     if fill.slot.role == "to" and isinstance(value, str) and "date" not in fill.slot.words:
         late = value.replace("T00:00:00", "T23:59:59")
         return late if fill.allows(late) else value

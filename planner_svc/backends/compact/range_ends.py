@@ -28,6 +28,12 @@ _FROM: Final = re.compile(
     rf"|exceeding|after|since)|>=?)\s*(?:the\s+)?{_SIGN}$",
     re.IGNORECASE,
 )
+_OR: Final = r"\s*(?:[^\W\d_]+\s+)?(?:or|and)\s+"
+_OR_MORE: Final = re.compile(
+    rf"{_OR}(?:{_MORE}|newer|above|after|over|since|upwards?|onwards?)\b|\s+(?:up|on)wards?\b", re.IGNORECASE
+)
+_OR_LESS: Final = re.compile(rf"{_OR}(?:{_LESS}|below|before|under)\b", re.IGNORECASE)
+"""Words after a value, between which its unit may stand: "2015 or later", "20 euros or less"."""
 _NEAR: Final = 30
 """Characters before a value that are searched."""
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
@@ -36,8 +42,8 @@ _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
     """Put values at the ends of ranges that the request means.
 
-    A range that ends before it starts is turned round. A value whose words tell the other end is moved there, if that
-    end has none. Required arguments stay.
+    A range that ends before it starts is turned round. A value whose words tell one end is only that end, also if the
+    other has the same words, or has them alone. Required arguments stay.
 
     Args:
         filler: the filler of the call's arguments.
@@ -48,14 +54,16 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
     for first, last in _ranges(fills):
         low, high = call.arguments.get(first.slot.name), call.arguments.get(last.slot.name)
         if isinstance(low, LiteralArgument) and isinstance(high, LiteralArgument):
-            if low.place and high.place and _is_before(high, low):
+            if low.place and low.place == high.place:
+                _keep_end_said(query, call, low.place, (first, last))
+            elif low.place and high.place and _is_before(high, low):
                 _set(filler, call, first, high)
                 _set(filler, call, last, low)
         elif low is None or high is None:
             here, there, said = (first, last, low) if low is not None else (last, first, high)
             if not isinstance(said, LiteralArgument) or said.place is None or here.slot.required:
                 continue
-            if _end_said(query, said.place[0]) == there.slot.role and _set(filler, call, there, said):
+            if _end_said(query, said.place) == there.slot.role and _set(filler, call, there, said):
                 del call.arguments[here.slot.name]
 
 
@@ -82,9 +90,20 @@ def _is_before(one: LiteralArgument, other: LiteralArgument) -> bool:
     return False
 
 
-def _end_said(query: str, start: int) -> Role | None:
-    before = query[max(start - _NEAR, 0) : start]
-    return "to" if _TO.search(before) else "from" if _FROM.search(before) else None
+def _keep_end_said(query: str, call: DraftCall, place: tuple[int, int], fills: Sequence[FillRequest]) -> None:
+    """Leave one value of two from the same words: "before 1900" is no year from which to search."""
+    end = _end_said(query, place)
+    for fill in fills:
+        if end not in (None, fill.slot.role) and not fill.slot.required:
+            del call.arguments[fill.slot.name]
+
+
+def _end_said(query: str, place: tuple[int, int]) -> Role | None:
+    start, end = place
+    before, after = query[max(start - _NEAR, 0) : start], query[end : end + _NEAR]
+    if _TO.search(before) or _OR_LESS.match(after):
+        return "to"
+    return "from" if _FROM.search(before) or _OR_MORE.match(after) else None
 
 
 def _set(filler: Filler, call: DraftCall, fill: FillRequest, said: LiteralArgument) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
 from typing import Final
@@ -12,7 +12,6 @@ from typing import Final
 from dateutil.relativedelta import relativedelta
 
 from planner_svc.reading.calendar_words import YEAR
-from planner_svc.reading.dates import RECENT
 from planner_svc.reading.moments import Moment
 from planner_svc.reading.profile import Role
 from planner_svc.reading.ranges import NAMED_MONTH, is_range
@@ -57,19 +56,23 @@ class SaidMoments:
             share = common / (max(end, last) - min(start, first))
             if share > shared:
                 best, shared = moment, share
-        if best is None or best.last is None or _BEFORE.search(self._query[:start][-_NEAR:]) is None:
-            return best
-        return replace(best, last=None)
+        return replace(best, last=None) if best is not None and self.excluded(start) else best
 
-    def recent(self, moment: Moment | None, start: int, end: int) -> Moment | None:
-        """The moment, a year earlier if these words leave the year open and it is then in the last weeks."""
-        if moment is None or moment.day is None or moment.last is not None or moment.day <= self._now.date():
+    def excluded(self, start: int) -> bool:
+        """Whether what begins at this character is only the limit of what is meant: "before 10 December"."""
+        return _BEFORE.search(self._query[:start][-_NEAR:]) is not None
+
+    def over(self, moment: Moment | None, start: int, end: int) -> Moment | None:
+        """The moment, a year earlier if these words leave the year open and it is then nearer to today."""
+        if moment is None or moment.day is None or moment.day <= self._now.date():
             return moment
         words = self._query[start:end]
         if re.search(YEAR, words) is not None or NAMED_MONTH.search(words) is None:
             return moment
-        earlier = moment.day - relativedelta(years=1)
-        return replace(moment, day=earlier) if 0 <= (self._now.date() - earlier).days <= RECENT else moment
+        back, today = relativedelta(years=1), self._now.date()
+        earlier = replace(moment, day=moment.day - back, last=moment.last and moment.last - back)
+        since = earlier.last_day().day
+        return earlier if since is not None and timedelta() <= today - since <= moment.day - today else moment
 
     def other_end(self, place: Place, role: Role) -> Place | None:
         """The characters of a range's other end, if the moment at these is one end: "from 2 through 15 November"."""

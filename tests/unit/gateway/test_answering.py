@@ -9,7 +9,15 @@ from gateway.solve import Clock, answer
 from services.contracts.answer import AnswerValue
 from services.contracts.base import JsonPath
 from services.contracts.execution import ExecutionFinished
-from services.contracts.outcome import Failed, RequestRecord, StepOutcome, StepRecord, Succeeded, UnmatchedItem
+from services.contracts.outcome import (
+    Failed,
+    ItemRecord,
+    RequestRecord,
+    StepOutcome,
+    StepRecord,
+    Succeeded,
+    UnmatchedItem,
+)
 from services.contracts.plan import LiteralValue, Plan, Reference, Step
 from services.contracts.run import Run, RunStatus
 
@@ -48,6 +56,18 @@ def test_a_change_that_answers_nothing_is_done(method: str, value: JsonValue, te
         duration_ms=1,
     )
     assert (ended(of).answer.text, ended(of).answer.values) == (text, (found,))
+
+
+def test_a_change_for_each_item_that_answers_nothing_is_done() -> None:
+    outcome = Succeeded(status=204, value=[None, {"id": 6}])
+    items = tuple(ItemRecord(index=index, outcome=Succeeded(status=204)) for index in range(2))
+    of = ExecutionFinished(
+        status="succeeded",
+        records=(record(outcome, "DELETE").model_copy(update={"items": items}),),
+        answer=(AnswerValue(name="result", value=outcome.value, step="var1"),),
+        duration_ms=1,
+    )
+    assert ended(of).answer.text == "result:\n  - done (shop.cancelOrder)\n  - id: 6"
 
 
 def test_an_empty_field_of_a_change_is_not_told_as_done() -> None:

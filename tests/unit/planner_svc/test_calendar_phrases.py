@@ -21,6 +21,7 @@ NOW = datetime(2026, 11, 28, 18, tzinfo=UTC)
         ("by the end of the month", date(2026, 11, 30), None),
         ("at the end of March", date(2027, 3, 31), None),
         ("since the end of March", date(2026, 3, 31), None),
+        ("until the end of 2027", date(2027, 12, 31), None),
         ("from the start of next year", date(2027, 1, 1), None),
         ("until the end of next week", date(2026, 12, 6), None),
         ("the first Monday in January", date(2027, 1, 4), None),

@@ -81,11 +81,19 @@ def test_what_is_before_a_period_is_before_its_first_day() -> None:
     assert [one and one.last for one in said] == [None, None, None, date(2026, 11, 29)]
 
 
-def test_a_day_of_what_was_is_a_recent_one() -> None:
-    now, query = datetime(2026, 11, 28, 9, tzinfo=UTC), "Add 3 hours on 24/11, on 24 November 2027, on 3 March"
+def test_a_day_of_what_was_is_the_nearest_one() -> None:
+    now = datetime(2026, 11, 28, 9, tzinfo=UTC)
+    query = "Add 3 hours on 24/11, on 24 November 2027, on 3 March, on 1 August, those of July"
     moments = SaidMoments(query, now)
-    places = [(query.index(said), query.index(said) + len(said)) for said in ("24/11", "24 November 2027", "3 March")]
-    said = [moments.recent(moments.at(*place), *place) for place in places]
-    assert [one and one.day for one in said] == [date(2026, 11, 24), date(2027, 11, 24), date(2027, 3, 3)]
+    places = [
+        (query.index(said), query.index(said) + len(said))
+        for said in ("24/11", "24 November 2027", "3 March", "1 August", "July")
+    ]
+    said = [moments.over(moments.at(*place), *place) for place in places]
+    days = [date(2026, 11, 24), date(2027, 11, 24), date(2027, 3, 3), date(2026, 8, 1), date(2026, 7, 1)]
+    assert [one and one.day for one in said] == days
+    assert [one and one.last for one in said[-1:]] == [date(2026, 7, 31)]
     assert tells_of_past("Date the expense occurred")
+    assert tells_of_past("Only those issued on or after")
     assert not tells_of_past("Date of delivery")
+    assert not tells_of_past("Only those scheduled before")

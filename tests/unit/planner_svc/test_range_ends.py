@@ -6,7 +6,7 @@ import pytest
 
 from planner_svc.backends.compact import CompactBackend
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
-from planner_svc.backends.compact.periods import add_other_ends
+from planner_svc.backends.compact.periods import add_other_ends, end_with_last_day
 from planner_svc.backends.compact.range_ends import set_right_ends
 from planner_svc.backends.compact.said_moments import SaidMoments
 from planner_svc.backends.compact.spans import ParameterTarget
@@ -19,6 +19,8 @@ from services.contracts.retrieval import Candidate
 from tests.unit.planner_svc.worlds import DAY, NUMBER, api, param
 
 LIST = api("list", "List invoices", param("minAmount", NUMBER), param("maxAmount", NUMBER))
+MOMENT = {"type": "string", "format": "date-time"}
+EVENTS = api("listEvents", "List events", param("startsAfter", MOMENT), param("startsBefore", MOMENT))
 DAYS = api("listAppointments", "List appointments", param("from", DAY, "First day"), param("to", DAY, "Last day"))
 
 
@@ -77,6 +79,20 @@ def test_the_words_before_a_number_tell_the_end(words: str, least: int | None, m
     assert found == {end: value for end, value in (("minAmount", least), ("maxAmount", most)) if value is not None}
 
 
+@pytest.mark.parametrize(
+    ("query", "words", "kept"),
+    [
+        ("Show invoices over 40", "40", {"minAmount": 40}),
+        ("Show invoices under 40", "40", {"maxAmount": 40}),
+        ("Show invoices of 40 euros or more", "40", {"minAmount": 40}),
+        ("Show invoices of 40 or less, please", "40", {"maxAmount": 40}),
+        ("Show invoices of 40 or 50", "40", {"minAmount": 40, "maxAmount": 40}),
+    ],
+)
+def test_the_same_words_are_only_the_end_that_they_say(query: str, words: str, kept: dict[str, int]) -> None:
+    assert moved(query, minAmount=words, maxAmount=words) == kept
+
+
 def test_a_range_that_ends_before_it_starts_is_turned_round() -> None:
     assert moved("Show invoices between 50 and 100", minAmount="100", maxAmount="50") == {
         "minAmount": 50,
@@ -114,6 +130,25 @@ def test_what_is_from_a_period_ends_with_it(words: str, role: str, names: set[st
     call = DraftCall(0, 0.9, {role: LiteralArgument("2026-11-16", (query.index("last"), len(query)), 0.9)})
     add_other_ends(Days(query), query, call, fills)  # type: ignore[arg-type]
     assert call.arguments.keys() == names
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "value"),
+    [
+        ("between 1 and 10 December 2026", "10 December 2026", "2026-12-10T23:59:59Z"),
+        ("in December 2026", "December 2026", "2026-12-31T23:59:59Z"),
+        ("before 10 December 2026", "10 December 2026", "2026-12-10T00:00:00Z"),
+        ("between 1 December 2026 and 10 December 2026 at 09:00", "10 December 2026 at 09:00", "2026-12-10T09:00:00Z"),
+    ],
+)
+def test_a_range_that_ends_at_a_time_has_its_last_day(words: str, said: str, value: str) -> None:
+    query, profile = f"List events {words}", read_profile(EVENTS)
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    place = query.index(said), query.index(said) + len(said)
+    midnight = value.replace("23:59:59", "00:00:00")
+    call = DraftCall(0, 0.9, {"startsBefore": LiteralArgument(midnight, place, 0.9)})
+    end_with_last_day(Days(query), call, fills)  # type: ignore[arg-type]
+    assert call.arguments == {"startsBefore": LiteralArgument(value, place, 0.9)}
 
 
 def test_the_last_word_tells_the_end_of_a_start_or_an_end() -> None:

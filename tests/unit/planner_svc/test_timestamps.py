@@ -59,3 +59,14 @@ def test_the_planner_sends_the_whole_moment(
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=book, score=1),)))
     assert draft.plan is not None
     assert draft.plan.steps[0].arguments["start_at"] == LiteralValue(value=value)
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [("before 10 December 2026", "2026-12-10T00:00:00Z"), ("until 10 December 2026", "2026-12-10T23:59:59Z")],
+)
+def test_what_is_before_a_day_ends_with_its_beginning(backend: CompactBackend, words: str, value: str) -> None:
+    listed = api("listReadings", "List readings", param("end_at", TEXT, "End, in RFC 3339 format"))
+    draft = backend.draft(PlanRequest(query=f"List the readings {words}", candidates=(Candidate(api=listed, score=1),)))
+    assert draft.plan is not None
+    assert draft.plan.steps[0].arguments == {"end_at": LiteralValue(value=value)}

@@ -249,6 +249,8 @@ USAGE = api(
         ("how much data did vans use since November 1st?", {"fleet": "vans"}, ("November 1st",)),
         ("how much data did vans use since November 1st?", {"start_time": "2026-11-01T00:00:00Z"}, ()),
         ("how much data did vans use today?", {"fleet": "vans"}, ()),
+        ("usage of vans this month", {"fleet": "vans"}, ("this month",)),
+        ("usage of vans by the end of the month", {"fleet": "vans"}, ("the end of the month",)),
         ('usage of the fleet "blue vans"', {}, ("blue vans",)),
         ("usage of the 3 fleets", {}, ()),
     ],
