@@ -24,6 +24,7 @@ from planner_svc.reading.quantities import Quantity, quantities, quantity_at
 from planner_svc.reading.text import MAX_CHARS, split_name, stem_set, stems, words_of
 from planner_svc.reading.units import UNIT_WORDS, converted
 from planner_svc.reading.values import Kind, Span, find_spans
+from planner_svc.reading.withdrawn import corrected, excepted, within
 from services.contracts.api import Api, Location
 from services.contracts.context import Context
 from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Step, Value, step_values
@@ -184,12 +185,13 @@ def _unused(
         return []
     used = _PlanValues(plan, apis)
     known = frozenset(word for profile in profiles.values() for word in profile.vocabulary)
-    amounts = quantities(query)
+    amounts, replaced = quantities(query), [*corrected(query), *excepted(query)]
     reads = not any(apis[step.api].mutating for step in plan.steps)
     return [
         span
         for span in spans
         if _is_meant(query, span, reads=reads)
+        and not within(span.start, span.end, replaced)
         and not used.contains(span)
         and not used.contains_amount(quantity_at(amounts, span.start, span.end))
         and (span.kind != "code" or not known.issuperset(stems(span.text)))

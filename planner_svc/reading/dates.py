@@ -11,6 +11,7 @@ from dateutil.relativedelta import relativedelta
 
 from planner_svc.reading.calendar_phrases import phrases
 from planner_svc.reading.calendar_words import MONTH, MONTHS, RANGE, WEEKDAY, WEEKDAY_NUMBERS, YEAR
+from planner_svc.reading.clock_ranges import clocks_of_ranges
 from planner_svc.reading.clocks import NO_NOUN, clocks_in, pattern_of
 from planner_svc.reading.moments import Duration, Found, Moment
 from planner_svc.reading.numbers import NUMBER_WORD, number
@@ -38,7 +39,11 @@ _ISO = re.compile(
 _DAY_MONTH = pattern_of(rf"{_ON_WEEKDAY}(?P<d>{_DAY})(?:\s+of)?\s+(?P<mon>{MONTH})(?:,?\s+(?P<y>{YEAR}))?")
 _DAY_TO_DAY = pattern_of(rf"(?P<d>{_DAY})(?={RANGE}{_DAY}(?:\s+of)?\s+(?P<mon>{MONTH})(?:,?\s+(?P<y>{YEAR}))?)")
 """The first day of "1 to 31 December 2027"."""
-_MONTH_DAY = pattern_of(rf"{_ON_WEEKDAY}(?P<mon>{MONTH})\s+(?:the\s+)?(?P<d>{_DAY})(?!\d|:)(?:,?\s+(?P<y>{YEAR}))?")
+_NO_DAY = r"(?<!\b\d\s)(?<!\b\d\d\s)(?<!\d(?:st|nd|rd|th)\s)"
+"""What is before a month that a day follows: "7 December 10-12" is no tenth."""
+_MONTH_DAY = pattern_of(
+    rf"{_ON_WEEKDAY}{_NO_DAY}(?P<mon>{MONTH})\s+(?:the\s+)?(?P<d>{_DAY})(?!\d|:)(?:,?\s+(?P<y>{YEAR}))?"
+)
 _NUMERIC = pattern_of(rf"(?P<a>\d{{1,2}})(?P<sep>[/.-])(?P<b>\d{{1,2}})(?P=sep)(?P<y>{YEAR})(?!(?<=-\d{{4}})-)")
 _BEFORE_NUMERIC = "|".join(rf"(?<=\b{word}\s)" for word in ("on", "by", "from", "until", "till", "since", "between"))
 _NO_YEAR = re.compile(
@@ -79,7 +84,7 @@ _DURATION = pattern_of(_SPAN_UNIT)
 _SHIFT = re.compile(
     r"\s+(?P<w>after|before|from|following|prior to|earlier than|later than)\s+(?:the\s+)?", re.IGNORECASE
 )
-_JOIN = re.compile(r"(?:,?\s*(?:at|on|by|from|starting|around|T)\s+|,?\s+)(?:the\s+)?", re.IGNORECASE)
+_JOIN = re.compile(r"(?:,?\s*(?:at|on|by|from|between|starting|around|T)\s+|,?\s+)(?:the\s+)?", re.IGNORECASE)
 
 
 _CLOCK_AFTER = re.compile(
@@ -109,9 +114,8 @@ class DateReader:
         text = without_look_alikes(text)
         times = (Found(*one.place, Moment("time", clock=one.clock, zone=one.zone)) for one in clocks_in(text))
         dates = _longest([*self._days(text), *times, *phrases(text, self._now.date())])
-        dates = sorted(
-            [*dates, *self._bare_days(text, dates), *_bare_clocks(text, dates)], key=lambda found: found.start
-        )
+        clocks = (*_bare_clocks(text, dates), *clocks_of_ranges(text, dates))
+        dates = _longest([*dates, *self._bare_days(text, dates), *clocks])
         dates = self._dated(ends_in_order(text, same_year(text, self._joined(text, dates)), self._now.date()))
         durations = [
             Found(m.start(), m.end(), Duration(_amount(m["n"]), m["unit"].lower())) for m in _DURATION.finditer(text)

@@ -20,7 +20,7 @@ from planner_svc.backends.compact.options import Options
 from planner_svc.backends.compact.said_moments import SaidMoments
 from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.segments import segments
-from planner_svc.backends.compact.spans import ParameterTarget, Spans
+from planner_svc.backends.compact.spans import ParameterTarget, Spans, as_in_examples
 from planner_svc.backends.compact.task import UNLIKELY, FillRequest, Task
 from planner_svc.compiler.assign import Mismatch, mismatch
 from planner_svc.compiler.schemas import Schemas
@@ -30,13 +30,15 @@ from planner_svc.reading.moments import Moment
 from planner_svc.reading.negations import denied
 from planner_svc.reading.profile import Field, Slot, first_item
 from planner_svc.reading.quantities import quantities
-from planner_svc.reading.readings import readings
+from planner_svc.reading.readings import moment_of, readings
 from planner_svc.reading.standard_codes import code_named, may_be_code
 from planner_svc.reading.tense import tells_of_past
-from planner_svc.reading.text import MAX_CHARS, stems
+from planner_svc.reading.text import MAX_CHARS
 from planner_svc.reading.timestamps import as_stamp, is_stamp, stamp_of
 from planner_svc.reading.values import number_in_context
 from planner_svc.reading.weekdays import named_weekdays
+from planner_svc.reading.withdrawn import TakenBack
+from services.contracts.api import Location
 
 OMITTED: Final = 0.5
 """Probability of having no value from which on an optional parameter is left out."""
@@ -98,6 +100,7 @@ class Filler:
         self._options = Options(task)
         self.moments = SaidMoments(task.query[:MAX_CHARS], task.now)
         self._amounts = quantities(task.query)
+        self._taken_back = TakenBack(task.query)
 
     def targets(self, number: int) -> list[ParameterTarget]:
         """The parameters of the candidate with this number."""
@@ -321,7 +324,7 @@ class Filler:
         elif (
             fill.slot.kinds & {"string", "array"} and not fill.slot.choices and (read is None or isinstance(read, str))
         ):
-            value = _as_in_examples(fill.target, written(form, text, self._task.now, moment, last=last))
+            value = as_in_examples(fill.target, written(form, text, self._task.now, moment, last=last))
         if not (is_stamp(stamp, read) and may_be_code(fill.slot, text)):
             return None
         if moment is None and is_no_clock(text, formats):
@@ -330,8 +333,11 @@ class Filler:
         return value if allowed else read if amount in (None, read) else None
 
     def _moment(self, slot: Slot, start: int, end: int, *, whole: bool) -> Moment | None:
-        """The moment that the words say for an argument: of what is over, rather the last one than one to come."""
-        moment = self.moments.at(start, end, whole=whole)
+        """The moment that the words say for an argument: of what is over, rather the last one than one to come.
+
+        Words that are a part of a moment, such as its time of day, are it by themselves.
+        """
+        moment = self.moments.at(start, end, whole=whole) or moment_of(self._task.query[start:end], self._task.now)
         return self.moments.over(moment, start, end) if tells_of_past(slot.parameter.description) else moment
 
     def _form(self, fill: FillRequest) -> Form:
@@ -354,10 +360,18 @@ class Filler:
         weighed = [
             (span, likely * TAKEN if _overlaps(span, taken) else likely)
             for span, likely in self._spans_of(fill.target, fill.times)
-            if span not in said
+            if span not in said and not self._is_taken_back(fill, *span)
         ]
+        if not weighed:
+            return []
         weighed.sort(key=lambda one: -one[1])
         return self._non_overlapping([one for one in weighed if one[1] >= weighed[0][1] * share])
+
+    def _is_taken_back(self, fill: FillRequest, first: int, last: int) -> bool:
+        """Whether the request replaces these tokens, or excepts what they name from a change."""
+        named = fill.profile.api.mutating and fill.slot.parameter.location is Location.PATH
+        offsets = self._task.reading.offsets
+        return self._taken_back.covers(offsets[first][0], offsets[last][1], named=named)
 
     @staticmethod
     def _non_overlapping(weighed: Sequence[tuple[tuple[int, int], float]]) -> list[tuple[int, int, float]]:
@@ -426,14 +440,6 @@ def _may_share(slot: Slot, other: Slot) -> bool:
     """Whether the same words may say two arguments of a call: they are named alike, or are ends of a period."""
     ends = (slot.temporal and other.temporal) or (slot.role is not None and other.role is not None)
     return ends or not set(slot.words).isdisjoint(other.words)
-
-
-def _as_in_examples(target: ParameterTarget, value: JsonValue) -> JsonValue:
-    """The value as an example writes it, if they differ only in capitals and endings: "male"."""
-    if not isinstance(value, str) or value in target.examples:
-        return value
-    said = stems(value)
-    return next((one for one in target.examples if stems(one) == said), value)
 
 
 def _overlaps(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:
