@@ -51,25 +51,25 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
         call: the call; its arguments are changed.
         fills: what its arguments were filled from.
     """
-    for first, last in _ranges(fills):
+    for first, last in _pairs(fills):
         low, high = call.arguments.get(first.slot.name), call.arguments.get(last.slot.name)
         if isinstance(low, LiteralArgument) and isinstance(high, LiteralArgument):
             if low.place and low.place == high.place:
                 _keep_end_said(query, call, low.place, (first, last))
-            elif low.place and high.place and _is_before(high, low):
+            elif first.slot.in_range and low.place and high.place and _is_before(high, low):
                 _set(filler, call, first, high)
                 _set(filler, call, last, low)
-        elif low is None or high is None:
+        elif first.slot.in_range and (low is None or high is None):
             here, there, said = (first, last, low) if low is not None else (last, first, high)
             if not isinstance(said, LiteralArgument) or said.place is None or here.slot.required:
                 continue
-            if _end_said(query, said.place) == there.slot.role and _set(filler, call, there, said):
+            if end_said(query, said.place) == there.slot.role and _set(filler, call, there, said):
                 del call.arguments[here.slot.name]
 
 
-def _ranges(fills: Sequence[FillRequest]) -> Iterator[tuple[FillRequest, FillRequest]]:
-    """The first and the last end of each range that the arguments have."""
-    ends = [fill for fill in fills if fill.slot.role and fill.slot.in_range and not fill.slot.choices]
+def _pairs(fills: Sequence[FillRequest]) -> Iterator[tuple[FillRequest, FillRequest]]:
+    """The first and the last end of each pair that the arguments have."""
+    ends = [fill for fill in fills if fill.slot.role and not fill.slot.choices]
     for first in ends:
         lasts = [last for last in ends if first.slot.role == "from" and _is_end_of(first.slot, last.slot)]
         if len(lasts) == 1:
@@ -77,7 +77,12 @@ def _ranges(fills: Sequence[FillRequest]) -> Iterator[tuple[FillRequest, FillReq
 
 
 def _is_end_of(first: Slot, last: Slot) -> bool:
-    return last.role == "to" and last.paired == first.paired and last.kinds == first.kinds
+    return (
+        last.role == "to"
+        and last.paired == first.paired
+        and last.kinds == first.kinds
+        and last.in_range == first.in_range
+    )
 
 
 def _is_before(one: LiteralArgument, other: LiteralArgument) -> bool:
@@ -92,13 +97,14 @@ def _is_before(one: LiteralArgument, other: LiteralArgument) -> bool:
 
 def _keep_end_said(query: str, call: DraftCall, place: tuple[int, int], fills: Sequence[FillRequest]) -> None:
     """Leave one value of two from the same words: "before 1900" is no year from which to search."""
-    end = _end_said(query, place)
+    end = end_said(query, place)
     for fill in fills:
         if end not in (None, fill.slot.role) and not fill.slot.required:
             del call.arguments[fill.slot.name]
 
 
-def _end_said(query: str, place: tuple[int, int]) -> Role | None:
+def end_said(query: str, place: tuple[int, int]) -> Role | None:
+    """The only end of a range that the words around a value tell: "before 1900", "2021 or later"."""
     start, end = place
     before, after = query[max(start - _NEAR, 0) : start], query[end : end + _NEAR]
     if _TO.search(before) or _OR_LESS.match(after):
