@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pydantic import JsonValue
+
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
 from planner_svc.backends.compact.task import FillRequest
 from planner_svc.reading.profile import Role, Slot
@@ -31,13 +33,15 @@ _FROM: Final = re.compile(
 _NEAR: Final = 30
 """Characters before a value that are searched."""
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 
 
 def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
     """Put values at the ends of ranges that the request means.
 
     A range that ends before it starts is turned round. A value whose words tell the other end is moved there, if that
-    end has none. Required arguments stay.
+    end has none. Required arguments stay. What is changed does not end at the time at which it starts: such an end is
+    taken away, and missing if it is required.
 
     Args:
         filler: the filler of the call's arguments.
@@ -45,10 +49,13 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
         call: the call; its arguments are changed.
         fills: what its arguments were filled from.
     """
-    for first, last in _ranges(fills):
+    for first, last in ranges_of(fills):
         low, high = call.arguments.get(first.slot.name), call.arguments.get(last.slot.name)
         if isinstance(low, LiteralArgument) and isinstance(high, LiteralArgument):
-            if low.place and high.place and _is_before(high, low):
+            if first.profile.api.mutating and _is_instant(low.value) and low.value == high.value:
+                del call.arguments[last.slot.name]
+                call.missing += [last.slot.name] if last.slot.required else []
+            elif low.place and high.place and _is_before(high, low):
                 _set(filler, call, first, high)
                 _set(filler, call, last, low)
         elif low is None or high is None:
@@ -59,7 +66,7 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
                 del call.arguments[here.slot.name]
 
 
-def _ranges(fills: Sequence[FillRequest]) -> Iterator[tuple[FillRequest, FillRequest]]:
+def ranges_of(fills: Sequence[FillRequest]) -> Iterator[tuple[FillRequest, FillRequest]]:
     """The first and the last end of each range that the arguments have."""
     ends = [fill for fill in fills if fill.slot.role and fill.slot.in_range and not fill.slot.choices]
     for first in ends:
@@ -80,6 +87,11 @@ def _is_before(one: LiteralArgument, other: LiteralArgument) -> bool:
     if isinstance(left, str) and isinstance(right, str) and _DAY.match(left) and _DAY.match(right):
         return left[:10] < right[:10]
     return False
+
+
+def _is_instant(value: JsonValue) -> bool:
+    """Whether a value is a day with a time other than its beginning, which is the day itself."""
+    return isinstance(value, str) and _INSTANT.match(value) is not None and value[11:16] != "00:00"
 
 
 def _end_said(query: str, start: int) -> Role | None:
