@@ -37,13 +37,15 @@ _OR_LESS: Final = re.compile(rf"{_OR}(?:{_LESS}|below|before|under)\b", re.IGNOR
 _NEAR: Final = 30
 """Characters before a value that are searched."""
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 
 
 def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
     """Put values at the ends of ranges that the request means.
 
     A range that ends before it starts is turned round. A value whose words tell one end is only that end, also if the
-    other has the same words, or has them alone. Required arguments stay.
+    other has the same words, or has them alone. Required arguments stay. What is changed does not end at the time at
+    which it starts: such an end is taken away, and missing if it is required.
 
     Args:
         filler: the filler of the call's arguments.
@@ -54,7 +56,10 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
     for first, last in _pairs(fills):
         low, high = call.arguments.get(first.slot.name), call.arguments.get(last.slot.name)
         if isinstance(low, LiteralArgument) and isinstance(high, LiteralArgument):
-            if low.place and low.place == high.place:
+            if _ends_at_start(first, low, high):
+                del call.arguments[last.slot.name]
+                call.missing += [last.slot.name] if last.slot.required else []
+            elif low.place and low.place == high.place:
                 _keep_end_said(query, call, low.place, (first, last))
             elif first.slot.in_range and low.place and high.place and _is_before(high, low):
                 _set(filler, call, first, high)
@@ -65,6 +70,11 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
                 continue
             if end_said(query, said.place) == there.slot.role and _set(filler, call, there, said):
                 del call.arguments[here.slot.name]
+
+
+def ranges_of(fills: Sequence[FillRequest]) -> Iterator[tuple[FillRequest, FillRequest]]:
+    """The first and the last end of each range that the arguments have."""
+    return (pair for pair in _pairs(fills) if pair[0].slot.in_range)
 
 
 def _pairs(fills: Sequence[FillRequest]) -> Iterator[tuple[FillRequest, FillRequest]]:
@@ -93,6 +103,12 @@ def _is_before(one: LiteralArgument, other: LiteralArgument) -> bool:
     if isinstance(left, str) and isinstance(right, str) and _DAY.match(left) and _DAY.match(right):
         return left[:10] < right[:10]
     return False
+
+
+def _ends_at_start(first: FillRequest, low: LiteralArgument, high: LiteralArgument) -> bool:
+    """Whether a change would end at the time at which it starts; the beginning of a day is the day itself."""
+    changed = first.slot.in_range and first.profile.api.mutating and low.value == high.value
+    return changed and isinstance(low.value, str) and bool(_INSTANT.match(low.value)) and low.value[11:16] != "00:00"
 
 
 def _keep_end_said(query: str, call: DraftCall, place: tuple[int, int], fills: Sequence[FillRequest]) -> None:
