@@ -40,8 +40,6 @@ from planner_svc.reading.weekdays import named_weekdays
 from planner_svc.reading.withdrawn import TakenBack
 from services.contracts.api import Location
 
-OMITTED: Final = 0.5
-"""Probability of having no value from which on an optional parameter is left out."""
 IMPLIED: Final = 0.15
 """Smallest probability at which an API that returns what a call needs is called as its supplier. It is scaled down by
 the network's certainty that the value comes from another call."""
@@ -167,8 +165,6 @@ class Filler:
         slot, origins = fill.slot, self._origins(fill, links)
         if slot.kinds == {"boolean"} and (place := denied(fill.profile, slot, self._task.query)):
             return [LiteralArgument(False, place, 1.0)] if fill.allows(False) else []
-        if not slot.required and origins[Origin.ABSENT] > OMITTED:
-            return []
         for origin in map(Origin, np.argsort(-origins)):
             sure = float(origins[origin])
             if origin is Origin.ABSENT and not slot.required:

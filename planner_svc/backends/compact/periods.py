@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.draft_calls import Argument, DraftCall, LiteralArgument
+from planner_svc.backends.compact.range_ends import end_said
 from planner_svc.backends.compact.task import FillRequest
 from planner_svc.reading.moments import Moment
 
@@ -49,7 +50,7 @@ def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
         place = filler.moments.other_end(said.place, fill.slot.role)
         opens = _OPEN.search(query[max(start - _NEAR, 0) : start])
         ends_here = opens is not None and fill.slot.role == "to" and opens[0].lower().startswith("from")
-        if place is None and opens is not None and not ends_here:
+        if place is None and not ends_here and (opens is not None or end_said(query, said.place) is not None):
             continue
         for other in fills:
             if other.slot.role in (None, fill.slot.role) or other.slot.paired != fill.slot.paired:

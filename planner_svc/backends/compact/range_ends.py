@@ -37,13 +37,15 @@ _OR_LESS: Final = re.compile(rf"{_OR}(?:{_LESS}|below|before|under)\b", re.IGNOR
 _NEAR: Final = 30
 """Characters before a value that are searched."""
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 
 
 def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
     """Put values at the ends of ranges that the request means.
 
     A range that ends before it starts is turned round. A value whose words tell one end is only that end, also if the
-    other has the same words, or has them alone. Required arguments stay.
+    other has the same words, or has them alone. Required arguments stay. What is changed does not end at the time at
+    which it starts: such an end is taken away, and missing if it is required.
 
     Args:
         filler: the filler of the call's arguments.
@@ -51,25 +53,33 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
         call: the call; its arguments are changed.
         fills: what its arguments were filled from.
     """
-    for first, last in _ranges(fills):
+    for first, last in _pairs(fills):
         low, high = call.arguments.get(first.slot.name), call.arguments.get(last.slot.name)
         if isinstance(low, LiteralArgument) and isinstance(high, LiteralArgument):
-            if low.place and low.place == high.place:
+            if _ends_at_start(first, low, high):
+                del call.arguments[last.slot.name]
+                call.missing += [last.slot.name] if last.slot.required else []
+            elif low.place and low.place == high.place:
                 _keep_end_said(query, call, low.place, (first, last))
-            elif low.place and high.place and _is_before(high, low):
+            elif first.slot.in_range and low.place and high.place and _is_before(high, low):
                 _set(filler, call, first, high)
                 _set(filler, call, last, low)
-        elif low is None or high is None:
+        elif first.slot.in_range and (low is None or high is None):
             here, there, said = (first, last, low) if low is not None else (last, first, high)
             if not isinstance(said, LiteralArgument) or said.place is None or here.slot.required:
                 continue
-            if _end_said(query, said.place) == there.slot.role and _set(filler, call, there, said):
+            if end_said(query, said.place) == there.slot.role and _set(filler, call, there, said):
                 del call.arguments[here.slot.name]
 
 
-def _ranges(fills: Sequence[FillRequest]) -> Iterator[tuple[FillRequest, FillRequest]]:
+def ranges_of(fills: Sequence[FillRequest]) -> Iterator[tuple[FillRequest, FillRequest]]:
     """The first and the last end of each range that the arguments have."""
-    ends = [fill for fill in fills if fill.slot.role and fill.slot.in_range and not fill.slot.choices]
+    return (pair for pair in _pairs(fills) if pair[0].slot.in_range)
+
+
+def _pairs(fills: Sequence[FillRequest]) -> Iterator[tuple[FillRequest, FillRequest]]:
+    """The first and the last end of each pair that the arguments have."""
+    ends = [fill for fill in fills if fill.slot.role and not fill.slot.choices]
     for first in ends:
         lasts = [last for last in ends if first.slot.role == "from" and _is_end_of(first.slot, last.slot)]
         if len(lasts) == 1:
@@ -77,7 +87,12 @@ def _ranges(fills: Sequence[FillRequest]) -> Iterator[tuple[FillRequest, FillReq
 
 
 def _is_end_of(first: Slot, last: Slot) -> bool:
-    return last.role == "to" and last.paired == first.paired and last.kinds == first.kinds
+    return (
+        last.role == "to"
+        and last.paired == first.paired
+        and last.kinds == first.kinds
+        and last.in_range == first.in_range
+    )
 
 
 def _is_before(one: LiteralArgument, other: LiteralArgument) -> bool:
@@ -90,15 +105,22 @@ def _is_before(one: LiteralArgument, other: LiteralArgument) -> bool:
     return False
 
 
+def _ends_at_start(first: FillRequest, low: LiteralArgument, high: LiteralArgument) -> bool:
+    """Whether a change would end at the time at which it starts; the beginning of a day is the day itself."""
+    changed = first.slot.in_range and first.profile.api.mutating and low.value == high.value
+    return changed and isinstance(low.value, str) and bool(_INSTANT.match(low.value)) and low.value[11:16] != "00:00"
+
+
 def _keep_end_said(query: str, call: DraftCall, place: tuple[int, int], fills: Sequence[FillRequest]) -> None:
     """Leave one value of two from the same words: "before 1900" is no year from which to search."""
-    end = _end_said(query, place)
+    end = end_said(query, place)
     for fill in fills:
         if end not in (None, fill.slot.role) and not fill.slot.required:
             del call.arguments[fill.slot.name]
 
 
-def _end_said(query: str, place: tuple[int, int]) -> Role | None:
+def end_said(query: str, place: tuple[int, int]) -> Role | None:
+    """The only end of a range that the words around a value tell: "before 1900", "2021 or later"."""
     start, end = place
     before, after = query[max(start - _NEAR, 0) : start], query[end : end + _NEAR]
     if _TO.search(before) or _OR_LESS.match(after):

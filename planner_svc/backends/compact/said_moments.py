@@ -45,8 +45,8 @@ class SaidMoments:
     def at(self, start: int, end: int, *, whole: bool = False) -> Moment | None:
         """The moment that the words say, in context: a time of day belongs to the day said before it.
 
-        What is before a period is before its first day. ``whole``: a day or a time that is a part of a moment is all of
-        it: "9am" in "Monday at 9am".
+        Words within a day say that day: "2027" in "the end of 2027". What is before a period is before its first day.
+        ``whole``: a day or a time that is a part of a moment is all of it: "9am" in "Monday at 9am".
         """
         best, shared = None, 0.5
         for (first, last), moment, is_whole in self._found:
@@ -56,6 +56,9 @@ class SaidMoments:
             share = common / (max(end, last) - min(start, first))
             if share > shared:
                 best, shared = moment, share
+        if best is None:
+            around = (one for place, one, _ in self._found if place[0] <= start and end <= place[1])
+            best = next((one for one in around if one.clock is None), None)
         return replace(best, last=None) if best is not None and self.excluded(start) else best
 
     def excluded(self, start: int) -> bool:

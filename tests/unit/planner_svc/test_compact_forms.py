@@ -81,6 +81,13 @@ def test_what_is_before_a_period_is_before_its_first_day() -> None:
     assert [one and one.last for one in said] == [None, None, None, date(2026, 11, 29)]
 
 
+def test_words_within_a_day_say_it() -> None:
+    query = "valid until the end of 2027"
+    said = SaidMoments(query, datetime(2026, 11, 28, 9, tzinfo=UTC)).at(query.index("2027"), len(query))
+    assert said is not None
+    assert said.day == date(2027, 12, 31)
+
+
 def test_a_day_of_what_was_is_the_nearest_one() -> None:
     now = datetime(2026, 11, 28, 9, tzinfo=UTC)
     query = "Add 3 hours on 24/11, on 24 November 2027, on 3 March, on 1 August, those of July"

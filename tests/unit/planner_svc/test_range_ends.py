@@ -13,6 +13,7 @@ from planner_svc.backends.compact.spans import ParameterTarget
 from planner_svc.backends.compact.task import FillRequest
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.readings import number_in
+from services.contracts.api import Api
 from services.contracts.plan import LiteralValue
 from services.contracts.planning import PlanRequest
 from services.contracts.retrieval import Candidate
@@ -48,9 +49,9 @@ class Days:
         return str(moment.last_day().day if fill.slot.role == "to" else moment.day)
 
 
-def moved(query: str, **said: str) -> dict[str, object]:
+def moved(query: str, of: Api = LIST, /, **said: str) -> dict[str, object]:
     """The arguments, for which these words were marked."""
-    profile = read_profile(LIST)
+    profile = read_profile(of)
     fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
     call = DraftCall(0, 0.9)
     for name, words in said.items():
@@ -93,6 +94,15 @@ def test_the_same_words_are_only_the_end_that_they_say(query: str, words: str, k
     assert moved(query, minAmount=words, maxAmount=words) == kept
 
 
+@pytest.mark.parametrize(
+    ("query", "kept"),
+    [("Titles written before 1900", {"publishedTo": 1900}), ("Titles of 1900 or later", {"publishedFrom": 1900})],
+)
+def test_years_are_only_the_end_that_they_say(query: str, kept: dict[str, int]) -> None:
+    titles = api("search", "Search titles", param("publishedFrom", NUMBER), param("publishedTo", NUMBER))
+    assert moved(query, titles, publishedFrom="1900", publishedTo="1900") == kept
+
+
 def test_a_range_that_ends_before_it_starts_is_turned_round() -> None:
     assert moved("Show invoices between 50 and 100", minAmount="100", maxAmount="50") == {
         "minAmount": 50,
@@ -122,12 +132,17 @@ def test_the_planner_sends_days_as_the_right_ends(backend: CompactBackend, query
 
 @pytest.mark.parametrize(
     ("words", "role", "names"),
-    [("from last week", "to", {"from", "to"}), ("from last week", "from", {"from"}), ("until last week", "to", {"to"})],
+    [
+        ("from last week", "to", {"from", "to"}),
+        ("from last week", "from", {"from"}),
+        ("until last week", "to", {"to"}),
+        ("of last week or earlier", "to", {"to"}),
+    ],
 )
 def test_what_is_from_a_period_ends_with_it(words: str, role: str, names: set[str]) -> None:
     query, profile = f"List appointments {words}", read_profile(DAYS)
     fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
-    call = DraftCall(0, 0.9, {role: LiteralArgument("2026-11-16", (query.index("last"), len(query)), 0.9)})
+    call = DraftCall(0, 0.9, {role: LiteralArgument("2026-11-16", (query.index("last"), query.index("week") + 4), 0.9)})
     add_other_ends(Days(query), query, call, fills)  # type: ignore[arg-type]
     assert call.arguments.keys() == names
 
