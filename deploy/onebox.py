@@ -109,6 +109,15 @@ def _secrets_file(named: Path | None, data_dir: Path) -> Path:
     return file
 
 
+def secrets_hint(data_dir: Path) -> str:
+    """What to set so that ``nestor secrets`` writes the file that this server reads; empty if it does without."""
+    named = ExecutorSettings().secrets_file
+    file = _secrets_file(named, data_dir)
+    if named is not None or file == DEFAULT_FILE.absolute():
+        return ""
+    return f"\nCredentials are read from {file}. For nestor secrets: export NESTOR_EXECUTOR_SECRETS_FILE={file}\n"
+
+
 def create_onebox(settings: OneboxSettings) -> FastAPI:
     """The gateway's app with the four services inside it. Those that store data have an SQLite file in ``data_dir``."""
     executor = ExecutorSettings()
@@ -268,6 +277,8 @@ def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | No
             ).gateway_url
         print(f"Nestor is ready on {url} (console: {url}/console, docs: {url}/docs). Try:\n")
         asks = 'solve "Which public holidays does Portugal have in June 2027?"'
-        print(f"  nestor {'import openapi.yaml' if sandbox_port is None else asks}\n", flush=True)
+        print(
+            f"  nestor {'import openapi.yaml' if sandbox_port is None else asks}\n{secrets_hint(data_dir)}", flush=True
+        )
         freeze_loaded_objects()
         stop.wait()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.onebox import OneboxSettings, create_onebox
+from deploy.onebox import OneboxSettings, create_onebox, secrets_hint
 from deploy.sockets import address, listen
 
 CANARY = "s3cret-canary"
@@ -58,3 +58,15 @@ def test_a_secrets_file_that_is_not_there_yet_is_made(tmp_path: Path, monkeypatc
     monkeypatch.setenv("NESTOR_EXECUTOR_SECRETS_FILE", str(file))
     create_onebox(OneboxSettings(tmp_path / "data"))
     assert (file.read_text().strip(), file.stat().st_mode & 0o777) == ("{}", 0o600)
+
+
+def test_a_data_folder_of_its_own_is_told_to_those_who_set_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NESTOR_EXECUTOR_SECRETS_FILE", raising=False)
+    own = tmp_path / "data" / "secrets" / "executor.json"
+    assert f"NESTOR_EXECUTOR_SECRETS_FILE={own}\n" in secrets_hint(tmp_path / "data")
+    assert secrets_hint(Path("var")) == ""
+    monkeypatch.setenv("NESTOR_EXECUTOR_SECRETS_FILE", str(own))
+    assert secrets_hint(tmp_path / "data") == ""
