@@ -61,6 +61,11 @@ class SaidMoments:
             return best
         return replace(best, last=None)
 
+    def has_part(self, start: int, end: int) -> bool:
+        """Whether the characters are a part of a moment's, and not all of them."""
+        places = (place for place, moment, is_whole in self._found if is_whole and moment.day is not None)
+        return any(first <= start and end <= last and (start, end) != (first, last) for first, last in places)
+
     def recent(self, moment: Moment | None, start: int, end: int) -> Moment | None:
         """The moment, a year earlier if these words leave the year open and it is then in the last weeks."""
         if moment is None or moment.day is None or moment.last is not None or moment.day <= self._now.date():
