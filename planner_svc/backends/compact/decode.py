@@ -17,10 +17,11 @@ from planner_svc.backends.compact.draft_calls import (
     LiteralArgument,
     in_running_order,
 )
-from planner_svc.backends.compact.filling import DEMONSTRATED, Filler
+from planner_svc.backends.compact.filling import Filler
 from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.lengths import add_ends_by_length
+from planner_svc.backends.compact.outputs import DEMONSTRATED
 from planner_svc.backends.compact.periods import add_other_ends, end_with_last_day
 from planner_svc.backends.compact.person_names import split_full_name
 from planner_svc.backends.compact.range_ends import set_right_ends

@@ -61,6 +61,11 @@ class SaidMoments:
             best = next((one for one in around if one.clock is None), None)
         return replace(best, last=None) if best is not None and self.excluded(start) else best
 
+    def has_part(self, start: int, end: int) -> bool:
+        """Whether the characters are a part of a moment's, and not all of them."""
+        places = (place for place, moment, is_whole in self._found if is_whole and moment.day is not None)
+        return any(first <= start and end <= last and (start, end) != (first, last) for first, last in places)
+
     def excluded(self, start: int) -> bool:
         """Whether what begins at this character is only the limit of what is meant: "before 10 December"."""
         return _BEFORE.search(self._query[:start][-_NEAR:]) is not None

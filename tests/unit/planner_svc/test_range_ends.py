@@ -17,7 +17,7 @@ from services.contracts.api import Api
 from services.contracts.plan import LiteralValue
 from services.contracts.planning import PlanRequest
 from services.contracts.retrieval import Candidate
-from tests.unit.planner_svc.worlds import DAY, NUMBER, api, param
+from tests.unit.planner_svc.worlds import DAY, NUMBER, WHOLE, api, param
 
 LIST = api("list", "List invoices", param("minAmount", NUMBER), param("maxAmount", NUMBER))
 MOMENT = {"type": "string", "format": "date-time"}
@@ -173,3 +173,17 @@ def test_the_last_word_tells_the_end_of_a_start_or_an_end() -> None:
     assert slots[0].paired == slots[1].paired == {"start", "date"}
     assert slots[2].paired == {"end", "date"}
     assert slots[6].paired == {"date"}
+
+
+def test_the_year_of_a_date_is_no_id(backend: CompactBackend) -> None:
+    extend = api(
+        "assignLocker",
+        "Assign a locker to a member, or extend the assignment",
+        param("number", WHOLE, "Number of the locker", required=True),
+        param("member_id", WHOLE, "Id of the member", required=True),
+        param("until", DAY, "Last day of the assignment"),
+        method="PUT",
+    )
+    query = "Extend locker 7 until the end of June 2027"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=extend, score=1),)))
+    assert [one.argument for one in draft.missing] == ["member_id"]
