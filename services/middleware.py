@@ -19,8 +19,8 @@ from services.tracing import answered, request_span
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,60}\]|[A-Za-z0-9_.-]{1,253}?)\.?(?::[0-9]{1,5})?")
-_POLLED: Final = frozenset({"/healthz", "/readyz", "/metrics", "/status"})
-"""Routes that monitoring polls. The gateway polls the retriever's `/status`."""
+_POLLED: Final = frozenset({"/healthz", "/readyz", "/metrics", "/status", "/secret-changes"})
+"""Routes that monitoring polls. The gateway polls the retriever's `/status` and the executor's `/secret-changes`."""
 _log = get_logger(__name__)
 
 

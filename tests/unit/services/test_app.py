@@ -56,6 +56,7 @@ def build(*, broken: bool = False, settings: ServiceSettings | None = None) -> F
         return None
 
     @router.get("/status")
+    @router.get("/secret-changes")
     async def status() -> dict[str, int]:
         return {"apis": 0}
 
@@ -364,10 +365,11 @@ async def test_what_watchers_ask_is_not_logged_each_time(
             lines.append(("info", said["route"]))
 
     monkeypatch.setattr("services.middleware._log", Log())
-    for path in ("/healthz", "/readyz", "/status"):
+    polled = ("/healthz", "/readyz", "/status", "/secret-changes")
+    for path in polled:
         await http.get(path)
     await http.post("/things", json={"name": "a"})
-    assert lines == [("debug", "/healthz"), ("debug", "/readyz"), ("debug", "/status"), ("info", "/things")]
+    assert lines == [*(("debug", path) for path in polled), ("info", "/things")]
 
 
 async def test_the_openapi_document_is_rendered_once(http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
