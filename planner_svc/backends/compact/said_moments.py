@@ -7,23 +7,26 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 
 from dateutil.relativedelta import relativedelta
 
 from planner_svc.reading.calendar_words import YEAR
-from planner_svc.reading.dates import RECENT
 from planner_svc.reading.moments import Moment
 from planner_svc.reading.profile import Role
 from planner_svc.reading.ranges import NAMED_MONTH, is_range
 from planner_svc.reading.readings import whole_moments
+from planner_svc.reading.tense import RECENT
 
 Place = tuple[int, int]
 """The first character and the one after the last."""
 
-_BEFORE: Final = re.compile(r"\b(?:before|prior\s+to|(?:older|earlier)\s+than)\s+(?:the\s+)?$", re.IGNORECASE)
+_OUTSIDE: Final = re.compile(
+    r"\b(?:(?P<before>before|prior\s+to|(?:older|earlier)\s+than)|after|(?:newer|later)\s+than)\s+(?:the\s+)?$",
+    re.IGNORECASE,
+)
 _NEAR: Final = 24
-"""Characters before a period that are searched for its preposition."""
+"""Characters before a moment that are searched for its preposition."""
 
 
 class SaidMoments:
@@ -46,8 +49,8 @@ class SaidMoments:
     def at(self, start: int, end: int, *, whole: bool = False) -> Moment | None:
         """The moment that the words say, in context: a time of day belongs to the day said before it.
 
-        What is before a period is before its first day. ``whole``: a day or a time that is a part of a moment is all of
-        it: "9am" in "Monday at 9am".
+        What is before a period is before its first day, what is after it after its last. ``whole``: a day or a time
+        that is a part of a moment is all of it: "9am" in "Monday at 9am".
         """
         best, shared = None, 0.5
         for (first, last), moment, is_whole in self._found:
@@ -57,9 +60,14 @@ class SaidMoments:
             share = common / (max(end, last) - min(start, first))
             if share > shared:
                 best, shared = moment, share
-        if best is None or best.last is None or _BEFORE.search(self._query[:start][-_NEAR:]) is None:
+        if best is None or best.last is None or (side := self.side(start)) is None:
             return best
-        return replace(best, last=None)
+        return replace(best, day=best.day if side == "before" else best.last, last=None)
+
+    def side(self, start: int) -> Literal["before", "after"] | None:
+        """Whether the request says what is before or after a moment, which it then leaves out; None if neither."""
+        found = _OUTSIDE.search(self._query[:start][-_NEAR:])
+        return None if found is None else "before" if found["before"] else "after"
 
     def recent(self, moment: Moment | None, start: int, end: int) -> Moment | None:
         """The moment, a year earlier if these words leave the year open and it is then in the last weeks."""
