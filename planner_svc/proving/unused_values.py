@@ -22,6 +22,7 @@ from planner_svc.reading.numbers import NUMBER_WORD
 from planner_svc.reading.profile import Profile, Slot, profile_of
 from planner_svc.reading.quantities import Quantity, quantities, quantity_at
 from planner_svc.reading.text import MAX_CHARS, split_name, stem_set, stems, words_of
+from planner_svc.reading.timestamps import stamp_of
 from planner_svc.reading.units import UNIT_WORDS, converted
 from planner_svc.reading.values import Kind, Span, find_spans
 from planner_svc.reading.withdrawn import corrected, excepted, within
@@ -342,7 +343,8 @@ def _may_take(argument: _OpenArgument, span: Span) -> bool:
     if slot.choices or slot.kinds == {"boolean"}:
         return False
     if span.kind == "moment":
-        return slot.temporal and isinstance(span.value, Moment) and "string" in slot.kinds
+        takes = (slot.temporal and "string" in slot.kinds) or stamp_of(slot) is not None
+        return takes and isinstance(span.value, Moment)
     if span.kind == "duration":
         return slot.temporal and slot.role == "to" and "string" in slot.kinds
     if slot.temporal:

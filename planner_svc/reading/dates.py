@@ -16,14 +16,12 @@ from planner_svc.reading.clocks import NO_NOUN, clocks_in, pattern_of
 from planner_svc.reading.moments import Duration, Found, Moment
 from planner_svc.reading.numbers import NUMBER_WORD, number
 from planner_svc.reading.ranges import ends_in_order, same_year
-from planner_svc.reading.tense import is_past, lists
+from planner_svc.reading.tense import is_over, is_past
 from planner_svc.reading.text import NOT_NAMES, STOP, without_look_alikes
 
 _MONTHS_A_YEAR = 12
 _MONTHS_AHEAD = 4
 """Months to search for a day: no two months in a row lack a 31st, and the rest is a margin."""
-RECENT = 60
-"""Days after which a day without a year is rather the next one, also of what was."""
 UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
@@ -167,13 +165,9 @@ class DateReader:
         return Moment("day", self._near(month, day, match))
 
     def _near(self, month: int, day: int, match: re.Match[str]) -> date:
-        """The last such day if the words tell that it is over, otherwise the next.
-
-        What is listed is rather of the last weeks than of a day that is nearly a year ahead.
-        """
+        """The last such day if the words tell that it is over, otherwise the next."""
         this_year, today = date(self._now.year, month, day), self._now.date()
-        recent = any(0 < (today - one).days <= RECENT for one in (this_year, this_year - relativedelta(years=1)))
-        if is_past(match.string, match.start()) or (recent and lists(match.string)):
+        if is_over(match.string, match.start(), (this_year, this_year - relativedelta(years=1)), today):
             return this_year if this_year <= today else date(today.year - 1, month, day)
         return this_year if this_year >= today else date(today.year + 1, month, day)
 
@@ -197,11 +191,14 @@ class DateReader:
             return None  # "may" and "march" are also verbs
         if re.search(r"\d\s*$", match.string[max(match.start() - 3, 0) : match.start()]):
             return None  # the rest of an invalid date such as 31 April
-        month = MONTHS[name.lower().rstrip(".")]
-        near = -(month > self._now.month) if is_past(match.string, match.start()) else int(month < self._now.month)
-        year = int(match["y"]) if match["y"] else self._now.year + near
-        first = date(year, month, 1)
-        return Moment("month", first, first + relativedelta(months=1, days=-1))
+        today, end = self._now.date(), relativedelta(months=1, days=-1)
+        first = date(int(match["y"] or today.year), MONTHS[name.lower().rstrip(".")], 1)
+        if not match["y"]:
+            ends = (first + end, first - relativedelta(years=1) + end)
+            over = is_over(match.string, match.start(), ends, today)
+            near = -(first > today) if over else int(first + end < today)
+            first += relativedelta(years=near)
+        return Moment("month", first, first + end)
 
     def _relative_day(self, match: re.Match[str]) -> Moment:
         word = match["w"].lower()

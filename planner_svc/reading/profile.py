@@ -296,7 +296,7 @@ def _item(schemas: Schemas, node: Node, kinds: frozenset[str]) -> Node:
 def _role(parts: Sequence[str], described: str) -> Role | None:
     names = set([part for part in parts if part in _SURELY][-1:] or parts)
     if names & (_FROM | _TO):
-        return "from" if names & _FROM else "to"
+        return "from" if bool(names & _FROM) != ("not" in parts) else "to"  # not_before is the first
     tail = described.lower().rstrip(".").split()[-3:]
     return "from" if "from" in tail else "to" if "to" in tail[-1:] else None
 

@@ -294,11 +294,13 @@ class Filler:
             return code
         form = self._form(fill)
         try:
-            amount = None if fill.listed else amount_meant(self._task.query, self._amounts, fill.slot, start, end)
+            amount = amount_meant(self._task.query, self._amounts, fill.slot, start, end)
         except ValueError:
             return None
+        amount = None if fill.listed else amount
         formats = date_formats(fill.slot.parameter.description)
-        stamp, last = stamp_of(fill.slot), fill.slot.role == "to" and not self.moments.excluded(start)
+        stamp, side = stamp_of(fill.slot), self.moments.side(start)
+        last = fill.slot.role == "to" if side is None else side == "after"
         dated = fill.slot.temporal or bool(formats) or form in OF_TIME or stamp is not None
         moment = self._moment(fill.slot, start, end, whole=stamp is not None) if dated else None
         if stamp is not None and moment is not None:

@@ -15,17 +15,14 @@ if TYPE_CHECKING:
 
 _MORE: Final = r"more|greater|higher|larger|bigger|longer|later|older|heavier"
 _LESS: Final = r"less|fewer|lower|smaller|shorter|cheaper|earlier|younger|lighter"
-_NOT: Final = r"(?:no|not)\s+"
+_NOT: Final = r"(?:\b(?:no|not|never|without)\s+|n['\u2019]t\s+)(?:be\s+)?"
 _SIGN: Final = r"[^\w\s]?"
 """The sign of a currency, between these words and the number."""
-_TO: Final = re.compile(
-    rf"(?:\b(?:{_NOT}(?:{_MORE})\s+than|(?<!not\s)(?<!no\s)(?:{_LESS})\s+than|under|below|at\s+most|up\s+to|max(?:imum)?"
-    rf"(?:\s+of)?|before|until|till)|<=?)\s*(?:the\s+)?{_SIGN}$",
-    re.IGNORECASE,
-)
-_FROM: Final = re.compile(
-    rf"(?:\b(?:{_NOT}(?:{_LESS})\s+than|(?<!not\s)(?<!no\s)(?:{_MORE})\s+than|over|above|at\s+least|min(?:imum)?(?:\s+of)?"
-    rf"|exceeding|after|since)|>=?)\s*(?:the\s+)?{_SIGN}$",
+_SAID: Final = re.compile(
+    rf"(?:(?P<denied>{_NOT})?\b(?:(?P<less>(?:{_LESS})\s+than|under|below|before|until|till)"
+    rf"|(?P<more>(?:{_MORE})\s+than|over|above|exceed(?:s|ed|ing)?|after))"
+    r"|\b(?P<most>at\s+most|up\s+to|max(?:imum)?(?:\s+of)?)|\b(?P<least>at\s+least|min(?:imum)?(?:\s+of)?|since)"
+    rf"|(?P<sign>[<>])=?)\s*(?:the\s+)?{_SIGN}$",
     re.IGNORECASE,
 )
 _OR: Final = r"\s*(?:[^\W\d_]+\s+)?(?:or|and)\s+"
@@ -120,12 +117,13 @@ def _keep_end_said(query: str, call: DraftCall, place: tuple[int, int], fills: S
 
 
 def end_said(query: str, place: tuple[int, int]) -> Role | None:
-    """The only end of a range that the words around a value tell: "before 1900", "2021 or later"."""
+    """The only end of a range that the words around a value tell: "before 1900", "not over 50", "2021 or later"."""
     start, end = place
-    before, after = query[max(start - _NEAR, 0) : start], query[end : end + _NEAR]
-    if _TO.search(before) or _OR_LESS.match(after):
-        return "to"
-    return "from" if _FROM.search(before) or _OR_MORE.match(after) else None
+    if said := _SAID.search(query, max(start - _NEAR, 0), start):
+        is_most = bool(said["most"] or said["less"]) or said["sign"] == "<"
+        return "to" if is_most != bool(said["denied"]) else "from"
+    after = query[end : end + _NEAR]
+    return "to" if _OR_LESS.match(after) else "from" if _OR_MORE.match(after) else None
 
 
 def _set(filler: Filler, call: DraftCall, fill: FillRequest, said: LiteralArgument) -> bool:

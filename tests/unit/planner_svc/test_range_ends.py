@@ -72,6 +72,13 @@ def moved(query: str, of: Api = LIST, /, **said: str) -> dict[str, object]:
         ("not less than $", 40, None),
         ("at least ", 40, None),
         ("over ", 40, None),
+        ("not over ", None, 40),
+        ("not exceeding €", None, 40),
+        ("that don't exceed ", None, 40),
+        ("not under ", 40, None),
+        ("not before ", 40, None),
+        (">= ", 40, None),
+        ("<", None, 40),
     ],
 )
 @pytest.mark.parametrize("name", ["minAmount", "maxAmount"])
@@ -167,9 +174,9 @@ def test_a_range_that_ends_at_a_time_has_its_last_day(words: str, said: str, val
 
 
 def test_the_last_word_tells_the_end_of_a_start_or_an_end() -> None:
-    names = ("StartDateFrom", "StartDateTo", "EndDateFrom", "EndDateTo", "created_gt", "start", "endDate")
+    names = ("StartDateFrom", "StartDateTo", "EndDateFrom", "EndDateTo", "created_gt", "start", "endDate", "not_before")
     slots = read_profile(api("list", "List", *(param(name, DAY) for name in names))).slots
-    assert [slot.role for slot in slots] == ["from", "to", "from", "to", "from", "from", "to"]
+    assert [slot.role for slot in slots] == ["from", "to", "from", "to", "from", "from", "to", "from"]
     assert slots[0].paired == slots[1].paired == {"start", "date"}
     assert slots[2].paired == {"end", "date"}
     assert slots[6].paired == {"date"}

@@ -286,3 +286,12 @@ def test_what_a_plan_that_changes_something_leaves_out_is_only_asked() -> None:
     query = 'Create a task "Call Ada" on list L-7'
     assert asked(query, created())
     assert values_left_out(query, NOW, created(), APIS) == ()
+
+
+def test_a_day_for_a_time_in_seconds_is_asked_about() -> None:
+    before = param("before", WHOLE, about="Unix timestamp: only older logs are deleted")
+    purge = api("delete_logs", before, method="DELETE", path="/logs")
+    asked_about = questions_about(
+        "Delete logs before 5 December", NOW, plan(step("a", "delete_logs")), {purge.id: purge}
+    )
+    assert [question.argument for question in asked_about] == ["before"]
