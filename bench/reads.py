@@ -22,7 +22,7 @@ from services.contracts.outcome import StepRecord, Succeeded
 from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveRequest
 from services.ownership.ticket import Ticket
-from services.storage.engine import create_engine
+from services.storage.engine import Transactions, create_engine
 
 SIZES_MB = (1, 4, 8)
 """Large runs: their answers and requests may have 4 MB each."""
@@ -51,7 +51,7 @@ def measure() -> list[Figure]:
 async def _written(data: Path) -> list[str]:
     """Store a run of each size. Returns their ids."""
     engine = create_engine(f"sqlite+aiosqlite:///{data}/gateway.db")
-    store, ids = RunStore(engine), []
+    store, ids = RunStore(Transactions(engine)), []
     for size in SIZES_MB:
         run = large_run(size * 1_000_000)
         await store.insert(Ticket(run.id, "bench", 0), run, SolveRequest(query=run.query), None)

@@ -110,7 +110,7 @@ class LedgerStore:
         Idempotent: the batch can be written again if it is unknown whether a commit succeeded.
         """
         batch = _Batch.of(operations)
-        return await self._transactions.run(partial(self._write, batch))
+        return await self._transactions.run(partial(self._write, batch), "the ledger")  # not after those of requests
 
     def _write(self, batch: "_Batch", connection: sa.Connection) -> ExecutionStates:
         if batch.admissions:
@@ -177,20 +177,14 @@ class LedgerStore:
 
     async def forbid(self, run_id: str) -> bool:
         """Prevent any execution of that id from starting. Returns False if one has started already."""
-        row = {
-            "id": run_id,
-            "plan_id": "",
-            "status": "cancelled",
-            "owner": "",
-            "epoch": 0,
-            "takeovers": 0,
-            "created_at": time.time(),
-            "request": "",
-        }
-        async with write(self._engine) as connection:
-            await connection.execute(self._admit, [row | {"cancel_requested": True}])
-            request = await connection.scalar(sa.select(EXECUTIONS.c.request).where(EXECUTIONS.c.id == run_id))
-        return not request
+        row = {"id": run_id, "plan_id": "", "status": "cancelled", "owner": "", "epoch": 0, "takeovers": 0}
+        row |= {"created_at": time.time(), "request": "", "cancel_requested": True}
+
+        def add(connection: sa.Connection) -> bool:
+            connection.execute(self._admit, [row])
+            return not connection.scalar(sa.select(EXECUTIONS.c.request).where(EXECUTIONS.c.id == run_id))
+
+        return await self._transactions.run(add)
 
     async def calls(self, run_id: str) -> dict[str, RecordedCall]:
         """The recorded calls of a run, by key."""
@@ -259,8 +253,8 @@ class LedgerStore:
 
     async def request_cancel(self, run_id: str) -> None:
         """Prevent further calls of an execution from being recorded, and so from being sent, by any owner."""
-        async with write(self._engine) as connection:
-            await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id == run_id).values(cancel_requested=True))
+        asked = EXECUTIONS.update().where(EXECUTIONS.c.id == run_id).values(cancel_requested=True)
+        await self._transactions.run(lambda connection: connection.execute(asked))
 
     async def to_stop(self, owner: str, running: Collection[str]) -> list[str]:
         """Which of the executions that an owner is running are cancelled or belong to another owner now."""
@@ -277,14 +271,15 @@ class LedgerStore:
         Returns False if it is not over.
         """
         c = EXECUTIONS.c
-        async with write(self._engine) as connection:
-            status = await connection.scalar(sa.select(c.status).where(c.id == run_id).with_for_update())
-            if status in _NOT_OVER:
+
+        def delete(connection: sa.Connection) -> bool:
+            if connection.scalar(sa.select(c.status).where(c.id == run_id).with_for_update()) in _NOT_OVER:
                 return False
-            await connection.execute(CALLS.delete().where(CALLS.c.run_id == run_id))
-            emptied = {"request": "", "result": None}
-            await connection.execute(EXECUTIONS.update().where(c.id == run_id).values(emptied))
-        return True
+            connection.execute(CALLS.delete().where(CALLS.c.run_id == run_id))
+            connection.execute(EXECUTIONS.update().where(c.id == run_id).values(request="", result=None))
+            return True
+
+        return await self._transactions.run(delete)
 
     async def forget(self, older_than_s: float, limit: int = 500) -> int:
         """Delete executions that ended long ago with their calls, and old large values.

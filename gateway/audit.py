@@ -6,6 +6,7 @@ entries: one before the service is called, so that nothing is done unrecorded, a
 
 import hashlib
 import secrets
+import sys
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -14,19 +15,24 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.principals import Principal
 from gateway.settings import GatewaySettings
 from gateway.tables import AUDIT, aware
+from services.compute import for_tenant
 from services.contracts.access import Action, AuditEntry, AuditPage, Outcome
 from services.contracts.plan import content_hash
 from services.errors import ServiceError
-from services.storage.engine import insert, read, write
+from services.fair_slots import FairSlots
+from services.storage.engine import Transactions, insert, read, write
 from services.telemetry import get_logger, request_id
 
 MAX_TARGET_CHARS: Final = 400
 """Length of the column. PostgreSQL refuses longer text."""
+_CHANGES, _CHANGE_WAIT_S = 16, 20.0
+"""Changes by other services that one tenant has made at once: the outcome of one that is begun is stored soon."""
+_SEARCHES, _SEARCH_WAIT_S = 2, 20.0
+"""Pages that are read at once, one of a tenant: one may look at all of its entries, and holds a connection."""
 _log = get_logger(__name__)
 
 
@@ -81,22 +87,26 @@ class AuditFilter:
 
 
 class AuditLog:
-    """Adds and lists entries. All methods raise ServiceUnavailable or Overloaded where the database is away."""
+    """Adds and lists entries. All methods raise ServiceUnavailable or Overloaded where the database is away.
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+    Args:
+        transactions: writes in its database, in turns of tenants.
+    """
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._engine, self._transactions = transactions.engine, transactions
+        self._changes = FairSlots(sys.maxsize, sys.maxsize, _CHANGES, "changes")
+        self._searches = FairSlots(_SEARCHES, sys.maxsize, 1, "searches of the audit log")
 
     async def add(self, row: Mapping[str, object]) -> None:
         """Add an entry."""
-        async with write(self._engine) as connection:
-            await connection.execute(AUDIT.insert(), row)
+        await self._transactions.run(lambda connection: connection.execute(AUDIT.insert(), row))
 
     async def add_once(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Add the entries whose ids are not in the log yet."""
-        if not rows:
-            return
-        async with write(self._engine) as connection:
-            await connection.execute(insert(self._engine, AUDIT).on_conflict_do_nothing(), rows)
+        if rows:
+            adding = insert(self._engine, AUDIT).on_conflict_do_nothing()
+            await self._transactions.run(lambda connection: connection.execute(adding, rows))
 
     @asynccontextmanager
     async def around(
@@ -104,18 +114,20 @@ class AuditLog:
     ) -> AsyncGenerator[PendingEntry, None]:
         """Log a change that another service makes inside the context: one entry before it, and one with its outcome.
 
-        If the caller is cancelled, only the first entry is written, because the outcome is not known here.
+        If the caller is cancelled, only the first entry is written, because the outcome is not known here. Raises
+        Overloaded if the tenant's other changes take too long.
         """
-        first = entry(principal, action, target, digest, "begun")
-        await self.add(first)
-        pending = PendingEntry(target, digest)
-        try:
-            yield pending
-        except ServiceError as error:
-            pending.outcome = "refused" if error.status < 500 else "unknown"
+        async with self._changes.slot(principal.tenant, _CHANGE_WAIT_S):
+            first = entry(principal, action, target, digest, "begun")
+            await self.add(first)
+            pending = PendingEntry(target, digest)
+            try:
+                yield pending
+            except ServiceError as error:
+                pending.outcome = "refused" if error.status < 500 else "unknown"
+                await self._end(first, pending)
+                raise
             await self._end(first, pending)
-            raise
-        await self._end(first, pending)
 
     async def _end(self, first: Mapping[str, object], pending: PendingEntry) -> None:
         fresh = entry(Principal(), Action(str(first["action"])), pending.target, pending.digest, pending.outcome)
@@ -140,11 +152,14 @@ class AuditLog:
                     await connection.execute(AUDIT.insert(), entry(operator, action, digest=digest))
 
     async def page(self, which: AuditFilter, *, limit: int, cursor: str | None) -> AuditPage:
-        """Entries, newest first, that come after the one with the id ``cursor``."""
+        """Entries, newest first, that come after the one with the id ``cursor``.
+
+        Raises Overloaded if the tenant's other searches take too long.
+        """
         statement = sa.select(AUDIT).where(*_conditions(which)).order_by(AUDIT.c.id.desc()).limit(limit + 1)
         if cursor is not None:
             statement = statement.where(AUDIT.c.id < cursor)
-        async with read(self._engine) as connection:
+        async with self._searches.slot(for_tenant.get(), _SEARCH_WAIT_S), read(self._engine) as connection:
             rows = (await connection.execute(statement)).mappings().all()
         entries = tuple(_audit_entry(row) for row in rows[:limit])
         return AuditPage(entries=entries, next=entries[-1].id if len(rows) > limit else None)

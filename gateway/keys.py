@@ -13,12 +13,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.tables import AUDIT, KEYS, aware
 from services.contracts.access import CreatedKey, Key, KeyPage, Role
 from services.errors import NotFound
-from services.storage.engine import read, write
+from services.storage.engine import Transactions, read
 
 _KEY: Final = re.compile(rb"nst_([0-9a-f]{20})_([A-Za-z0-9_-]{43})")
 _CACHE_S: Final = 2.0
@@ -37,12 +36,12 @@ class KeyStore:
     All methods raise ServiceUnavailable or Overloaded if the database is unavailable.
 
     Args:
-        engine: the database engine.
+        transactions: writes in its database, in turns of tenants.
         clock: a monotonic clock, in seconds.
     """
 
-    def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.monotonic) -> None:
-        self._engine, self._clock = engine, clock
+    def __init__(self, transactions: Transactions, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine, self._transactions, self._clock = transactions.engine, transactions, clock
         self._cache: dict[str, tuple[float, str, Key | None]] = {}
 
     async def create(
@@ -60,9 +59,12 @@ class KeyStore:
             expires_at=None if days is None else now + timedelta(days=days),
         )
         row = key.model_dump() | {"roles": " ".join(key.roles), "secret_hash": _hashed(secret.encode())}
-        async with write(self._engine) as connection:
-            await connection.execute(KEYS.insert(), row)
-            await connection.execute(AUDIT.insert(), {**entry, "target": key.id})
+
+        def add(connection: sa.Connection) -> None:
+            connection.execute(KEYS.insert(), row)
+            connection.execute(AUDIT.insert(), {**entry, "target": key.id})
+
+        await self._transactions.run(add)
         return CreatedKey(**key.model_dump(), key=f"nst_{key.id}_{secret}")
 
     async def revoke(self, key_id: str, tenant: str | None, entry: Mapping[str, object]) -> None:
@@ -72,21 +74,22 @@ class KeyStore:
             NotFound: there is no such key.
         """
         this = _of(tenant) & (KEYS.c.id == key_id)
-        async with write(self._engine) as connection:
-            there = await connection.scalar(sa.select(KEYS.c.id).where(this))
-            if there is None:
+
+        def end(connection: sa.Connection) -> None:
+            if connection.scalar(sa.select(KEYS.c.id).where(this)) is None:
                 raise NotFound(f"There is no key {key_id}.")
             valid = this & KEYS.c.revoked_at.is_(None)
-            done = await connection.execute(KEYS.update().where(valid).values(revoked_at=datetime.now(UTC)))
+            done = connection.execute(KEYS.update().where(valid).values(revoked_at=datetime.now(UTC)))
             if done.rowcount == 1:
-                await connection.execute(AUDIT.insert(), entry)
+                connection.execute(AUDIT.insert(), entry)
+
+        await self._transactions.run(end)
         self._cache.pop(key_id, None)
 
     async def delete_of(self, tenant: str, but: str = "") -> int:
         """Delete the keys of a tenant, except the one with the id ``but``. Returns how many were deleted."""
         gone = (KEYS.c.tenant == tenant) & (KEYS.c.id != but)
-        async with write(self._engine) as connection:
-            count = (await connection.execute(KEYS.delete().where(gone))).rowcount
+        count = await self._transactions.run(lambda connection: connection.execute(KEYS.delete().where(gone)).rowcount)
         self._cache.clear()
         return count
 

@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.audit import AuditLog
 from gateway.console.routes import console_routers
@@ -26,7 +25,7 @@ from gateway.tenants import Tenants
 from gateway.warming import Warmer
 from services.app import create_service
 from services.ownership.members import Membership
-from services.storage.engine import Probe, create_engine
+from services.storage.engine import Probe, Transactions, create_engine
 from services.storage.migrate import migrate
 
 DESCRIPTION = """Turns a sentence into a checked, parallel graph of real API calls, runs it, and answers.
@@ -56,13 +55,14 @@ def create_app(
             asked, clients = (peers, []) if peers else open_peers(settings, transports or {})
             for client in clients:
                 stack.push_async_callback(client.aclose)
-            app.state.keys, app.state.audit = KeyStore(engine), AuditLog(engine)
+            transactions = Transactions(engine)
+            app.state.keys, app.state.audit = KeyStore(transactions), AuditLog(transactions)
             metrics = GatewayMetrics(app.state.registry)
             issuers, issuer_keys = await stack.enter_async_context(open_issuers(settings, metrics))
             app.state.principals = Principals(settings, app.state.keys, issuers)
             await app.state.audit.note_configuration(settings)
             app.state.service = await stack.enter_async_context(
-                open_service(engine, asked, settings, metrics, app.state.keys, app.state.audit)
+                open_service(transactions, asked, settings, metrics, app.state.keys, app.state.audit)
             )
             checks = {f"issuer {name}": keys.check for name, keys in issuer_keys.items()}
             app.state.optional = frozenset(checks)  # keys and tokens of other issuers still work
@@ -87,7 +87,7 @@ def create_app(
 
 @asynccontextmanager
 async def open_service(
-    engine: AsyncEngine,
+    transactions: Transactions,
     peers: Peers,
     settings: GatewaySettings,
     metrics: GatewayMetrics,
@@ -96,8 +96,8 @@ async def open_service(
 ) -> AsyncGenerator[GatewayService, None]:
     """The gateway without its routes. Its background tasks run until the end of the context."""
     quotas = Quotas(settings, metrics)
-    store = RunStore(engine, quotas.read, quotas.charge)
-    membership = Membership(engine, MEMBERS, settings.lease_s)
+    store = RunStore(transactions, quotas.read, quotas.charge)
+    membership = Membership(transactions.engine, MEMBERS, settings.lease_s)
     runs = Runs(peers, store, settings, metrics, quotas, membership.id)
     events = Events(store, runs.lives)
     tenants = Tenants(peers, store, runs, quotas, keys, audit, settings)

@@ -23,6 +23,7 @@ from gateway.settings import GatewaySettings
 from gateway.solve import Clock, answer, plan
 from gateway.storage import RequestIdentity, RunStore, StoredRun
 from gateway.usage import SecretUses, secrets_of, secrets_of_reads, unrecorded_secrets
+from services.compute import for_tenant
 from services.contracts.event import RunFinished, RunPlanned
 from services.contracts.evidence import Attempt
 from services.contracts.execution import ExecutionFinished
@@ -214,6 +215,7 @@ class Runs:
             "nestor.takeovers": takeovers,
         }
         live.turns = partial(self._large.turn, live.run.tenant)
+        for_tenant.set(live.run.tenant)  # it may be taken over
         with continued("gateway", live.traceparent), span("run", attributes) as current:
             live.work = asyncio.create_task(self._work(live, takeovers))
             try:

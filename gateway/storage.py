@@ -32,6 +32,7 @@ from gateway.tables import (
     stored_run,
     taken_run,
 )
+from services.compute import for_tenant
 from services.contracts.event import RunEvent
 from services.contracts.feedback import Feedback
 from services.contracts.operations import Worker
@@ -52,8 +53,8 @@ UNDER_WAY = frozenset({RunStatus.PLANNING, RunStatus.RUNNING})
 NOT_OVER = UNDER_WAY | {RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT}
 """States of a run that may still make calls."""
 _POLLS, _POLLS_WAITING, _POLL_WAIT_S = 2, 10_000, 20.0
-"""Reads at once for those that follow or wait for runs of other processes, one of each run. Hundreds ask for news again
-and again, and would otherwise keep all connections, the event loop, and those that follow other runs."""
+"""Reads at once for those that follow or wait for runs of other processes, one of a tenant. Hundreds ask for news again
+and again, and would otherwise keep all connections, the event loop, and those of other tenants."""
 
 _READS, _READS_EACH = 8, 3
 """Reads of runs at once, of all tenants and of one. A run may have megabytes; they leave connections to all others."""
@@ -84,7 +85,7 @@ class RunStore:
     """Stores runs. All methods raise ServiceUnavailable or Overloaded if the database is unavailable.
 
     Args:
-        engine: the database engine.
+        transactions: writes in its database, in turns of tenants.
         on_read: called with the tenant and the size of each run that is read for it, before that is parsed, and with 0
             before that is read. May raise.
         on_listed: the same for each run that is read among others.
@@ -95,12 +96,12 @@ class RunStore:
 
     def __init__(
         self,
-        engine: AsyncEngine,
+        transactions: Transactions,
         on_read: Callable[[str, int], None] = lambda _tenant, _size: None,
         on_listed: Callable[[str, int], None] = lambda _tenant, _size: None,
     ) -> None:
-        self._engine, self._transactions, self._on_read = engine, Transactions(engine), on_read
-        self._on_listed = on_listed
+        self._engine = engine = transactions.engine
+        self._transactions, self._on_read, self._on_listed = transactions, on_read, on_listed
         self.listing = RunListing(engine, on_listed)
         self._add_run = insert(engine, RUNS).on_conflict_do_nothing(index_elements=["tenant", "idempotency_key"])
         self._add_events = insert(engine, RUN_EVENTS).on_conflict_do_nothing()
@@ -234,7 +235,7 @@ class RunStore:
         statement = sa.select(c.seq, c.data).where(c.run_id == run_id, c.seq > after).order_by(c.seq).limit(limit)
         if upto is not None:
             statement = statement.where(c.seq <= upto)
-        async with self._polls.slot(run_id, _POLL_WAIT_S), read(self._engine) as connection:
+        async with self._polls.slot(for_tenant.get(), _POLL_WAIT_S), read(self._engine) as connection:
             rows = (await connection.execute(statement)).all()
         return [run_event(row.seq, row.data) for row in rows]
 
@@ -412,7 +413,7 @@ class RunStore:
 
     async def status(self, run_id: str) -> RunStatus:
         """The status of a run. Raises NotFound."""
-        async with self._polls.slot(run_id, _POLL_WAIT_S), read(self._engine) as connection:
+        async with self._polls.slot(for_tenant.get(), _POLL_WAIT_S), read(self._engine) as connection:
             status = await connection.scalar(sa.select(RUNS.c.status).where(RUNS.c.id == run_id))
         if status is None:
             raise NotFound(f"There is no run {run_id}.")

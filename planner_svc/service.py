@@ -439,7 +439,7 @@ def _briefly(plan: Plan) -> str:
     """A plan's calls on one line, for a person. Step names are shown if there are several calls."""
     calls = []
     for step in plan.steps:
-        call = written_call(step.api, {name: written(value, {}) for name, value in step.arguments.items()})
+        call = written_call(step.api, {name: written(value) for name, value in step.arguments.items()})
         calls.append(f"{step.id} {call}" if len(plan.steps) > 1 else call)
     more = f" and {len(calls) - _MAX_TOLD} more" if len(calls) > _MAX_TOLD else ""
     return ", then ".join(calls[:_MAX_TOLD]) + more

@@ -201,7 +201,7 @@ class Flow:
     def inputs(self, step: Step) -> list[Input]:
         """The inputs of a step."""
         return [
-            Input(name, written(value, {}), self.found(value), tuple(one.step for one in references(value)))
+            Input(name, written(value), self.found(value), tuple(one.step for one in references(value)))
             for name, value in _values(step)
         ]
 

@@ -68,7 +68,7 @@ def pattern_of(query: str, plan: Plan) -> Pattern:
             for start, end in free:
                 taken[start:end] = b"\1" * (end - start)
     calls = tuple(
-        Call(step.id, step.api, {name: written(_slotted(value, names), {}) for name, value in step.arguments.items()})
+        Call(step.id, step.api, {name: written(_slotted(value, names)) for name, value in step.arguments.items()})
         for step in plan.steps
     )
     fixed = tuple((argument, text) for argument, text in values if text not in names)

@@ -16,18 +16,12 @@ from planner_svc.reading.calendar_words import WEEKDAY
 from planner_svc.reading.profile import profile_of
 from planner_svc.reading.readings import NO_CLOCK, whole_moments
 from planner_svc.reading.text import MAX_CHARS, split_name, stem, stem_set, stems, without_quotes
+from planner_svc.reading.withdrawn import EXCEPT, THING, corrected
 from services.contracts.api import Api
 from services.contracts.plan import Plan, scalars, step_values
 
-_THING: Final = r"(?P<thing>(?:(?!\s+(?:and|but|then)\b)[^.,;:!?()\n]){0,100})"
 _NOT_TO: Final = re.compile(
-    rf"\b(?:(?:do|must|should|shall)\s+not|don['\u2019]?t|never|not\s+to)\s+(?P<verb>[a-z]+){_THING}", re.IGNORECASE
-)
-_EXCEPT: Final = re.compile(
-    r"(?<!\bnobody\s)(?<!\bnothing\s)(?<!\bnone\s)(?<!\bno one\s)"
-    r"\b(?:except(?:ing)?(?:\s+for)?|excluding|other\s+than|apart\s+from|(?:all|every(?:body|one|thing))\s+but)"
-    rf"\b{_THING}",
-    re.IGNORECASE,
+    rf"\b(?:(?:do|must|should|shall)\s+not|don['\u2019]?t|never|not\s+to)\s+(?P<verb>[a-z]+){THING}", re.IGNORECASE
 )
 _CHANGING: Final = stem_set("affect alter change modify touch")
 """Verbs of any change. What they forbid has to be named."""
@@ -49,8 +43,9 @@ def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     changing = [apis[name] for name in {step.api: None for step in plan.steps} if apis[name].mutating]
     bare = without_quotes(query[:MAX_CHARS])
     found = list(_NOT_TO.finditer(bare)) if changing else []
-    excepted = list(_EXCEPT.finditer(bare)) if changing else []
-    if not found and not excepted:
+    excepted = list(EXCEPT.finditer(bare)) if changing else []
+    replaced = [query[start:end] for start, end in corrected(query)] if changing else []
+    if not found and not excepted and not replaced:
         return ""
     verbs = {stem(verb) for verb, _ in find_imperatives(bare)}
     verbs |= {stem(word) for api in changing for word in split_name(api.name)[:1]}
@@ -64,6 +59,9 @@ def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
         takes = known.issuperset(words) and not named.isdisjoint(words)
         if (takes or loops or _excepts_date(match["thing"], said)) and not any(match[0] in text for text in said):
             return query[match.start() : match.end()].strip()
+    for text in replaced:
+        if any(text == one for one in said):
+            return text
     for match in found:
         verb, words = stem(match["verb"]), stems(match["thing"])
         meant = verb in verbs or (verb in _CHANGING and not named.isdisjoint(words))

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from planner_svc.reading.text import STOP, words_of
 from planner_svc.reading.unused_names import unused_names
+from planner_svc.reading.withdrawn import EXCEPT, excepted, without
 from services.contracts.api import Api
 from services.contracts.base import before_every
 from services.contracts.plan import (
@@ -59,13 +60,22 @@ def with_matches(
     loose = _loose(_without_literals(plan, read))
     if loose is not None and not changes:
         return plan
-    names = unused_names(plan, read)[:_MAX_SAID] if loose is None else []
+    names = _names(plan, read, changes)[:_MAX_SAID] if loose is None else []
     matches = {step.id: match for step in plan.steps if (match := _match(step, read, loose, names)) is not None}
     if not matches:
         return plan
     steps = tuple(_matched_step(step, matches, values) for step in plan.steps)
     answer = tuple(one.model_copy(update={"value": _of(one.value, matches)}) for one in plan.answer)
     return Plan(steps=steps, answer=answer)
+
+
+def _names(plan: Plan, query: str, changes: bool) -> list[str]:
+    """The names and ids that no call uses, without those that the request excepts.
+
+    A change of what only an exception tells apart is asked for: no item has its words.
+    """
+    names = unused_names(plan, without(query, excepted(query)))
+    return names or [found[0].strip() for found in EXCEPT.finditer(query) if changes]
 
 
 def unordered(plan: Plan, query: str, apis: Mapping[str, Api]) -> str:
@@ -146,7 +156,7 @@ def _said(step: Step, query: str) -> tuple[list[str], list[str]]:
         and text.casefold() in folded
     ][:_MAX_SAID]
     known = {word.text.casefold() for text in said for word in words_of(text)}
-    others = (word.text.casefold() for word in words_of(query))
+    others = (word.text.casefold() for word in words_of(without(query, excepted(query))))
     words = [word for word in dict.fromkeys(others) if 2 < len(word) <= _MAX_CHARS and word not in known | STOP]
     return said, words[:_MAX_WORDS]
 

@@ -17,20 +17,22 @@ from pydantic import JsonValue
 
 from planner_svc.reading.context import read_clock
 from planner_svc.reading.leaves import flat, has, put
-from planner_svc.reading.moments import Moment
+from planner_svc.reading.moments import Duration, Moment
 from planner_svc.reading.numbers import NUMBER_WORD
 from planner_svc.reading.profile import Profile, Slot, profile_of
 from planner_svc.reading.quantities import Quantity, quantities, quantity_at
 from planner_svc.reading.text import MAX_CHARS, split_name, stem_set, stems, words_of
+from planner_svc.reading.timestamps import stamp_of
 from planner_svc.reading.units import UNIT_WORDS, converted
 from planner_svc.reading.values import Kind, Span, find_spans
+from planner_svc.reading.withdrawn import corrected, excepted, within
 from services.contracts.api import Api, Location
 from services.contracts.context import Context
 from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Step, Value, step_values
 from services.contracts.planning import Question
 
 MAX_QUESTIONS: Final = 5
-_KINDS: Final[frozenset[Kind]] = frozenset(("quoted", "email", "url", "phone", "code", "number", "moment"))
+_KINDS: Final[frozenset[Kind]] = frozenset(("quoted", "email", "url", "phone", "code", "number", "moment", "duration"))
 _NAMED: Final[Mapping[Kind, frozenset[str]]] = {
     "email": stem_set("email mail recipient recipients to cc bcc contact sender from user username login"),
     "url": stem_set("url uri link website webhook callback endpoint href image photo address source target"),
@@ -51,6 +53,8 @@ _LIMIT: Final = re.compile(
     re.IGNORECASE,
 )
 """Text before a moment, in any words, that limits what is to be changed."""
+_LENGTH: Final = re.compile(r"\b(?:for|by)\s+(?:another\s+|about\s+)?$", re.IGNORECASE)
+"""Text before a time that tells when something ends."""
 _PAST: Final = re.compile(
     r"\b(?:was|were|from|instead\s+of|rather\s+than|not|than|wrong\w*(?:\s+\w+)?|old|until\s+now|last)\W{1,3}$",
     re.IGNORECASE,
@@ -184,14 +188,15 @@ def _unused(
         return []
     used = _PlanValues(plan, apis)
     known = frozenset(word for profile in profiles.values() for word in profile.vocabulary)
-    amounts = quantities(query)
+    amounts, replaced = quantities(query), [*corrected(query), *excepted(query)]
     reads = not any(apis[step.api].mutating for step in plan.steps)
     return [
         span
         for span in spans
         if _is_meant(query, span, reads=reads)
+        and not within(span.start, span.end, replaced)
         and not used.contains(span)
-        and not used.contains_amount(quantity_at(amounts, span.start, span.end))
+        and (span.kind == "duration" or not used.contains_amount(quantity_at(amounts, span.start, span.end)))
         and (span.kind != "code" or not known.issuperset(stems(span.text)))
     ]
 
@@ -205,6 +210,8 @@ def _is_meant(query: str, span: Span, *, reads: bool) -> bool:
     before = query[max(span.start - _BEFORE, 0) : span.start]
     if span.kind == "moment" and _LIMIT.search(before):
         return True
+    if span.kind == "duration":
+        return _LENGTH.search(before) is not None
     if span.kind == "moment" and not _DATED.search(span.text):
         return reads and isinstance(span.value, Moment) and span.value.last is not None
     return _PAST.search(before) is None
@@ -219,6 +226,7 @@ class _PlanValues:
         self._texts = [_folded(value) for value in values if isinstance(value, str)]
         self._words = {word for text in self._texts for word in _WORD.findall(text)}
         numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+        self._sent = frozenset(numbers)
         numbers += [float(digits) for text in self._texts for digits in _DIGITS.findall(text)[:100]]
         counts: dict[str, int] = {}
         for step in plan.steps:
@@ -228,6 +236,8 @@ class _PlanValues:
 
     def contains(self, span: Span) -> bool:
         """Whether the plan has the value, in this or another form."""
+        if isinstance(span.value, Duration):
+            return self._text(span.text) or not self._sent.isdisjoint(_in_units(span.value))
         if span.kind == "moment":
             return self._dates or self._text(span.text)
         if span.kind == "number" and isinstance(span.value, int | float):
@@ -262,6 +272,14 @@ class _PlanValues:
         low, high = sorted((value / (1 + _NEARLY), value / (1 - _NEARLY)))
         place = bisect_left(self._numbers, low)
         return place < len(self._numbers) and self._numbers[place] <= high
+
+
+def _in_units(length: Duration) -> set[float]:
+    """How long something lasts, in each unit: 14 for two weeks."""
+    unit = UNIT_WORDS[length.unit.lower()]
+    return {
+        float(converted(abs(length.amount), unit, other)) for other in UNIT_WORDS.values() if other.kind == unit.kind
+    }
 
 
 def literals(plan: Plan) -> Iterator[str | int | float]:
@@ -325,7 +343,10 @@ def _may_take(argument: _OpenArgument, span: Span) -> bool:
     if slot.choices or slot.kinds == {"boolean"}:
         return False
     if span.kind == "moment":
-        return slot.temporal and isinstance(span.value, Moment) and "string" in slot.kinds
+        takes = (slot.temporal and "string" in slot.kinds) or stamp_of(slot) is not None
+        return takes and isinstance(span.value, Moment)
+    if span.kind == "duration":
+        return slot.temporal and slot.role == "to" and "string" in slot.kinds
     if slot.temporal:
         return False
     if span.kind == "number":

@@ -1,7 +1,7 @@
 """Days and periods that a request counts out: "the last 30 days", "end of next month", "first Monday in May"."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import date, timedelta
 
@@ -10,11 +10,11 @@ from dateutil.relativedelta import relativedelta
 from planner_svc.reading.calendar_words import MONTH, MONTHS, WEEKDAYS, YEAR
 from planner_svc.reading.moments import Found, Moment
 from planner_svc.reading.numbers import NUMBER_WORD, number
-from planner_svc.reading.tense import is_past
+from planner_svc.reading.tense import is_over
 
 _NTHS = {"first": 0, "second": 1, "third": 2, "fourth": 3, "last": -1}
-_OF = (
-    rf"(?:of|in)\s+(?:(?P<mon>{MONTH})(?:,?\s+(?P<y>{YEAR}))?"
+_PERIOD = (
+    rf"\s+(?:(?P<mon>{MONTH})(?:,?\s+(?P<y>{YEAR}))?"
     r"|(?P<which>the|this|the\s+current|next|last)\s+(?P<unit>UNITS))(?!\w)"
 )
 _ROLLING = re.compile(
@@ -23,19 +23,23 @@ _ROLLING = re.compile(
     re.IGNORECASE,
 )
 _EDGE = re.compile(
-    rf"\b(?:the\s+)?(?P<edge>end|beginning|start)\s+"
-    rf"(?:of\s+(?P<in_year>{YEAR})(?!\w)|{_OF.replace('UNITS', 'week|month|year')})",
+    rf"\b(?:the\s+)?(?P<edge>end|beginning|start)\s+of"
+    rf"(?:\s+(?P<in_year>{YEAR})(?!\w)|{_PERIOD.replace('UNITS', 'week|month|year')})",
     re.IGNORECASE,
 )
+"""Only with "of": contracts may "end in May"."""
 _NTH = re.compile(
-    rf"\b(?:the\s+)?(?P<nth>{'|'.join(_NTHS)})\s+(?P<day>{'|'.join(WEEKDAYS)})\s+{_OF.replace('UNITS', 'month')}",
+    rf"\b(?:the\s+)?(?P<nth>{'|'.join(_NTHS)})\s+(?P<day>{'|'.join(WEEKDAYS)})\s+(?:of|in)"
+    rf"{_PERIOD.replace('UNITS', 'month')}",
     re.IGNORECASE,
 )
 _FORTNIGHT = re.compile(
     r"\b(?:in\s+)?a\s+fortnight(?:\s+from\s+(?:now|today)|'s\s+time|(?<=in a fortnight))", re.IGNORECASE
 )
 _WEEKDAY_WEEK = re.compile(
-    rf"\b(?:(?P<day>{'|'.join(WEEKDAYS)})\s+week|a\s+week\s+on\s+(?P<day2>{'|'.join(WEEKDAYS)}))(?!\w)", re.IGNORECASE
+    rf"\b(?:(?P<day>{'|'.join(WEEKDAYS)})\s+week"
+    rf"|(?<!once )(?<!twice )(?<!times )a\s+week\s+on\s+(?P<day2>{'|'.join(WEEKDAYS)}))(?!\w)",
+    re.IGNORECASE,
 )
 
 
@@ -83,18 +87,20 @@ def _edge(match: re.Match[str], today: date) -> Moment:
         first = date(int(match["in_year"] or today.year + _step(match)), 1, 1)
         last = first.replace(month=12, day=31)
     else:
-        first = _month(match, today)
-        last = first + relativedelta(months=1, days=-1)
+        return Moment("day", _in_month(match, today, _last if match["edge"].lower() == "end" else _first))
     return Moment("day", last if match["edge"].lower() == "end" else first)
 
 
-def _nth(match: re.Match[str], today: date) -> Moment | None:
-    first, wanted = _month(match, today), WEEKDAYS[match["day"].lower()]
-    nth = _NTHS[match["nth"].lower()]
-    if nth < 0:
-        last = first + relativedelta(months=1, days=-1)
-        return Moment("day", last - timedelta(days=(last.weekday() - wanted) % 7))
-    return Moment("day", first + timedelta(days=(wanted - first.weekday()) % 7, weeks=nth))
+def _nth(match: re.Match[str], today: date) -> Moment:
+    wanted, nth = WEEKDAYS[match["day"].lower()], _NTHS[match["nth"].lower()]
+
+    def day_of(first: date) -> date:
+        if nth < 0:
+            last = _last(first)
+            return last - timedelta(days=(last.weekday() - wanted) % 7)
+        return first + timedelta(days=(wanted - first.weekday()) % 7, weeks=nth)
+
+    return Moment("day", _in_month(match, today, day_of))
 
 
 def _fortnight(match: re.Match[str], today: date) -> Moment:
@@ -106,13 +112,24 @@ def _weekday_week(match: re.Match[str], today: date) -> Moment:
     return Moment("day", today + timedelta(days=(wanted - today.weekday() - 1) % 7 + 8))
 
 
-def _month(match: re.Match[str], today: date) -> date:
-    """The first day of the month that is named; without a year the next one, or the last if it is over."""
+def _in_month(match: re.Match[str], today: date, day_of: Callable[[date], date]) -> date:
+    """The day of the month that is named, by its first day; without a year the next one, or the last if it is over."""
     if not match["mon"]:
-        return today.replace(day=1) + relativedelta(months=_step(match))
+        return day_of(today.replace(day=1) + relativedelta(months=_step(match)))
     month = MONTHS[match["mon"].lower().rstrip(".")]
-    near = -(month > today.month) if is_past(match.string, match.start()) else int(month < today.month)
-    return date(int(match["y"]) if match["y"] else today.year + near, month, 1)
+    if match["y"]:
+        return day_of(date(int(match["y"]), month, 1))
+    days = [day_of(date(today.year + ahead, month, 1)) for ahead in (-1, 0, 1)]
+    past = [day for day in days if day <= today]
+    return past[-1] if is_over(match.string, match.start(), past, today) else next(day for day in days if day >= today)
+
+
+def _first(first: date) -> date:
+    return first
+
+
+def _last(first: date) -> date:
+    return first + relativedelta(months=1, days=-1)
 
 
 def _step(match: re.Match[str]) -> int:

@@ -11,18 +11,17 @@ from dateutil.relativedelta import relativedelta
 
 from planner_svc.reading.calendar_phrases import phrases
 from planner_svc.reading.calendar_words import MONTH, MONTHS, RANGE, WEEKDAY, WEEKDAY_NUMBERS, YEAR
+from planner_svc.reading.clock_ranges import clocks_of_ranges
 from planner_svc.reading.clocks import NO_NOUN, clocks_in, pattern_of
 from planner_svc.reading.moments import Duration, Found, Moment
 from planner_svc.reading.numbers import NUMBER_WORD, number
 from planner_svc.reading.ranges import ends_in_order, same_year
-from planner_svc.reading.tense import is_past, lists
+from planner_svc.reading.tense import is_over, is_past
 from planner_svc.reading.text import NOT_NAMES, STOP, without_look_alikes
 
 _MONTHS_A_YEAR = 12
 _MONTHS_AHEAD = 4
 """Months to search for a day: no two months in a row lack a 31st, and the rest is a margin."""
-RECENT = 60
-"""Days after which a day without a year is rather the next one, also of what was."""
 UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
@@ -38,7 +37,11 @@ _ISO = re.compile(
 _DAY_MONTH = pattern_of(rf"{_ON_WEEKDAY}(?P<d>{_DAY})(?:\s+of)?\s+(?P<mon>{MONTH})(?:,?\s+(?P<y>{YEAR}))?")
 _DAY_TO_DAY = pattern_of(rf"(?P<d>{_DAY})(?={RANGE}{_DAY}(?:\s+of)?\s+(?P<mon>{MONTH})(?:,?\s+(?P<y>{YEAR}))?)")
 """The first day of "1 to 31 December 2027"."""
-_MONTH_DAY = pattern_of(rf"{_ON_WEEKDAY}(?P<mon>{MONTH})\s+(?:the\s+)?(?P<d>{_DAY})(?!\d|:)(?:,?\s+(?P<y>{YEAR}))?")
+_NO_DAY = r"(?<!\b\d\s)(?<!\b\d\d\s)(?<!\d(?:st|nd|rd|th)\s)"
+"""What is before a month that a day follows: "7 December 10-12" is no tenth."""
+_MONTH_DAY = pattern_of(
+    rf"{_ON_WEEKDAY}{_NO_DAY}(?P<mon>{MONTH})\s+(?:the\s+)?(?P<d>{_DAY})(?!\d|:)(?:,?\s+(?P<y>{YEAR}))?"
+)
 _NUMERIC = pattern_of(rf"(?P<a>\d{{1,2}})(?P<sep>[/.-])(?P<b>\d{{1,2}})(?P=sep)(?P<y>{YEAR})(?!(?<=-\d{{4}})-)")
 _BEFORE_NUMERIC = "|".join(rf"(?<=\b{word}\s)" for word in ("on", "by", "from", "until", "till", "since", "between"))
 _NO_YEAR = re.compile(
@@ -79,7 +82,7 @@ _DURATION = pattern_of(_SPAN_UNIT)
 _SHIFT = re.compile(
     r"\s+(?P<w>after|before|from|following|prior to|earlier than|later than)\s+(?:the\s+)?", re.IGNORECASE
 )
-_JOIN = re.compile(r"(?:,?\s*(?:at|on|by|from|starting|around|T)\s+|,?\s+)(?:the\s+)?", re.IGNORECASE)
+_JOIN = re.compile(r"(?:,?\s*(?:at|on|by|from|between|starting|around|T)\s+|,?\s+)(?:the\s+)?", re.IGNORECASE)
 
 
 _CLOCK_AFTER = re.compile(
@@ -109,9 +112,8 @@ class DateReader:
         text = without_look_alikes(text)
         times = (Found(*one.place, Moment("time", clock=one.clock, zone=one.zone)) for one in clocks_in(text))
         dates = _longest([*self._days(text), *times, *phrases(text, self._now.date())])
-        dates = sorted(
-            [*dates, *self._bare_days(text, dates), *_bare_clocks(text, dates)], key=lambda found: found.start
-        )
+        clocks = (*_bare_clocks(text, dates), *clocks_of_ranges(text, dates))
+        dates = _longest([*dates, *self._bare_days(text, dates), *clocks])
         dates = self._dated(ends_in_order(text, same_year(text, self._joined(text, dates)), self._now.date()))
         durations = [
             Found(m.start(), m.end(), Duration(_amount(m["n"]), m["unit"].lower())) for m in _DURATION.finditer(text)
@@ -163,13 +165,9 @@ class DateReader:
         return Moment("day", self._near(month, day, match))
 
     def _near(self, month: int, day: int, match: re.Match[str]) -> date:
-        """The last such day if the words tell that it is over, otherwise the next.
-
-        What is listed is rather of the last weeks than of a day that is nearly a year ahead.
-        """
+        """The last such day if the words tell that it is over, otherwise the next."""
         this_year, today = date(self._now.year, month, day), self._now.date()
-        recent = any(0 < (today - one).days <= RECENT for one in (this_year, this_year - relativedelta(years=1)))
-        if is_past(match.string, match.start()) or (recent and lists(match.string)):
+        if is_over(match.string, match.start(), (this_year, this_year - relativedelta(years=1)), today):
             return this_year if this_year <= today else date(today.year - 1, month, day)
         return this_year if this_year >= today else date(today.year + 1, month, day)
 
@@ -193,11 +191,14 @@ class DateReader:
             return None  # "may" and "march" are also verbs
         if re.search(r"\d\s*$", match.string[max(match.start() - 3, 0) : match.start()]):
             return None  # the rest of an invalid date such as 31 April
-        month = MONTHS[name.lower().rstrip(".")]
-        near = -(month > self._now.month) if is_past(match.string, match.start()) else int(month < self._now.month)
-        year = int(match["y"]) if match["y"] else self._now.year + near
-        first = date(year, month, 1)
-        return Moment("month", first, first + relativedelta(months=1, days=-1))
+        today, end = self._now.date(), relativedelta(months=1, days=-1)
+        first = date(int(match["y"] or today.year), MONTHS[name.lower().rstrip(".")], 1)
+        if not match["y"]:
+            ends = (first + end, first - relativedelta(years=1) + end)
+            over = is_over(match.string, match.start(), ends, today)
+            near = -(first > today) if over else int(first + end < today)
+            first += relativedelta(years=near)
+        return Moment("month", first, first + end)
 
     def _relative_day(self, match: re.Match[str]) -> Moment:
         word = match["w"].lower()

@@ -59,7 +59,7 @@ def number(text: str) -> int | float | None:
     if len(plain) > MAX_DIGITS:
         return None
     value = float(plain) if "." in plain else int(plain)
-    return _whole(value * _SCALES[match[2]]) if match[2] else value
+    return whole(value * _SCALES[match[2]]) if match[2] else value
 
 
 def _in_words(low: str) -> int | None:
@@ -79,5 +79,6 @@ def _in_words(low: str) -> int | None:
     return total + part
 
 
-def _whole(value: float) -> int | float:
+def whole(value: float) -> int | float:
+    """The number as an integer if it is one."""
     return int(value) if float(value).is_integer() else value

@@ -23,14 +23,20 @@ MAX_NESTING = 5
 MAX_MEMBERS = 30
 MAX_SAMPLES = 3
 
-_FROM = word_set("from origin source start first departure begin since after earliest min minimum lowest gt gte")
-_TO = word_set("to destination target end second arrival until before latest into max maximum highest lt lte")
+_FROM = word_set(
+    "from origin source start starts starting first departure begin begins beginning since after earliest min minimum"
+    " lowest gt gte"
+)
+_TO = word_set(
+    "to destination target end ends ending second arrival until before latest into max maximum highest lt lte"
+)
 _SURELY = word_set(
     "from since after earliest min minimum lowest gt gte to until before latest into max maximum highest lt lte"
 )
 """Words that tell an end of a pair also beside "start" or "end": ``start_date_to``."""
 _RANGE = word_set(
-    "start end first last begin min minimum lowest max maximum highest since until earliest latest gt gte lt lte"
+    "start starts starting end ends ending first last begin begins min minimum lowest max maximum highest since until"
+    " earliest latest gt gte lt lte"
 )
 _TEMPORAL = stem_set("date day time when start end due until since month year moment datetime timestamp")
 _PAGING = word_set("page size limit offset cursor pages next_cursor page_token next_page_token per_page")
@@ -290,7 +296,7 @@ def _item(schemas: Schemas, node: Node, kinds: frozenset[str]) -> Node:
 def _role(parts: Sequence[str], described: str) -> Role | None:
     names = set([part for part in parts if part in _SURELY][-1:] or parts)
     if names & (_FROM | _TO):
-        return "from" if names & _FROM else "to"
+        return "from" if bool(names & _FROM) != ("not" in parts) else "to"  # not_before is the first
     tail = described.lower().rstrip(".").split()[-3:]
     return "from" if "from" in tail else "to" if "to" in tail[-1:] else None
 

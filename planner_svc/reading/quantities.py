@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from planner_svc.reading.numbers import number
+from planner_svc.reading.numbers import number, whole
 from planner_svc.reading.text import MAX_CHARS
 from planner_svc.reading.units import UNIT_WORDS, Unit
 
@@ -45,6 +45,9 @@ _UNIT: Final = re.compile(
 )
 _CLOCKED: Final = re.compile(r"(?P<hours>\d{1,2})\s?h\s?(?P<minutes>[0-5]\d)(?:\s?m(?:in)?)?(?!\w)", re.IGNORECASE)
 _TOGETHER: Final = re.compile(r"(?:,?\s+and\s+|,\s*|\s+|(?<=h))")
+_SIGN: Final = re.compile(r"[$\u20ac\u00a3\u00a5]\s?$")
+_SCALE: Final = re.compile(r"\s?(?:mn?|(?P<bn>bn|b))\b(?!\.\d)", re.IGNORECASE)
+"""Millions and billions of a currency: "$1.2m"."""
 _HIDDEN: Final = re.compile(r"[\d.,:/]*\d")
 
 
@@ -92,7 +95,11 @@ def _single(text: str) -> Iterator[Quantity]:
         counted = _amount(match)
         if counted is None or _HIDDEN.match(text, match.end()):
             continue
-        one = _with_unit(text, Quantity(match.start(), match.end(), counted))
+        one = Quantity(match.start(), match.end(), counted)
+        if (scale := _SCALE.match(text, one.end)) and _SIGN.search(text, max(one.start - 2, 0), one.start):
+            one = replace(one, end=scale.end(), amount=whole(counted * (1e9 if scale["bn"] else 1e6)))
+        else:
+            one = _with_unit(text, one)
         if one.unit is None and (match["one"] or match["part"] or match["quarter"]):
             continue  # an article, or half of something
         at = one.end

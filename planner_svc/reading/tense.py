@@ -13,6 +13,8 @@ A date without a year is then the last such day, otherwise the next. The signs a
 """
 
 import re
+from collections.abc import Iterable
+from datetime import date
 from typing import Final
 
 from planner_svc.reading.calendar_words import RANGE
@@ -50,7 +52,7 @@ _PARTICIPLE: Final = re.compile(
     rf"\b(?:{_ED}|{_IRREGULAR})(?:\s+by\s+[^\W\d_]+)?\s+(?:on|in|between|from|during|after|before)\s+(?:the\s+)?$",
     re.IGNORECASE,
 )
-_RECORD: Final = re.compile(r"\b(?:expenses?|receipts?|timesheets?|log(?!\s+(?:in|on|out)\b))\b", re.IGNORECASE)
+_RECORD: Final = re.compile(r"\b(?:expenses?|receipts?|timesheets?|logs?(?!\s+(?:in|on|out)\b))\b", re.IGNORECASE)
 _TO_DO: Final = re.compile(r"\b(?:pay|plan|remind|schedule|set)\b", re.IGNORECASE)
 _WISH: Final = re.compile(
     r"\b(?:want|need|have|get|like|prefer|wish|plan|will|would|should|must|be|budget)s?\b", re.IGNORECASE
@@ -62,9 +64,12 @@ _OVER: Final = re.compile(
     re.IGNORECASE,
 )
 _LISTS: Final = re.compile(
-    r"\s*(?:(?:please|(?:can|could)\s+you)\s+)?(?:list|show|display|export|which|how\s+many|how\s+much)\b(?!\s+will\b)",
+    r"\s*(?:(?:please|(?:can|could)\s+you)\s+)?(?:list|show|display|export|which|how\s+many|how\s+much"
+    r"|delete|remove|purge|erase|archive)\b(?!\s+will\b)",
     re.IGNORECASE,
 )
+RECENT: Final = 60
+"""Days after which a date without a year is rather the next one, also of what is there."""
 
 
 def is_past(text: str, start: int) -> bool:
@@ -91,14 +96,25 @@ def is_past(text: str, start: int) -> bool:
     return _RECORD.search(clause) is not None and _TO_DO.search(clause) is None
 
 
+def is_over(text: str, start: int, days: Iterable[date], today: date) -> bool:
+    """Whether a date without a year is rather the last such one.
+
+    It is if its words say so, and where things are listed or deleted if it was within the last weeks.
+
+    Args:
+        text: the request.
+        start: where the date starts.
+        days: the last days of the dates that the words may mean.
+        today: the day that the request refers to.
+    """
+    return is_past(text, start) or (
+        _LISTS.match(text) is not None and any(0 < (today - day).days <= RECENT for day in days)
+    )
+
+
 def tells_of_past(about: str) -> bool:
     """Whether a description is of what is over: "Date the expense occurred", "Issued on or after"."""
     return _OVER.search(about[:_REACH]) is not None
-
-
-def lists(text: str) -> bool:
-    """Whether a request begins with a word for a list of what there is: "list", "show", "which", "how many"."""
-    return _LISTS.match(text) is not None
 
 
 def _without_range_start(before: str) -> str:

@@ -27,7 +27,7 @@ _NAMES: Final[dict[Unit, str]] = {
     Unit("time", 1): "seconds second secs sec s",
     Unit("time", 60): "minutes minute mins min",
     Unit("time", 3_600): "hours hour hrs hr h",
-    Unit("time", 86_400): "days day",
+    Unit("time", 86_400): "days day nights night",
     Unit("time", 604_800): "weeks week",
     Unit("time", 1_209_600): "fortnights fortnight",
     Unit("months", 1): "months month",
@@ -53,7 +53,7 @@ _NAMES: Final[dict[Unit, str]] = {
 }
 UNIT_WORDS: Final[dict[str, Unit]] = {name: unit for unit, names in _NAMES.items() for name in names.split()}
 """Units by their names and symbols, as they are written after an amount."""
-_AMBIGUOUS: Final = word_set("ms s h g m l min second minute hour day week month year foot mile")
+_AMBIGUOUS: Final = word_set("ms s h g m l min second minute hour day night week month year foot mile")
 """Names that are something else as the only word of an argument's name: "min" for the least, "hour" of the day."""
 _STATED: Final = re.compile(
     rf"\bin\s+(?:decimal\s+|whole\s+|full\s+)?(?P<unit>{'|'.join(sorted(UNIT_WORDS, key=len, reverse=True))})\b"

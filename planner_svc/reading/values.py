@@ -40,6 +40,11 @@ _COMPASS = {
     "west": ("longitude", -1),
 }
 _FRACTION = re.compile(r"\s+and\s+a\s+(half|quarter)\b", re.IGNORECASE)
+_MINUS = re.compile(
+    r"(?:^|\b(?:to|at|of|is|from|and|between|below|above|than|by)\s+)(?:minus|negative)\s+$", re.IGNORECASE
+)
+"""Before a number that is below zero, and not one that is taken from another."""
+_NEAR = 20
 _AXES = {stem("latitude"): frozenset(stems("latitude lat")), stem("longitude"): frozenset(stems("longitude lon lng"))}
 """What arguments for a coordinate are called, by the coordinate."""
 
@@ -158,7 +163,7 @@ def _numbers(text: str) -> Iterator[Span]:
 
 
 def number_in_context(text: str, start: int, end: int, words: Collection[str], value: int | float) -> int | float:
-    """The value of a number in a text: 3.5 for "three and a half", negative for a coordinate in the south or the west.
+    """The value of a number in a text: 3.5 for "three and a half", negative after "minus" or in the south or the west.
 
     Args:
         text: the text.
@@ -167,6 +172,8 @@ def number_in_context(text: str, start: int, end: int, words: Collection[str], v
         words: stems of the argument's name.
         value: what these words mean by themselves.
     """
+    if value > 0 and _MINUS.search(text, max(start - _NEAR, 0), start):
+        value = -value
     if (fraction := _FRACTION.match(text, end)) is not None:
         return value + ORDINALS[fraction[1].lower()]
     found = _NUMBER.match(text, start)

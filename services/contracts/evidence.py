@@ -58,12 +58,20 @@ def written_calls(plan: Plan) -> dict[str, dict[str, str]]:
     return arguments
 
 
-def written(value: Value, calls: Mapping[str, str]) -> str:
-    """A value as text. ``calls`` are the written calls of the steps that it may refer to."""
+def written(value: Value, calls: Mapping[str, str] | None = None) -> str:
+    """A value as text.
+
+    Args:
+        value: the value.
+        calls: the written calls of the steps that it may refer to, without what matches look for, so that calls can be
+            compared; None: for people, with steps' ids and with matches, ``var1.items["Ada"].id``.
+    """
     match value:
         case LiteralValue():
             return written_literal(value.value)
         case Reference():
+            if calls is None:
+                return bounded(value.step + written_path(value.path, value.match))
             return bounded(calls.get(value.step, value.step) + written_path(value.path))
         case ItemReference():
             return bounded("item" + written_path(value.path))

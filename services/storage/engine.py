@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import sys
 import threading
 import time
 import zlib
@@ -37,7 +38,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import StaticPool
 
+from services.compute import for_tenant
 from services.errors import Overloaded, ServiceUnavailable
+from services.fair_slots import FairSlots
 
 T = TypeVar("T")
 BUSY_TIMEOUT_MS = 20_000
@@ -46,6 +49,9 @@ PATIENCE_S = 30.0
 """How long a transaction on a server may take, without its wait for a lock (:func:`write`)."""
 LOCK_PATIENCE_MS = 20_000
 """How long a transaction on a server waits for a lock that others hold; less than ``PATIENCE_S``."""
+_WRITES, _WRITES_EACH = 8, 4
+"""Transactions that write at once, of all tenants and of one. Further ones wait in turns of tenants, and hold none of
+the engine's connections, so that reads go on."""
 _WAL_ATTEMPTS = 100
 _CREATING: Final = threading.Lock()
 _GIBBERISH = (BufferError, UnicodeDecodeError)
@@ -212,10 +218,14 @@ class Transactions:
     Args:
         engine: engine of the same database.
         read_only: transactions only read; on SQLite they never wait for a writer.
+
+    Attributes:
+        engine: the same.
     """
 
     def __init__(self, engine: AsyncEngine, *, read_only: bool = False) -> None:
-        self._engine, self._read_only = engine, read_only
+        self.engine, self._read_only = engine, read_only
+        self._turns = FairSlots(_WRITES, sys.maxsize, _WRITES_EACH, "writes")
         self._thread: ThreadPoolExecutor | None = None
         if engine.dialect.name == "sqlite":
             url = engine.url.set(drivername="sqlite+pysqlite")
@@ -224,13 +234,22 @@ class Transactions:
             _prepare(self._sync)
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-reader" if read_only else "sqlite-writer")
 
-    async def run(self, work: Callable[[Connection], T]) -> T:
-        """Run ``work`` and commit, or roll back on an error. Raises the same errors as :func:`write`."""
-        if self._thread is None:
-            async with (read if self._read_only else write)(self._engine) as connection:
-                return await connection.run_sync(work)
+    async def run(self, work: Callable[[Connection], T], whose: str | None = None) -> T:
+        """Run ``work`` and commit, or roll back on an error. Raises the same errors as :func:`write`.
+
+        Those that write take turns: ``whose`` is the one it takes, by default that of the tenant ``for_tenant``.
+        """
         until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
-        async with _named(self._engine):
+        if self._read_only:
+            return await self._do(work, until)
+        async with self._turns.slot(for_tenant.get() if whose is None else whose, BUSY_TIMEOUT_MS / 1000):
+            return await self._do(work, until)
+
+    async def _do(self, work: Callable[[Connection], T], until: float) -> T:
+        if self._thread is None:
+            async with (read if self._read_only else write)(self.engine) as connection:
+                return await connection.run_sync(work)
+        async with _named(self.engine):
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, until)
 
     def _run(self, work: Callable[[Connection], T], until: float) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,10 +12,15 @@ from planner_svc.reading.profile import Slot
 from planner_svc.reading.quantities import Quantity, quantity_at
 from planner_svc.reading.readings import number_in
 from planner_svc.reading.standard_codes import currency_at
+from planner_svc.reading.text import stem_set
 from planner_svc.reading.units import SMALLEST, converted, unit_of
 from planner_svc.reading.values import number_in_context
+from services.contracts.api import Location
 
 NUMBERS: Final = frozenset({"integer", "number"})
+_NAMES: Final = stem_set("id ids no number")
+"""Last words of longer names of arguments whose numbers name a thing."""
+_COMMA: Final = re.compile(r"\d,\d")
 
 
 def amount_meant(query: str, said: Sequence[Quantity], slot: Slot, start: int, end: int) -> int | float | str | None:
@@ -30,11 +36,14 @@ def amount_meant(query: str, said: Sequence[Quantity], slot: Slot, start: int, e
         end: where they end.
 
     Raises:
-        ValueError: the argument does not take the amount: milligrams are no days, and 2.5 is no integer.
+        ValueError: the argument does not take the amount: milligrams are no days, 2.5 is no integer, and the ids
+            "101,102" are two.
     """
     whole = quantity_at(said, start, end)
     if whole is None:
         return None
+    if _names_a_thing(slot) and _COMMA.search(query, whole.start, whole.end):
+        raise ValueError(f"“{query[whole.start : whole.end]}” may be several")
     if not slot.kinds & NUMBERS:
         cut = number_in(query[start:end])
         return None if cut is None or whole.is_sum or cut == whole.amount else str(whole.amount)
@@ -52,3 +61,9 @@ def amount_meant(query: str, said: Sequence[Quantity], slot: Slot, start: int, e
     if isinstance(amount, float) and not amount.is_integer() and "number" not in slot.kinds:
         raise ValueError(f"“{query[whole.start : whole.end]}” is not a whole number")
     return number_in_context(query, whole.start, whole.end, slot.words, amount)
+
+
+def _names_a_thing(slot: Slot) -> bool:
+    last = slot.words[-1:]
+    named = last in (("id",), ("ids",)) or (len(slot.words) > 1 and not _NAMES.isdisjoint(last))
+    return "string" not in slot.kinds and (named or slot.parameter.location is Location.PATH)

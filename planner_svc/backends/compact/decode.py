@@ -17,10 +17,12 @@ from planner_svc.backends.compact.draft_calls import (
     LiteralArgument,
     in_running_order,
 )
-from planner_svc.backends.compact.filling import DEMONSTRATED, Filler
+from planner_svc.backends.compact.filling import Filler
 from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
+from planner_svc.backends.compact.lengths import add_ends_by_length
 from planner_svc.backends.compact.new_values import look_up_by_old_values
+from planner_svc.backends.compact.outputs import DEMONSTRATED
 from planner_svc.backends.compact.periods import add_other_ends, end_with_last_day
 from planner_svc.backends.compact.person_names import split_full_name
 from planner_svc.backends.compact.range_ends import set_right_ends
@@ -190,6 +192,7 @@ class Decoder:
             set_right_ends(self.filler, self._task.query, call, fills)
             add_other_ends(self.filler, self._task.query, call, fills)
             end_with_last_day(self.filler, call, fills)
+            add_ends_by_length(self._task.query, call, fills)
             call.arguments = {name: call.arguments[name] for name in order if name in call.arguments}
         return calls
 

@@ -10,39 +10,37 @@ import numpy as np
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.amounts import amount_meant
-from planner_svc.backends.compact.calls import most_unsaid
 from planner_svc.backends.compact.draft_calls import Argument, LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
 from planner_svc.backends.compact.inputs import Floats, Origin, softmax
 from planner_svc.backends.compact.items import Kind
-from planner_svc.backends.compact.links import MAX_LINKS, LinkCandidate, link_evidence, nearness, writes_back
+from planner_svc.backends.compact.links import (
+    LinkCandidate,
+    link_evidence,
+)
 from planner_svc.backends.compact.options import Options
+from planner_svc.backends.compact.outputs import Outputs
 from planner_svc.backends.compact.said_moments import SaidMoments
 from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.segments import segments
-from planner_svc.backends.compact.spans import ParameterTarget, Spans
+from planner_svc.backends.compact.spans import ParameterTarget, Spans, as_in_examples
 from planner_svc.backends.compact.task import UNLIKELY, FillRequest, Task
-from planner_svc.compiler.assign import Mismatch, mismatch
-from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.date_formats import date_formats, in_stated_format, is_no_clock
 from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.moments import Moment
 from planner_svc.reading.negations import denied
-from planner_svc.reading.profile import Field, Slot, first_item
+from planner_svc.reading.profile import Slot
 from planner_svc.reading.quantities import quantities
-from planner_svc.reading.readings import readings
+from planner_svc.reading.readings import moment_of, readings
 from planner_svc.reading.standard_codes import code_named, may_be_code
 from planner_svc.reading.tense import tells_of_past
-from planner_svc.reading.text import MAX_CHARS, stems
+from planner_svc.reading.text import MAX_CHARS, stem_set
 from planner_svc.reading.timestamps import as_stamp, is_stamp, stamp_of
 from planner_svc.reading.values import number_in_context
 from planner_svc.reading.weekdays import named_weekdays
+from planner_svc.reading.withdrawn import TakenBack
+from services.contracts.api import Location
 
-OMITTED: Final = 0.5
-"""Probability of having no value from which on an optional parameter is left out."""
-IMPLIED: Final = 0.15
-"""Smallest probability at which an API that returns what a call needs is called as its supplier. It is scaled down by
-the network's certainty that the value comes from another call."""
 SUPPOSED: Final = 0.1
 """Limit for guesses: if no source gives a required value, other APIs that only read and are at least this likely are
 assumed to be called. An output of theirs is used if it is at least this likely to be the value."""
@@ -56,18 +54,16 @@ REPEATED: Final = 0.1
 RIVALS: Final = 0.02
 """If the likeliest words cannot be the value, others are tried that are at least this share as likely."""
 MAX_VALUES: Final = 12
+OF_DATES: Final = stem_set("date day time week weekday month year quarter season hour minute age")
+"""Words of arguments that take a part of a date."""
 WHERE: Final = frozenset({"timezone", "locale"})
 """Arguments for which the application's value describes the user rather than the request."""
 TAKEN: Final = 0.01
 """Factor for words that already say another argument of the same call."""
-DEMONSTRATED: Final = 2.0
-"""Log-odds that a demo of the same request adds to its calls and to its links."""
 NAMESAKE: Final = 8.0
 """Factor for a value from another call whose answer has a field of the same name."""
 WANTING: Final = 0.5
 """Smallest probability of being called at which an API's parameters compete for words."""
-MAX_OUTPUTS: Final = 20
-"""Fields tried for one parameter, likeliest first."""
 
 
 class Filler:
@@ -81,11 +77,10 @@ class Filler:
 
     def __init__(self, task: Task, called: Floats, judges: Judges) -> None:
         self._task, self._called, self._judges = task, called, judges
-        self._schemas = Schemas()  # a profile's own are shared: another API would use up their budget
         self._calling = np.flatnonzero(called >= WANTING).tolist()
         logits = task.reading.logits
         self._sources: Floats = softmax(logits["source"])
-        self._unsaid = most_unsaid(task.reading.inputs, self._sources)
+        self._outputs = Outputs(task, called, self._sources)
         self.spans = Spans(
             task.query,
             task.reading.offsets,
@@ -98,6 +93,7 @@ class Filler:
         self._options = Options(task)
         self.moments = SaidMoments(task.query[:MAX_CHARS], task.now)
         self._amounts = quantities(task.query)
+        self._taken_back = TakenBack(task.query)
 
     def targets(self, number: int) -> list[ParameterTarget]:
         """The parameters of the candidate with this number."""
@@ -164,8 +160,6 @@ class Filler:
         slot, origins = fill.slot, self._origins(fill, links)
         if slot.kinds == {"boolean"} and (place := denied(fill.profile, slot, self._task.query)):
             return [LiteralArgument(False, place, 1.0)] if fill.allows(False) else []
-        if not slot.required and origins[Origin.ABSENT] > OMITTED:
-            return []
         for origin in map(Origin, np.argsort(-origins)):
             sure = float(origins[origin])
             if origin is Origin.ABSENT and not slot.required:
@@ -293,16 +287,20 @@ class Filler:
     def meaning(self, fill: FillRequest, start: int, end: int) -> JsonValue:
         """The words as a value, in the parameter's usual form; None if that value is not allowed."""
         text = self._task.query[start:end]
+        if self._is_of_a_date(fill, start, end):
+            return None
         code = code_named(fill.slot, text)
         if code is not None and fill.allows([code] if fill.listed else code):
             return code
         form = self._form(fill)
         try:
-            amount = None if fill.listed else amount_meant(self._task.query, self._amounts, fill.slot, start, end)
+            amount = amount_meant(self._task.query, self._amounts, fill.slot, start, end)
         except ValueError:
             return None
+        amount = None if fill.listed else amount
         formats = date_formats(fill.slot.parameter.description)
-        stamp, last = stamp_of(fill.slot), fill.slot.role == "to" and not self.moments.excluded(start)
+        stamp, side = stamp_of(fill.slot), self.moments.side(start)
+        last = fill.slot.role == "to" if side is None else side == "after"
         dated = fill.slot.temporal or bool(formats) or form in OF_TIME or stamp is not None
         moment = self._moment(fill.slot, start, end, whole=stamp is not None) if dated else None
         if stamp is not None and moment is not None:
@@ -321,7 +319,7 @@ class Filler:
         elif (
             fill.slot.kinds & {"string", "array"} and not fill.slot.choices and (read is None or isinstance(read, str))
         ):
-            value = _as_in_examples(fill.target, written(form, text, self._task.now, moment, last=last))
+            value = as_in_examples(fill.target, written(form, text, self._task.now, moment, last=last))
         if not (is_stamp(stamp, read) and may_be_code(fill.slot, text)):
             return None
         if moment is None and is_no_clock(text, formats):
@@ -329,9 +327,23 @@ class Filler:
         allowed = value is not None and fill.allows([value] if fill.listed else value)
         return value if allowed else read if amount in (None, read) else None
 
+    def _is_of_a_date(self, fill: FillRequest, start: int, end: int) -> bool:
+        """Whether a number is only a part of a date that another argument takes: the year of "the end of June 2027"."""
+        slot = fill.slot
+        if (
+            slot.temporal
+            or not slot.kinds & {"integer", "number"}
+            or not OF_DATES.isdisjoint({*slot.words, *slot.about})
+        ):
+            return False
+        return any(one.temporal for one in fill.profile.slots) and self.moments.has_part(start, end)
+
     def _moment(self, slot: Slot, start: int, end: int, *, whole: bool) -> Moment | None:
-        """The moment that the words say for an argument: of what is over, rather the last one than one to come."""
-        moment = self.moments.at(start, end, whole=whole)
+        """The moment that the words say for an argument: of what is over, rather the last one than one to come.
+
+        Words that are a part of a moment, such as its time of day, are it by themselves.
+        """
+        moment = self.moments.at(start, end, whole=whole) or moment_of(self._task.query[start:end], self._task.now)
         return self.moments.over(moment, start, end) if tells_of_past(slot.parameter.description) else moment
 
     def _form(self, fill: FillRequest) -> Form:
@@ -354,10 +366,18 @@ class Filler:
         weighed = [
             (span, likely * TAKEN if _overlaps(span, taken) else likely)
             for span, likely in self._spans_of(fill.target, fill.times)
-            if span not in said
+            if span not in said and not self._is_taken_back(fill, *span)
         ]
+        if not weighed:
+            return []
         weighed.sort(key=lambda one: -one[1])
         return self._non_overlapping([one for one in weighed if one[1] >= weighed[0][1] * share])
+
+    def _is_taken_back(self, fill: FillRequest, first: int, last: int) -> bool:
+        """Whether the request replaces these tokens, or excepts what they name from a change."""
+        named = fill.profile.api.mutating and fill.slot.parameter.location is Location.PATH
+        offsets = self._task.reading.offsets
+        return self._taken_back.covers(offsets[first][0], offsets[last][1], named=named)
 
     @staticmethod
     def _non_overlapping(weighed: Sequence[tuple[tuple[int, int], float]]) -> list[tuple[int, int, float]]:
@@ -383,38 +403,7 @@ class Filler:
 
     def link_candidates(self, target: ParameterTarget, chosen: Sequence[int]) -> list[LinkCandidate]:
         """The likeliest outputs by the network, strongest first."""
-        logits = self._task.reading.logits["reference"][target.place]
-        consumer = self._task.apis[target.number].profile
-        surely = float(self._sources[target.place][Origin.REFERENCE]) if target.slot.required else 0.0
-        strong: list[tuple[float, int, Field]] = []
-        for other, api in enumerate(self._task.apis):
-            implied = self._called[other] >= IMPLIED * (1 - surely) and not api.profile.api.mutating
-            if other == target.number or (other not in chosen and not implied):
-                continue
-            shown = (api.profile.api.id, consumer.api.id) in self._task.hints.feeds
-            strong += [
-                (float(logits[at]) + DEMONSTRATED * shown, other, api.profile.fields[item.field])
-                for at, item in self._task.items(other, Kind.OUTPUT)
-                if not writes_back(consumer.api, target.slot, api.profile.api, api.profile.fields[item.field])
-            ]
-        strong.sort(key=lambda one: -one[0])
-        candidates: list[LinkCandidate] = []
-        for strength, other, output in strong[:MAX_OUTPUTS]:
-            wrong = self._misfit(output, target)
-            if wrong is not None and wrong.certain and output.kinds == {"array"}:
-                output = first_item(self._schemas, output)
-                wrong = self._misfit(output, target)
-            if wrong is None or not wrong.certain:
-                called = float(self._called[other])
-                near = nearness(consumer.api, self._task.apis[other].profile.api)
-                unsaid = float(self._unsaid[other])
-                candidates.append(
-                    LinkCandidate(other, output, strength, called, other in chosen, wrong is None, near, unsaid)
-                )
-        return candidates[:MAX_LINKS]
-
-    def _misfit(self, output: Field, target: ParameterTarget) -> Mismatch | None:
-        return mismatch(self._schemas, output.node, target.slot.node, as_text=target.slot.as_text)
+        return self._outputs.candidates(target, chosen)
 
 
 def _reference_argument(slot: Slot, candidate: LinkCandidate, sure: float) -> ReferenceArgument:
@@ -426,14 +415,6 @@ def _may_share(slot: Slot, other: Slot) -> bool:
     """Whether the same words may say two arguments of a call: they are named alike, or are ends of a period."""
     ends = (slot.temporal and other.temporal) or (slot.role is not None and other.role is not None)
     return ends or not set(slot.words).isdisjoint(other.words)
-
-
-def _as_in_examples(target: ParameterTarget, value: JsonValue) -> JsonValue:
-    """The value as an example writes it, if they differ only in capitals and endings: "male"."""
-    if not isinstance(value, str) or value in target.examples:
-        return value
-    said = stems(value)
-    return next((one for one in target.examples if stems(one) == said), value)
 
 
 def _overlaps(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from planner_svc.backends.compact.inputs import Floats, Origin
 from planner_svc.reading.profile import Field, Slot
+from planner_svc.reading.text import stem, stems
 from services.contracts.api import Api, Location
 from services.supply import shared_path, shared_words
 
@@ -22,6 +23,7 @@ LINK_SIGNS: Final = (
     "same_provider", "same_path", "unsaid",
 )  # fmt: skip
 """What the trees weigh of a parameter and an output."""
+ID: Final = stem("id")
 MAX_LINKS: Final = 6
 """Outputs rescored for a parameter, the likeliest by the network."""
 
@@ -72,6 +74,21 @@ def writes_back(consumer: Api, slot: Slot, source: Api, output: Field) -> bool:
     sets = consumer.method == "PUT" and part.startswith(f"{whole}/")
     alters = consumer.method == "PATCH" and f"{part}/".startswith(f"{whole}/")
     return (sets or alters) and slot.parameter.location is Location.BODY and output.path == (slot.name,)
+
+
+def is_id_of_another(slot: Slot, output: Field, things: Collection[frozenset[str]]) -> bool:
+    """Whether an id is one of another thing than the argument is named after: a member's ``id`` for ``visitor_id``.
+
+    Args:
+        slot: the argument.
+        output: the field.
+        things: what has an id in the answers of the candidates, as stems. Without the argument's own thing among them,
+            the names may mean the same: ``host_id`` is a member's.
+    """
+    if not slot.words or slot.words[-1] != ID or output.words != (ID,):
+        return False
+    thing = frozenset(slot.words[:-1])
+    return thing in things and frozenset(stems(output.holder)).isdisjoint(thing)
 
 
 def link_evidence(slot: Slot, origins: Floats, said_here: float, candidates: Sequence[LinkCandidate]) -> Floats:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _OPEN: Final = re.compile(
     r"\b(?:since|from|after|start(?:s|ing)?(?:\s+(?:on|in))?|begin(?:s|ning)?(?:\s+(?:on|in))?|until|till|to|by|before"
-    r"|(?:older|earlier)\s+than|ending(?:\s+in)?|as\s+of)\s+(?:the\s+)?$",
+    r"|(?:older|earlier|newer|later)\s+than|ending(?:\s+in)?|as\s+of)\s+(?:the\s+)?$",
     re.IGNORECASE,
 )
 _NEAR: Final = 24

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
 from planner_svc.backends.compact.task import FillRequest
-from planner_svc.reading.dates import UNITS
-from planner_svc.reading.numbers import NUMBER_WORD
 from planner_svc.reading.profile import Role, Slot
 
 if TYPE_CHECKING:
@@ -17,17 +15,14 @@ if TYPE_CHECKING:
 
 _MORE: Final = r"more|greater|higher|larger|bigger|longer|later|older|heavier"
 _LESS: Final = r"less|fewer|lower|smaller|shorter|cheaper|earlier|younger|lighter"
-_NOT: Final = r"(?:no|not)\s+"
+_NOT: Final = r"(?:\b(?:no|not|never|without)\s+|n['\u2019]t\s+)(?:be\s+)?"
 _SIGN: Final = r"[^\w\s]?"
 """The sign of a currency, between these words and the number."""
-_TO: Final = re.compile(
-    rf"(?:\b(?:{_NOT}(?:{_MORE})\s+than|(?<!not\s)(?<!no\s)(?:{_LESS})\s+than|under|below|at\s+most|up\s+to|max(?:imum)?"
-    rf"(?:\s+of)?|before|until|till)|<=?)\s*(?:the\s+)?{_SIGN}$",
-    re.IGNORECASE,
-)
-_FROM: Final = re.compile(
-    rf"(?:\b(?:{_NOT}(?:{_LESS})\s+than|(?<!not\s)(?<!no\s)(?:{_MORE})\s+than|over|above|at\s+least|min(?:imum)?(?:\s+of)?"
-    rf"|exceeding|after|since)|>=?)\s*(?:the\s+)?{_SIGN}$",
+_SAID: Final = re.compile(
+    rf"(?:(?P<denied>{_NOT})?\b(?:(?P<less>(?:{_LESS})\s+than|under|below|before|until|till)"
+    rf"|(?P<more>(?:{_MORE})\s+than|over|above|exceed(?:s|ed|ing)?|after))"
+    r"|\b(?P<most>at\s+most|up\s+to|max(?:imum)?(?:\s+of)?)|\b(?P<least>at\s+least|min(?:imum)?(?:\s+of)?|since)"
+    rf"|(?P<sign>[<>])=?)\s*(?:the\s+)?{_SIGN}$",
     re.IGNORECASE,
 )
 _OR: Final = r"\s*(?:[^\W\d_]+\s+)?(?:or|and)\s+"
@@ -36,26 +31,18 @@ _OR_MORE: Final = re.compile(
 )
 _OR_LESS: Final = re.compile(rf"{_OR}(?:{_LESS}|below|before|under)\b", re.IGNORECASE)
 """Words after a value, between which its unit may stand: "2015 or later", "20 euros or less"."""
-_WHILE: Final = rf"for\s+(?:\d+|an?|{NUMBER_WORD})\s+(?:{'|'.join(UNITS)}|night)s?\b"
-_LASTS: Final = re.compile(rf"\s+(?!for\s+(?:an?|one|1)\s+day\b){_WHILE}", re.IGNORECASE)
-_LASTED: Final = re.compile(
-    rf"\b(?!for\s+(?:an?|one|1)\s+day\b){_WHILE}\s+(?:(?:starting|beginning)\s+)?(?:from|on|at)\s+(?:the\s+)?$",
-    re.IGNORECASE,
-)
-"""A duration after or before a moment: "14 December for three days", "for 90 minutes from 14:00". A day ends itself."""
 _NEAR: Final = 30
 """Characters before a value that are searched."""
-_FAR: Final = 60
-"""Characters before a value that are searched for a duration."""
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 
 
 def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
     """Put values at the ends of ranges that the request means.
 
     A range that ends before it starts is turned round. A value whose words tell one end is only that end, also if the
-    other has the same words, or has them alone; required arguments stay. What lasts for some time does not end when it
-    starts, so that the user is asked for its end.
+    other has the same words, or has them alone. Required arguments stay. What is changed does not end at the time at
+    which it starts: such an end is taken away, and missing if it is required.
 
     Args:
         filler: the filler of the call's arguments.
@@ -66,7 +53,10 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
     for first, last in _pairs(fills):
         low, high = call.arguments.get(first.slot.name), call.arguments.get(last.slot.name)
         if isinstance(low, LiteralArgument) and isinstance(high, LiteralArgument):
-            if low.place and low.place == high.place:
+            if _ends_at_start(first, low, high):
+                del call.arguments[last.slot.name]
+                call.missing += [last.slot.name] if last.slot.required else []
+            elif low.place and low.place == high.place:
                 _keep_end_said(query, call, low.place, (first, last))
             elif first.slot.in_range and low.place and high.place and _is_before(high, low):
                 _set(filler, call, first, high)
@@ -77,6 +67,11 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
                 continue
             if end_said(query, said.place) == there.slot.role and _set(filler, call, there, said):
                 del call.arguments[here.slot.name]
+
+
+def ranges_of(fills: Sequence[FillRequest]) -> Iterator[tuple[FillRequest, FillRequest]]:
+    """The first and the last end of each range that the arguments have."""
+    return (pair for pair in _pairs(fills) if pair[0].slot.in_range)
 
 
 def _pairs(fills: Sequence[FillRequest]) -> Iterator[tuple[FillRequest, FillRequest]]:
@@ -107,24 +102,28 @@ def _is_before(one: LiteralArgument, other: LiteralArgument) -> bool:
     return False
 
 
+def _ends_at_start(first: FillRequest, low: LiteralArgument, high: LiteralArgument) -> bool:
+    """Whether a change would end at the time at which it starts; the beginning of a day is the day itself."""
+    changed = first.slot.in_range and first.profile.api.mutating and low.value == high.value
+    return changed and isinstance(low.value, str) and bool(_INSTANT.match(low.value)) and low.value[11:16] != "00:00"
+
+
 def _keep_end_said(query: str, call: DraftCall, place: tuple[int, int], fills: Sequence[FillRequest]) -> None:
     """Leave one value of two from the same words: "before 1900" is no year from which to search."""
-    lasts = _LASTS.match(query, place[1]) or _LASTED.search(query[max(place[0] - _FAR, 0) : place[0]])
-    end: Role | None = "from" if lasts else end_said(query, place)
+    end = end_said(query, place)
     for fill in fills:
-        if end not in (None, fill.slot.role) and (lasts or not fill.slot.required):
+        if end not in (None, fill.slot.role) and not fill.slot.required:
             del call.arguments[fill.slot.name]
-            if fill.slot.required:
-                call.missing.append(fill.slot.name)
 
 
 def end_said(query: str, place: tuple[int, int]) -> Role | None:
-    """The only end of a range that the words around a value tell: "before 1900", "2021 or later"."""
+    """The only end of a range that the words around a value tell: "before 1900", "not over 50", "2021 or later"."""
     start, end = place
-    before, after = query[max(start - _NEAR, 0) : start], query[end : end + _NEAR]
-    if _TO.search(before) or _OR_LESS.match(after):
-        return "to"
-    return "from" if _FROM.search(before) or _OR_MORE.match(after) else None
+    if said := _SAID.search(query, max(start - _NEAR, 0), start):
+        is_most = bool(said["most"] or said["less"]) or said["sign"] == "<"
+        return "to" if is_most != bool(said["denied"]) else "from"
+    after = query[end : end + _NEAR]
+    return "to" if _OR_LESS.match(after) else "from" if _OR_MORE.match(after) else None
 
 
 def _set(filler: Filler, call: DraftCall, fill: FillRequest, said: LiteralArgument) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 
 from dateutil.relativedelta import relativedelta
 
@@ -20,9 +20,12 @@ from planner_svc.reading.readings import whole_moments
 Place = tuple[int, int]
 """The first character and the one after the last."""
 
-_BEFORE: Final = re.compile(r"\b(?:before|prior\s+to|(?:older|earlier)\s+than)\s+(?:the\s+)?$", re.IGNORECASE)
+_OUTSIDE: Final = re.compile(
+    r"\b(?:(?P<before>before|prior\s+to|(?:older|earlier)\s+than)|after|(?:newer|later)\s+than)\s+(?:the\s+)?$",
+    re.IGNORECASE,
+)
 _NEAR: Final = 24
-"""Characters before a period that are searched for its preposition."""
+"""Characters before a moment that are searched for its preposition."""
 
 
 class SaidMoments:
@@ -45,8 +48,9 @@ class SaidMoments:
     def at(self, start: int, end: int, *, whole: bool = False) -> Moment | None:
         """The moment that the words say, in context: a time of day belongs to the day said before it.
 
-        Words within a day say that day: "2027" in "the end of 2027". What is before a period is before its first day.
-        ``whole``: a day or a time that is a part of a moment is all of it: "9am" in "Monday at 9am".
+        Words within a day say that day: "2027" in "the end of 2027". What is before a period is before its first day,
+        what is after it after its last. ``whole``: a day or a time that is a part of a moment is all of it: "9am" in
+        "Monday at 9am".
         """
         best, shared = None, 0.5
         for (first, last), moment, is_whole in self._found:
@@ -59,11 +63,19 @@ class SaidMoments:
         if best is None:
             around = (one for place, one, _ in self._found if place[0] <= start and end <= place[1])
             best = next((one for one in around if one.clock is None), None)
-        return replace(best, last=None) if best is not None and self.excluded(start) else best
+        if best is None or best.last is None or (side := self.side(start)) is None:
+            return best
+        return replace(best, day=best.day if side == "before" else best.last, last=None)
 
-    def excluded(self, start: int) -> bool:
-        """Whether what begins at this character is only the limit of what is meant: "before 10 December"."""
-        return _BEFORE.search(self._query[:start][-_NEAR:]) is not None
+    def side(self, start: int) -> Literal["before", "after"] | None:
+        """Whether the request says what is before or after a moment, which it then leaves out; None if neither."""
+        found = _OUTSIDE.search(self._query[:start][-_NEAR:])
+        return None if found is None else "before" if found["before"] else "after"
+
+    def has_part(self, start: int, end: int) -> bool:
+        """Whether the characters are a part of a moment's, and not all of them."""
+        places = (place for place, moment, is_whole in self._found if is_whole and moment.day is not None)
+        return any(first <= start and end <= last and (start, end) != (first, last) for first, last in places)
 
     def over(self, moment: Moment | None, start: int, end: int) -> Moment | None:
         """The moment, a year earlier if these words leave the year open and it is then nearer to today."""

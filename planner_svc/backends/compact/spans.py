@@ -15,6 +15,7 @@ from itertools import product
 from typing import Final
 
 import numpy as np
+from pydantic import JsonValue
 
 from planner_svc.backends.compact.boundaries import plausible
 from planner_svc.backends.compact.inputs import Floats, Origin
@@ -22,7 +23,7 @@ from planner_svc.backends.compact.surface_features import CODE, quotations
 from planner_svc.reading.examples import examples_in
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.readings import number_in
-from planner_svc.reading.text import STOP, Word, shape, words_of
+from planner_svc.reading.text import STOP, Word, shape, stems, words_of
 
 SPAN_SIGNS: Final = (
     "start", "end", "relative", "rank", "likely", "said", "left_out", "from_call",
@@ -70,6 +71,14 @@ class ParameterTarget:
     def examples(self) -> tuple[str, ...]:
         """Its known values: those in its description, and those in demos."""
         return (*shown_examples(self.slot), *self.demo_values)
+
+
+def as_in_examples(target: ParameterTarget, value: JsonValue) -> JsonValue:
+    """The value as an example writes it, if they differ only in capitals and endings: "male"."""
+    if not isinstance(value, str) or value in target.examples:
+        return value
+    said = stems(value)
+    return next((one for one in target.examples if stems(one) == said), value)
 
 
 class Spans:

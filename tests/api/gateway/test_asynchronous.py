@@ -32,7 +32,7 @@ NO_WAIT = {"query": ASK_HOLIDAYS, "wait": False}
 
 @pytest.mark.parametrize("prefix", ["", "/v1"])
 async def test_a_run_that_is_not_waited_for_is_found_at_its_location(gateway: Gateway, prefix: str) -> None:
-    gateway.fakes.planner.delay_s = 0.05
+    gateway.fakes.planner.delay_s = 1  # longer than the two requests, on a busy machine as well
     response = await gateway.http.post(f"{prefix}/solve", json=NO_WAIT)
     run = Run.model_validate_json(response.content)
     assert (response.status_code, run.status) == (202, RunStatus.PLANNING)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.storage import RunStore
-from services.storage.engine import create_engine
+from services.storage.engine import Transactions, create_engine
 from services.storage.migrate import migrate
 
 
@@ -18,7 +18,7 @@ async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         url = request.getfixturevalue("postgres_url")
     engines = [create_engine(url) for _ in range(3)]
     await migrate(engines[0], "gateway")
-    stores = [RunStore(engine) for engine in engines]
+    stores = [RunStore(Transactions(engine)) for engine in engines]
     yield stores
     for store, engine in zip(stores, engines, strict=True):
         store.close()

@@ -41,7 +41,9 @@ def test_values_are_those_of_the_records_and_what_is_unknown_is_said() -> None:
     assert (missing.known, missing.note) == (False, "not in the answer")
     assert not chosen.known
     assert "Ada" in chosen.note
-    assert not flow.inputs(flow.steps[1])[0].found.known
+    (shown,) = flow.inputs(flow.steps[1])
+    assert not shown.found.known
+    assert shown.said == '[a.items[0].id, a.items[7], a.items["Ada"].id, gone]'
 
 
 @pytest.mark.parametrize(

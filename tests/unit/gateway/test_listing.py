@@ -19,7 +19,7 @@ from services.contracts.feedback import Feedback, Judged, Verdict
 from services.contracts.run import Run, RunStatus
 from services.errors import Overloaded
 from services.ownership.ticket import Ticket
-from services.storage.engine import create_engine, read, write
+from services.storage.engine import Transactions, create_engine, read, write
 from services.storage.migrate import migrate
 from tests.unit.gateway.runs import REQUEST, a_run
 
@@ -128,7 +128,7 @@ async def test_pages_by_status_and_time_read_no_other_runs(tmp_path: Path) -> No
     """Pages for which there are no runs would else read all runs of a tenant, again and again."""
     engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
     await migrate(engine, "gateway")
-    store, asked_for = RunStore(engine), list[tuple[str, Any]]()
+    store, asked_for = RunStore(Transactions(engine)), list[tuple[str, Any]]()
 
     def note(_connection: object, _cursor: object, statement: str, parameters: Any, *_rest: object) -> None:
         asked_for.append((statement, parameters))

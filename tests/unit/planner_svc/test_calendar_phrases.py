@@ -30,6 +30,11 @@ NOW = datetime(2026, 11, 28, 18, tzinfo=UTC)
         ("a fortnight from today", date(2026, 12, 12), None),
         ("Tuesday week", date(2026, 12, 8), None),
         ("a week on Tuesday", date(2026, 12, 8), None),
+        ("once a week on Tuesday", date(2026, 12, 1), None),
+        ("contracts that end in May", date(2027, 5, 1), date(2027, 5, 31)),
+        ("on the first Monday in November", date(2027, 11, 1), None),
+        ("Show orders since the start of November", date(2026, 11, 1), None),
+        ("List orders from the start of November", date(2026, 11, 1), None),
     ],
 )
 def test_days_and_periods(text: str, first: date, last: date | None) -> None:

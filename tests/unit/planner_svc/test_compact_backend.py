@@ -113,7 +113,7 @@ def test_a_request_leaves_what_is_kept_of_an_api_as_it_was(
         compared_by.append(schemas)
         return mismatch(schemas, given, wanted, as_text=as_text)
 
-    monkeypatch.setattr("planner_svc.backends.compact.filling.mismatch", noting)
+    monkeypatch.setattr("planner_svc.backends.compact.outputs.mismatch", noting)
     query = "What's the next public holiday in Denmark after 1 May 2027?"
     apis = (NEXT_HOLIDAY, FIND_COUNTRY, *SHOP)
     kept = {id(backend._encodings.of(one).profile.schemas) for one in apis}

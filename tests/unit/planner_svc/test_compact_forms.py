@@ -74,6 +74,13 @@ def test_the_end_of_a_pair_is_the_last_day_of_a_period() -> None:
     assert [written(Form.DAY, "last week", now, last=last) for last in (False, True)] == ["2026-11-09", "2026-11-15"]
 
 
+def test_what_is_after_a_period_is_after_its_last_day() -> None:
+    now, query = datetime(2026, 11, 28, tzinfo=UTC), "Delete logs after last month"
+    said = SaidMoments(query, now).at(query.index("last"), len(query))
+    assert said is not None
+    assert (said.day, said.last) == (date(2026, 10, 31), None)
+
+
 def test_what_is_before_a_period_is_before_its_first_day() -> None:
     now = datetime(2026, 11, 20, 9, tzinfo=UTC)
     words = ("bookings before", "older than", "prior to the", "in")

@@ -36,6 +36,7 @@ CENTS = "Amount in the smallest currency unit"
         ("half a litre", 0.5),
         ("3 hours 15 minutes", 195),
         ("1h30", 90),
+        ("1.2k", 1200),
     ],
 )
 def test_an_amount_is_read_as_a_whole(text: str, amount: float) -> None:
@@ -106,6 +107,30 @@ def test_a_text_gets_the_whole_number() -> None:
 def test_what_an_argument_cannot_take_is_not_sent_in_part(said: str, name: str, schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"unit|whole|page"):
         sent(said, said.split()[0], name, schema)
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"), [("id", WHOLE), ("ticketId", WHOLE), ("ids", {"type": "array", "items": WHOLE})]
+)
+def test_ids_with_a_comma_between_them_are_not_one(name: str, schema: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="several"):
+        sent("Delete tickets 101,102", "101", name, schema)
+    with pytest.raises(ValueError, match="several"):
+        sent("Delete tickets 5,6", "5,6", name, schema)
+    assert sent("Set the stock to 1,200", "1,200", "stock", WHOLE) == 1200
+
+
+@pytest.mark.parametrize(
+    ("text", "cut", "value"),
+    [
+        ("Pay Anna $1.2m", "1.2", 1_200_000),
+        ("Pay Anna \u20ac 3bn", "3", 3_000_000_000),
+        ("Set the freezer to minus 18 degrees", "18", -18),
+        ("Subtract 10 minus 4", "4", 4),
+    ],
+)
+def test_words_and_signs_beside_a_number_count(text: str, cut: str, value: float) -> None:
+    assert sent(text, cut, "amount") == value
 
 
 @pytest.mark.parametrize(

@@ -390,6 +390,11 @@ def test_letters_that_only_patterns_take_for_others(text: str, plain: str) -> No
         ("Show the entries from 2 through 15 November", [date(2026, 11, 2), date(2026, 11, 15)]),
         ("Which events are on 20 June?", [date(2027, 6, 20)]),  # longer ago
         ("Book a room for 15 November", [date(2027, 11, 15)]),
+        ("Delete messages before 5 November", [date(2026, 11, 5)]),
+        ("Clear the logs before 5 November", [date(2026, 11, 5)]),
+        ("Show the invoices of October", [date(2026, 10, 1)]),
+        ("Show the invoices of June", [date(2027, 6, 1)]),
+        ("Book a room in October", [date(2027, 10, 1)]),
         ("List what is planned for 3 December", [date(2026, 12, 3)]),
     ],
 )

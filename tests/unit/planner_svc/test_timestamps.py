@@ -1,5 +1,6 @@
 """Arguments that take a point in time get the whole moment in their notation."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from planner_svc.backends.compact import CompactBackend
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.timestamps import is_stamp, stamp_of
+from services.contracts.context import Context
 from services.contracts.plan import LiteralValue
 from services.contracts.planning import PlanRequest
 from services.contracts.retrieval import Candidate
@@ -36,6 +38,27 @@ def test_an_hour_is_no_second_of_unix() -> None:
     assert [is_stamp("seconds", value) for value in (10, 1_796_000_000)] == [False, True]
     assert is_stamp("rfc3339", 10)
     assert is_stamp(None, 10)
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        ("before 5 November 2026", "2026-11-05T00:00:00Z"),
+        ("older than last month", "2026-10-01T00:00:00Z"),
+        ("until 5 November 2026", "2026-11-05T23:59:59Z"),
+    ],
+)
+def test_what_is_before_a_day_leaves_it_out(backend: CompactBackend, said: str, value: str) -> None:
+    about = "Only files changed before this time, in RFC 3339"
+    purge = api("purgeFiles", "Purge files", param("before", TEXT, about, required=True), method="POST")
+    request = PlanRequest(
+        query=f"Purge files {said}",
+        candidates=(Candidate(api=purge, score=1),),
+        context=Context(now=datetime(2026, 11, 28, tzinfo=UTC)),
+    )
+    draft = backend.draft(request)
+    assert draft.plan is not None
+    assert draft.plan.steps[0].arguments["before"] == LiteralValue(value=value)
 
 
 @pytest.mark.parametrize(

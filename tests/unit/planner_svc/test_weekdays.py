@@ -78,3 +78,18 @@ def test_the_planner_sends_the_days_and_keeps_them_out_of_the_time(
     assert draft.plan is not None
     (step,) = draft.plan.steps
     assert step.arguments == {"time": LiteralValue(value="07:30"), "weekdays": LiteralValue(value=days)}
+
+
+def test_a_time_is_written_as_stated_also_beside_a_day(backend: CompactBackend) -> None:
+    visit = api(
+        "announceVisitor",
+        "Announce a visitor at the front desk",
+        param("name", TEXT, "Name of the visitor", required=True),
+        param("date", DAY, "Day of the visit", required=True),
+        param("time", TEXT, "Time of arrival, HH:MM"),
+        method="POST",
+    )
+    query = "Announce a visitor: Tom Berger on 30 November 2026 at 9:30"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=visit, score=1),)))
+    assert draft.plan is not None
+    assert draft.plan.steps[0].arguments["time"] == LiteralValue(value="09:30")

@@ -57,6 +57,7 @@ def build(*, broken: bool = False, settings: ServiceSettings | None = None) -> F
 
     @router.get("/secret-changes")
     @router.get("/status")
+    @router.get("/secret-changes")
     async def status() -> dict[str, int]:
         return {"apis": 0}
 

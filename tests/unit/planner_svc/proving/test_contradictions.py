@@ -54,6 +54,8 @@ READS = plan(step("var1", "listOrders"), answer="$var1.id$")
         ("Cancel all orders except ord_17", CANCELS, "except ord_17"),
         ("Don't touch ord_17, cancel the other one", CANCELS, "Don't touch ord_17"),
         ("Cancel every order other than ord_3", CANCELS_ALL, "other than ord_3"),
+        ("Cancel ord_3 but not ord_17", CANCELS, "but not ord_17"),
+        ("Cancel ord_17, no wait, ord_3", CANCELS, "ord_17"),
         ("Book a room for this week except on 5 May", BOOKS_DAYS, "except on 5 May"),
     ],
 )

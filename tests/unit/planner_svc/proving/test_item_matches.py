@@ -61,6 +61,9 @@ def test_a_change_still_needs_the_name(query: str, pick: str | None) -> None:
         ("Book a room for Ada. The Blue Lagoon, please", ("Blue Lagoon",)),
         ('book a room for Ada, titled "Kick-off Berlin"', None),
         ("book a room for Ada next Friday", None),
+        ("Book Ada\u2019s room", None),
+        ("Book the Lyra room's desk for Ada", ("Lyra",)),
+        ("Book a room of the Annex for Ada except Lyra", ("Annex",)),
         ("book any room for Ada in Berlin", None),
     ],
 )
@@ -68,6 +71,17 @@ def test_of_a_list_of_everything_a_name_that_no_call_uses_says_which(query: str,
     rooms = plan(step("a", "listRooms", limit=50), step("b", "book", person="$a.items.0.id$", guest="Ada"))
     match = match_of(with_matches(rooms, query))
     assert (match.said if match is not None else None) == said
+
+
+def test_a_change_of_all_but_one_does_not_take_that_one() -> None:
+    made = plan(step("a", "listRooms"), step("b", "close", person="$a.items.0.id$"))
+    match = match_of(with_matches(made, "Close all rooms in the Annex except R-17", changes=True))
+    assert match is not None
+    assert match.said == ("Annex",)
+    assert "r-17" not in match.words
+    match = match_of(with_matches(made, "Close all rooms except R-17", changes=True))
+    assert match is not None
+    assert match.said == ("except R-17",)  # no item has these words, so that it is asked for
 
 
 def test_of_an_extreme_one_a_change_asks_unless_the_call_sorts() -> None:

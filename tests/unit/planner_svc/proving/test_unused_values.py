@@ -123,6 +123,29 @@ def test_a_text_that_is_named_by_an_amount_may_take_a_number(query: str, name: s
     assert [one.argument for one in questions_about(query, NOW, subject, {top_up.id: top_up})] == arguments
 
 
+@pytest.mark.parametrize(
+    ("query", "sent", "arguments"),
+    [
+        ("Give desk D-1 to member 304 for two weeks", {}, ["until"]),
+        ("Give desk D-1 to member 304 for two weeks", {"until": "2026-12-04"}, []),
+        ("Give desk D-1 to member 304 for two weeks", {"days": 14}, []),
+        ("Give desk D-1 to member 304, who waited two weeks", {}, []),
+    ],
+)
+def test_how_long_something_lasts_is_asked_about(query: str, sent: dict[str, Any], arguments: list[str]) -> None:
+    assign = api(
+        "assign_desk",
+        param("desk", required=True, at=Location.PATH),
+        param("member", WHOLE, required=True, at=BODY),
+        param("until", {"type": "string", "format": "date"}, at=BODY),
+        param("days", {"type": "array", "items": WHOLE} if "days" not in sent else WHOLE, at=BODY),
+        method="POST",
+        path="/desks/{desk}/assign",
+    )
+    subject = plan(step("a", "assign_desk", desk="D-1", member=304, **sent))
+    assert [one.argument for one in questions_about(query, NOW, subject, {assign.id: assign})] == arguments
+
+
 def test_a_question_says_what_it_is_about() -> None:
     (question,) = questions_about('add "Buy milk" to list L-7', NOW, created(), APIS)
     assert "The request says “Buy milk”" in question.text
@@ -263,3 +286,12 @@ def test_what_a_plan_that_changes_something_leaves_out_is_only_asked() -> None:
     query = 'Create a task "Call Ada" on list L-7'
     assert asked(query, created())
     assert values_left_out(query, NOW, created(), APIS) == ()
+
+
+def test_a_day_for_a_time_in_seconds_is_asked_about() -> None:
+    before = param("before", WHOLE, about="Unix timestamp: only older logs are deleted")
+    purge = api("delete_logs", before, method="DELETE", path="/logs")
+    asked_about = questions_about(
+        "Delete logs before 5 December", NOW, plan(step("a", "delete_logs")), {purge.id: purge}
+    )
+    assert [question.argument for question in asked_about] == ["before"]

@@ -1,0 +1,76 @@
+"""What a request takes back: the exception in "all except 5", and the first value in "D-2, no wait, D-14"."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from planner_svc.reading.readings import NO_CLOCK
+from planner_svc.reading.text import MAX_CHARS
+from planner_svc.reading.values import Span, find_spans
+
+THING: Final = r"(?P<thing>(?:(?!\s+(?:and|but|then)\b)[^.,;:!?()\n]){0,100})"
+EXCEPT: Final = re.compile(
+    r"(?<!\bnobody\s)(?<!\bnothing\s)(?<!\bnone\s)(?<!\bno one\s)"
+    r"\b(?:except(?:ing)?(?:\s+for)?|excluding|other\s+than|apart\s+from|(?:all|every(?:body|one|thing))\s+but"
+    r"|(?:but|and)\s+not(?!\s+(?:after|before|by|until|only)\b)"
+    r"(?=\s+(?:(?:the|for)\s+)?(?:[a-z]{1,20}\s+)?(?:(?-i:[A-Z])|[\w-]{0,20}\d)))"
+    rf"\b{THING}",
+    re.IGNORECASE,
+)
+"""An exception; what "but not" excepts has a name or a number."""
+_CORRECTS: Final = re.compile(
+    r"[,;.(\u2013-]\s*(?P<said>(?:no\s*,?\s*wait|wait\s*,?\s*no|no\s*,?\s*sorry|sorry|oops|I\s+meant?|scratch\s+that"
+    r"|correction|actually|(?:no\s*,?\s*)?make\s+(?:it|that))\b(?:\s*,?\s*I\s+meant?\b)?)",
+    re.IGNORECASE,
+)
+"""Words with which people replace what they just wrote."""
+_GAP_BEFORE: Final = 15
+_GAP_AFTER: Final = 25
+_KINDS: Final = ("number", "moment", "code", "email", "quoted", "phone")
+Place = tuple[int, int]
+
+
+def corrected(query: str) -> list[Place]:
+    """The places of values that the request replaces by a value of the same kind right after them."""
+    query = query[:MAX_CHARS]
+    markers = [match.span("said") for match in _CORRECTS.finditer(query)]
+    if not markers:
+        return []
+    spans = [span for span in find_spans(query, NO_CLOCK) if span.kind in _KINDS]
+    return [(span.start, span.end) for marker in markers for span in _replaced(marker, spans)]
+
+
+def _replaced(marker: Place, spans: list[Span]) -> Iterator[Span]:
+    """The last value before the marker, if the first one after it is of its kind."""
+    before = [one for one in spans if one.end <= marker[0] and marker[0] - one.end <= _GAP_BEFORE]
+    after = [one for one in spans if one.start >= marker[1] and one.start - marker[1] <= _GAP_AFTER]
+    if before and after and before[-1].kind == after[0].kind and before[-1].value != after[0].value:
+        yield before[-1]
+
+
+def excepted(query: str) -> list[Place]:
+    """The places of what the request excepts."""
+    return [match.span("thing") for match in EXCEPT.finditer(query[:MAX_CHARS])]
+
+
+class TakenBack:
+    """What one request takes back."""
+
+    def __init__(self, query: str) -> None:
+        self._corrected, self._excepted = corrected(query), excepted(query)
+
+    def covers(self, start: int, end: int, *, named: bool) -> bool:
+        """Whether these characters are replaced; with ``named``, also whether they are excepted."""
+        return within(start, end, self._corrected) or (named and within(start, end, self._excepted))
+
+
+def without(query: str, places: list[Place]) -> str:
+    """The request with commas for what is at these places."""
+    for start, end in places:
+        query = query[:start] + "," * (end - start) + query[end:]
+    return query
+
+
+def within(start: int, end: int, places: list[Place]) -> bool:
+    """Whether these characters are a part of one of the places."""
+    return any(first <= start and end <= last for first, last in places)
