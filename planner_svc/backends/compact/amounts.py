@@ -52,7 +52,7 @@ def amount_meant(query: str, said: Sequence[Quantity], slot: Slot, start: int, e
         if unit.kind != whole.unit.kind:
             raise ValueError(f"“{query[whole.start : whole.end]}” has another unit")
         amount = converted(amount, whole.unit, unit)
-    elif slot.paging and whole.unit is not None:
+    elif slot.paging and (whole.unit or currency_at(query, whole.start, whole.end)):
         raise ValueError(f"“{query[whole.start : whole.end]}” is no size of a page")
     elif unit == SMALLEST and (currency := currency_at(query, whole.start, whole.end)) is not None:
         amount = round(amount * 10 ** get_currency_precision(currency))

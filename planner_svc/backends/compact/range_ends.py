@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
 from planner_svc.backends.compact.task import FillRequest
+from planner_svc.reading.dates import UNITS
+from planner_svc.reading.numbers import NUMBER_WORD
 from planner_svc.reading.profile import Role, Slot
 
 if TYPE_CHECKING:
@@ -31,8 +33,17 @@ _OR_MORE: Final = re.compile(
 )
 _OR_LESS: Final = re.compile(rf"{_OR}(?:{_LESS}|below|before|under)\b", re.IGNORECASE)
 """Words after a value, between which its unit may stand: "2015 or later", "20 euros or less"."""
+_WHILE: Final = rf"for\s+(?:\d+|an?|{NUMBER_WORD})\s+(?:{'|'.join(UNITS)}|night)s?\b"
+_LASTS: Final = re.compile(rf"\s+(?!for\s+(?:an?|one|1)\s+day\b){_WHILE}", re.IGNORECASE)
+_LASTED: Final = re.compile(
+    rf"\b(?!for\s+(?:an?|one|1)\s+day\b){_WHILE}\s+(?:(?:starting|beginning)\s+)?(?:from|on|at)\s+(?:the\s+)?$",
+    re.IGNORECASE,
+)
+"""A duration after or before a moment: "14 December for three days", "for 90 minutes from 14:00". A day ends itself."""
 _NEAR: Final = 30
 """Characters before a value that are searched."""
+_FAR: Final = 60
+"""Characters before a value that are searched for a duration."""
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 
@@ -41,8 +52,8 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
     """Put values at the ends of ranges that the request means.
 
     A range that ends before it starts is turned round. A value whose words tell one end is only that end, also if the
-    other has the same words, or has them alone. Required arguments stay. What is changed does not end at the time at
-    which it starts: such an end is taken away, and missing if it is required.
+    other has the same words, or has them alone; required arguments stay. What lasts for some time, and what is changed,
+    does not end when it starts: such an end is taken away, and missing if it is required.
 
     Args:
         filler: the filler of the call's arguments.
@@ -110,10 +121,13 @@ def _ends_at_start(first: FillRequest, low: LiteralArgument, high: LiteralArgume
 
 def _keep_end_said(query: str, call: DraftCall, place: tuple[int, int], fills: Sequence[FillRequest]) -> None:
     """Leave one value of two from the same words: "before 1900" is no year from which to search."""
-    end = end_said(query, place)
+    lasts = _LASTS.match(query, place[1]) or _LASTED.search(query[max(place[0] - _FAR, 0) : place[0]])
+    end: Role | None = "from" if lasts else end_said(query, place)
     for fill in fills:
-        if end not in (None, fill.slot.role) and not fill.slot.required:
+        if end not in (None, fill.slot.role) and (lasts or not fill.slot.required):
             del call.arguments[fill.slot.name]
+            if fill.slot.required:
+                call.missing.append(fill.slot.name)
 
 
 def end_said(query: str, place: tuple[int, int]) -> Role | None:

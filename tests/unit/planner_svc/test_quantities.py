@@ -98,6 +98,7 @@ def test_a_text_gets_the_whole_number() -> None:
     ("said", "name", "schema"),
     [
         ("6 months", "limit", WHOLE),
+        ("500 euros", "limit", WHOLE),
         ("50 mg", "days", WHOLE),
         ("one and a half", "effort", WHOLE),
         ("45 minutes", "hours", WHOLE),

@@ -110,6 +110,26 @@ def test_years_are_only_the_end_that_they_say(query: str, kept: dict[str, int]) 
     assert moved(query, titles, publishedFrom="1900", publishedTo="1900") == kept
 
 
+@pytest.mark.parametrize(
+    ("query", "words", "asked"),
+    [
+        ("Close it for three days from 14 December 2026", "14 December 2026", ["to"]),
+        ("Close it on 14 December 2026 for 2 weeks", "14 December 2026", ["to"]),
+        ("Close it for a day on 14 December 2026", "14 December 2026", []),
+        ("Close it on 14 December 2026 for repairs", "14 December 2026", []),
+    ],
+)
+def test_the_end_of_what_lasts_is_asked_for(query: str, words: str, asked: list[str]) -> None:
+    closed = api("close", "Close", param("from", DAY, required=True), param("to", DAY, required=True))
+    profile = read_profile(closed)
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    place = query.index(words), query.index(words) + len(words)
+    call = DraftCall(0, 0.9, {name: LiteralArgument("2026-12-14", place, 0.9) for name in ("from", "to")})
+    set_right_ends(Days(query), query, call, fills)  # type: ignore[arg-type]
+    assert call.missing == asked
+    assert [*call.arguments] == [name for name in ("from", "to") if name not in asked]
+
+
 def test_a_range_that_ends_before_it_starts_is_turned_round() -> None:
     assert moved("Show invoices between 50 and 100", minAmount="100", maxAmount="50") == {
         "minAmount": 50,

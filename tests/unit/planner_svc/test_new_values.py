@@ -1,0 +1,40 @@
+"""A change is looked up by what the thing is, not by what it is to become."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument, ReferenceArgument
+from planner_svc.backends.compact.new_values import look_up_by_old_values
+from planner_svc.reading.profile import read_profile
+from tests.unit.planner_svc.worlds import TEXT, api, param
+
+FIND = api("findMembers", "Find members", param("name"), param("email"), returns={"id": TEXT})
+CHANGE = api("updateMember", "Change a member", param("memberId", required=True), param("email"), method="PATCH")
+
+
+@pytest.mark.parametrize(
+    ("query", "said", "kept"),
+    [
+        ("Change the email of Ada Lund to ada@b.example", {"name": "Ada Lund", "email": "ada@b.example"}, ["name"]),
+        ("Change the email to ada@b.example", {"email": "ada@b.example"}, ["email"]),
+        (
+            "Ada Lund, ada@b.example: change her email",
+            {"name": "Ada Lund", "email": "ada@b.example"},
+            ["name", "email"],
+        ),
+    ],
+)
+def test_a_new_value_is_not_looked_up(query: str, said: dict[str, str], kept: list[str]) -> None:
+    profiles = [read_profile(one) for one in (FIND, CHANGE)]
+    apis: Any = [SimpleNamespace(profile=profile) for profile in profiles]
+    values = {
+        name: LiteralArgument(text, (query.index(text), query.index(text) + len(text)), 0.9)
+        for name, text in said.items()
+    }
+    found, change = DraftCall(0, 0.9, dict(values)), DraftCall(1, 0.9, {"email": values["email"]})
+    change.arguments["memberId"] = ReferenceArgument(0, profiles[0].fields[0], 0.9)
+    look_up_by_old_values(query, apis, {0: [found], 1: [change]})
+    assert [*found.arguments] == kept
+    assert "email" in change.arguments
