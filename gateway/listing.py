@@ -22,7 +22,7 @@ SEARCHED_RUNS = 10_000
 _APART_MS = 60_000
 """How far the time in a run's id and its ``created_at`` may be apart: the clock is read for each."""
 SEARCHED_CHARS = 300
-"""Characters at the beginning of a request that are searched."""
+"""Characters at the beginning of a request that are listed and searched: a page of whole ones could have megabytes."""
 _SEARCHES, _SEARCHES_EACH = 4, 2
 """Searches and counts at once, of all tenants and of one. They leave most connections to everything else."""
 _SEARCHES_WAITING, _SEARCHES_HELD, _SEARCH_WAIT_S = 1_000, 20, 10.0
@@ -41,7 +41,8 @@ class Filter:
     judged: Judged | None = None
 
 
-_LINE = tuple(RUNS.c[name] for name in ("id", "status", "query", "created_at", "total_ms", "verdict", "trouble"))
+_BEGUN = sa.func.substr(RUNS.c.query, 1, SEARCHED_CHARS).label("query")
+_LINE = (_BEGUN, *(RUNS.c[name] for name in ("id", "status", "created_at", "total_ms", "verdict", "trouble")))
 
 
 class RunListing:
@@ -83,8 +84,7 @@ class RunListing:
         if which.judged is Judged.NONE:
             found = found.where(seen.c.verdict.is_(None))
         if which.text is not None:
-            begun = sa.func.lower(sa.func.substr(seen.c.query, 1, SEARCHED_CHARS))
-            found = found.where(position(self._engine, begun, sa.func.lower(which.text)) > 0)
+            found = found.where(position(self._engine, sa.func.lower(seen.c.query), sa.func.lower(which.text)) > 0)
         last = among.with_only_columns(RUNS.c.id).offset(SEARCHED_RUNS - 1).limit(1)
         async with self._searching(which.tenant) as connection:
             await freeze(connection)
