@@ -183,8 +183,9 @@ async def test_a_tenant_reads_few_runs_at_once_and_none_once_it_has_read_too_muc
     assert reads["all"] < 20, "of 40"
 
 
+@pytest.mark.parametrize("path", ["/runs", "/apis", "/audit"])
 async def test_large_pages_that_are_asked_for_together_are_refused_once_much_was_read(
-    large: Gateway, monkeypatch: pytest.MonkeyPatch
+    large: Gateway, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     line = RunSummary(id="r", status=RunStatus.PLANNED, query="x" * 300, created_at=datetime.now(UTC), total_ms=1)
 
@@ -192,7 +193,9 @@ async def test_large_pages_that_are_asked_for_together_are_refused_once_much_was
         return RunPage(runs=(line,) * 300)
 
     monkeypatch.setattr(large.app.state.service, "page", page)
-    answers = await asyncio.gather(*(large.http.get("/runs", headers=KIOSK) for _ in range(40)))
+    monkeypatch.setattr(large.app.state.service.peers.retriever, "search", page)
+    monkeypatch.setattr(large.app.state.audit, "page", page)
+    answers = await asyncio.gather(*(large.http.get(path, headers=KIOSK) for _ in range(40)))
     codes = Counter(answer.status_code for answer in answers)
     assert codes[200] < 20
     assert codes[200] + codes[429] == 40

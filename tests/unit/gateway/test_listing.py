@@ -244,3 +244,14 @@ async def test_searches_of_one_tenant_leave_connections_to_others(
     go_on.set()
     await asyncio.gather(*searches, other, listed)
     assert most == 4
+
+
+async def test_lists_of_one_tenant_leave_connections_to_others(stores: list[RunStore]) -> None:
+    done = list[str]()
+
+    async def ask(tenant: str) -> None:
+        await stores[0].listing.page(Filter(tenant), limit=1, cursor=None)
+        done.append(tenant)
+
+    await asyncio.gather(*(ask(tenant) for tenant in ["flood"] * 100 + ["other"]))
+    assert done.index("other") < 30
