@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import Depends, Path, Query, Request, status
+from fastapi import Depends, Path, Query, Request, Response, status
 
 from gateway.audit import AuditFilter, AuditLog, entry
 from gateway.keys import KeyStore
-from gateway.routing import ADMINISTERING, PRINTABLE, Caller, Cursor, Limit, Moment, ProtectedRoute, Service
+from gateway.routing import ADMINISTERING, PRINTABLE, Caller, Cursor, Limit, Moment, ProtectedRoute, Service, counted
 from services.app import service_router
 from services.contracts.access import Action, AuditPage, CreatedKey, KeyPage, KeyRequest
 from services.contracts.api import Tenant
@@ -80,9 +80,10 @@ async def revoke_key(
     await keys.revoke(key_id, caller.check_tenant(None), entry(caller, Action.REVOKE_KEY, key_id))
 
 
-@access.get("/audit", summary="Read the audit log, newest first", openapi_extra=ADMINISTERING)
+@access.get("/audit", summary="Read the audit log, newest first", response_model=AuditPage, openapi_extra=ADMINISTERING)
 async def read_audit(
     audit: Audit,
+    service: Service,
     caller: Caller,
     tenant: OfTenant = None,
     action: Annotated[list[Action] | None, Query(max_length=20, description="Any of these values; repeatable.")] = None,
@@ -92,10 +93,10 @@ async def read_audit(
     before: Annotated[Moment | None, Query(description="Before this moment.")] = None,
     limit: Limit = 20,
     cursor: Cursor = None,
-) -> AuditPage:
+) -> Response:
     """What principals of your tenant imported, approved, rejected, settled, deleted, and which keys they created.
 
     Entries are added, never changed or deleted. They hold ids and digests, no arguments and no credentials.
     """
     which = AuditFilter(caller.check_tenant(tenant), tuple(action or ()), principal, target, after, before)
-    return await audit.page(which, limit=limit, cursor=cursor)
+    return counted(await audit.page(which, limit=limit, cursor=cursor), service, caller)

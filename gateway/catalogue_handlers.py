@@ -32,7 +32,7 @@ apis = service_router(route_class=ProtectedRoute, tags=["apis"])
 demos = service_router(route_class=ProtectedRoute, tags=["demos"])
 
 
-@apis.get("/apis", summary="Search the API catalogue", openapi_extra=ANY_ROLE)
+@apis.get("/apis", summary="Search the API catalogue", response_model=ApiSearchPage, openapi_extra=ANY_ROLE)
 async def search_apis(
     service: Service,
     caller: Caller,
@@ -44,12 +44,12 @@ async def search_apis(
     limit: Limit = 20,
     offset: Offset = 0,
     cursor: ApiCursor = None,
-) -> ApiSearchPage:
+) -> Response:
     """Best matches first; without `query`, all APIs in order of their ids. Other tenants' are not among them.
 
     Further matches of a `query` are asked for by `offset`, the following page without one by `cursor`.
     """
-    return await service.peers.retriever.search(
+    page = await service.peers.retriever.search(
         query,
         provider=provider,
         tags=tag or (),
@@ -60,6 +60,7 @@ async def search_apis(
         offset=offset,
         cursor=cursor,
     )
+    return counted(page, service, caller)
 
 
 @apis.post(

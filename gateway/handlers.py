@@ -19,6 +19,7 @@ from gateway.routing import (
     Moment,
     ProtectedRoute,
     Service,
+    counted,
 )
 from gateway.storage import UNDER_WAY
 from gateway.tenant_handlers import tenants
@@ -127,7 +128,7 @@ async def start_run(
     return _answered(await service.start(body, caller, idempotency_key), request, response)
 
 
-@runs.get("/runs", summary="List runs, newest first", openapi_extra=WORKING)
+@runs.get("/runs", summary="List runs, newest first", response_model=RunPage, openapi_extra=WORKING)
 async def list_runs(
     service: Service,
     caller: Caller,
@@ -142,14 +143,14 @@ async def list_runs(
         str | None, Query(min_length=1, max_length=200, pattern=PRINTABLE, description="Text in the request.")
     ] = None,
     feedback: Annotated[Judged | None, Query(description="Its feedback; `none`: no feedback yet.")] = None,
-) -> RunPage:
+) -> Response:
     """A page of runs. `next` is the `cursor` of the following page.
 
     Text, in the first 300 characters of requests, and feedback are looked for in 10,000 runs: a page may be empty
     although there is a `next`.
     """
     which = Filter(caller.tenant, tuple(status or ()), after, before, q, feedback)
-    return await service.page(which, limit=limit, cursor=cursor)
+    return counted(await service.page(which, limit=limit, cursor=cursor), service, caller)
 
 
 @runs.get("/runs/{run_id}", summary="One run", response_model=Run, openapi_extra=WORKING)

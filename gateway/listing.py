@@ -1,5 +1,6 @@
 """Lists, searches and counts stored runs."""
 
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -22,11 +23,13 @@ SEARCHED_RUNS = 10_000
 _APART_MS = 60_000
 """How far the time in a run's id and its ``created_at`` may be apart: the clock is read for each."""
 SEARCHED_CHARS = 300
-"""Characters at the beginning of a request that are searched."""
+"""Characters at the beginning of a request that are listed and searched: a page of whole ones could have megabytes."""
 _SEARCHES, _SEARCHES_EACH = 4, 2
 """Searches and counts at once, of all tenants and of one. They leave most connections to everything else."""
 _SEARCHES_WAITING, _SEARCHES_HELD, _SEARCH_WAIT_S = 1_000, 20, 10.0
 """How many searches may wait, how many one tenant may have, and how long one waits in seconds."""
+_PAGES, _PAGES_EACH = 6, 3
+"""The same of other pages, which are read within milliseconds: hundreds of one tenant's would be read first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ class Filter:
     judged: Judged | None = None
 
 
-_LINE = tuple(RUNS.c[name] for name in ("id", "status", "query", "created_at", "total_ms", "verdict", "trouble"))
+_BEGUN = sa.func.substr(RUNS.c.query, 1, SEARCHED_CHARS).label("query")
+_LINE = (_BEGUN, *(RUNS.c[name] for name in ("id", "status", "created_at", "total_ms", "verdict", "trouble")))
 
 
 class RunListing:
@@ -55,6 +59,7 @@ class RunListing:
     def __init__(self, engine: AsyncEngine, on_read: Callable[[str, int], None]) -> None:
         self._engine, self._on_read = engine, on_read
         self._searches = FairSlots(_SEARCHES, _SEARCHES_WAITING, _SEARCHES_EACH, what="searches")
+        self._pages = FairSlots(_PAGES, sys.maxsize, _PAGES_EACH, what="lists of runs")
 
     async def page(self, which: Filter, *, limit: int, cursor: str | None) -> RunPage:
         """Runs, newest first, that come after ``cursor`` (the id of the last run of the page before).
@@ -63,7 +68,7 @@ class RunListing:
         """
         if which.text is not None or which.judged is not None:
             return await self._search(which, limit, cursor)
-        async with read(self._engine) as connection:
+        async with self._pages.slot(which.tenant, _SEARCH_WAIT_S), read(self._engine) as connection:
             rows = (await connection.execute(_newest(which, limit + 1, cursor))).all()
         return _page(rows, limit)
 
@@ -83,8 +88,7 @@ class RunListing:
         if which.judged is Judged.NONE:
             found = found.where(seen.c.verdict.is_(None))
         if which.text is not None:
-            begun = sa.func.lower(sa.func.substr(seen.c.query, 1, SEARCHED_CHARS))
-            found = found.where(position(self._engine, begun, sa.func.lower(which.text)) > 0)
+            found = found.where(position(self._engine, sa.func.lower(seen.c.query), sa.func.lower(which.text)) > 0)
         last = among.with_only_columns(RUNS.c.id).offset(SEARCHED_RUNS - 1).limit(1)
         async with self._searching(which.tenant) as connection:
             await freeze(connection)

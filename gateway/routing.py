@@ -72,9 +72,9 @@ async def get_caller(request: Request) -> Principal:
 
 
 def counted(answer: Contract, service: GatewayService, caller: Principal) -> Response:
-    """The answer as JSON. Reading it counts by its size."""
+    """The answer as JSON. Reading it counts by its size. Raises QuotaExceeded if the tenant has read too much."""
     content = answer.model_dump_json(by_alias=True).encode()
-    service.quotas.charge(caller.tenant, len(content))
+    service.quotas.read(caller.tenant, len(content))
     return Response(content, media_type="application/json")
 
 

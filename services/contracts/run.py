@@ -196,7 +196,7 @@ class RunSummary(Contract):
 
     id: str
     status: RunStatus
-    query: str
+    query: str = Field(description="The first 300 characters of the request.")
     created_at: AwareDatetime
     total_ms: float
     verdict: Verdict | None = Field(default=None, description="The last feedback on its outcome, if any.")

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from services.byte_budget import Share
 from services.contracts.event import RunEvent
 from services.contracts.execution import StepFinished
 from services.contracts.outcome import StepRecord, Succeeded
-from services.contracts.run import Run
+from services.contracts.run import Run, RunPage, RunStatus, RunSummary
 from services.storage.engine import read
 from tests.support.console_pages import log_in, post
 from tests.support.gateways import ASK_HOLIDAYS, HOLIDAYS, Gateway, ask, open_gateway, until
@@ -180,6 +181,24 @@ async def test_a_tenant_reads_few_runs_at_once_and_none_once_it_has_read_too_muc
     assert counted.keys() == {200, 429}
     assert reads["most"] <= 3
     assert reads["all"] < 20, "of 40"
+
+
+@pytest.mark.parametrize("path", ["/runs", "/apis", "/audit"])
+async def test_large_pages_that_are_asked_for_together_are_refused_once_much_was_read(
+    large: Gateway, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    line = RunSummary(id="r", status=RunStatus.PLANNED, query="x" * 300, created_at=datetime.now(UTC), total_ms=1)
+
+    async def page(*_arguments: object, **_named: object) -> RunPage:
+        return RunPage(runs=(line,) * 300)
+
+    monkeypatch.setattr(large.app.state.service, "page", page)
+    monkeypatch.setattr(large.app.state.service.peers.retriever, "search", page)
+    monkeypatch.setattr(large.app.state.audit, "page", page)
+    answers = await asyncio.gather(*(large.http.get(path, headers=KIOSK) for _ in range(40)))
+    codes = Counter(answer.status_code for answer in answers)
+    assert codes[200] < 20
+    assert codes[200] + codes[429] == 40
 
 
 async def test_one_of_those_who_follow_a_run_of_another_process_reads_at_a_time(

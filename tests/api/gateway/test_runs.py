@@ -92,7 +92,7 @@ async def test_a_query_of_odd_characters_is_kept_as_it_is(either: Gateway, query
     assert run.status is RunStatus.NO_PLAN
     assert (await either.client.run(run.id)).query == query
     (line,) = (await either.client.runs()).runs
-    assert line.query.replace("\ufffd", "\x00") == query
+    assert line.query.replace("\ufffd", "\x00") == query[:300]
 
 
 @pytest.mark.parametrize("run_id", ["none", "run_", "%", "a b", "é", ".", "..", "'--"])

@@ -79,6 +79,14 @@ async def test_a_search_looks_at_the_beginning_of_so_many_runs(
     assert not (await stores[0].listing.page(Filter("other", text="room"), limit=1, cursor=None)).runs
 
 
+async def test_lists_show_the_beginning_of_requests(stores: list[RunStore]) -> None:
+    """A hundred requests of 10,000 characters were a page of 4 MB."""
+    await asked(stores[0], "\U0001f600" * 10_000)
+    for which in (Filter("default"), Filter("default", text="\U0001f600")):
+        page = await stores[0].listing.page(which, limit=1, cursor=None)
+        assert [run.query for run in page.runs] == ["\U0001f600" * SEARCHED_CHARS]
+
+
 async def test_runs_by_feedback_are_found_among_so_many_runs(
     stores: list[RunStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,3 +244,14 @@ async def test_searches_of_one_tenant_leave_connections_to_others(
     go_on.set()
     await asyncio.gather(*searches, other, listed)
     assert most == 4
+
+
+async def test_lists_of_one_tenant_leave_connections_to_others(stores: list[RunStore]) -> None:
+    done = list[str]()
+
+    async def ask(tenant: str) -> None:
+        await stores[0].listing.page(Filter(tenant), limit=1, cursor=None)
+        done.append(tenant)
+
+    await asyncio.gather(*(ask(tenant) for tenant in ["flood"] * 100 + ["other"]))
+    assert done.index("other") < 30
