@@ -85,9 +85,9 @@ def is_id_of_another(slot: Slot, output: Field, things: Collection[frozenset[str
         things: what has an id in the answers of the candidates, as stems. Without the argument's own thing among them,
             the names may mean the same: ``host_id`` is a member's.
     """
-    if not slot.words or slot.words[-1] != ID or output.words != (ID,):
-        return False
     thing = frozenset(slot.words[:-1])
+    if not thing or slot.words[-1] != ID or output.words != (ID,):
+        return False
     return thing in things and frozenset(stems(output.holder)).isdisjoint(thing)
 
 
