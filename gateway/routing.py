@@ -9,7 +9,6 @@ from pydantic import AfterValidator, AwareDatetime
 from gateway.principals import Principal
 from gateway.roles import Role, needed, needs
 from gateway.service import GatewayService
-from services.compute import for_tenant
 from services.contracts.base import Contract
 from services.http import StrictRoute
 from services.turns import accept
@@ -49,7 +48,6 @@ class ProtectedRoute(StrictRoute):
         request.state.principal = principal
         request.app.state.service.quotas.count_request(principal.tenant)
         accept(request.scope, principal.tenant)
-        for_tenant.set(principal.tenant)
 
     def tenant_of(self, request: Request) -> str:
         """The caller's tenant."""

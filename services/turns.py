@@ -15,6 +15,8 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from services.compute import for_tenant
+
 MOST: Final = 4
 """Requests of one line that are worked on at once."""
 REST_TIMES: Final = 15
@@ -213,7 +215,9 @@ class _Turn:
 
 
 def accept(scope: Mapping[str, object], owner: str) -> None:
-    """A request is authorised and within its owner's quota: it takes no turn any more."""
+    """A request is authorised and within its owner's quota: it takes no turn any more. Its work is its owner's."""
+    if owner:
+        for_tenant.set(owner)
     turn = scope.get(_TURN)
     if isinstance(turn, _Turn):
         turn.accept(owner)

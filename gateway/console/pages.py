@@ -21,7 +21,6 @@ from pydantic import JsonValue
 
 from gateway.console.session import COOKIE, PATH, LoginNeeded, Role, Session, Sessions, drop_cookie, set_cookie
 from services.app import version
-from services.compute import for_tenant
 from services.contracts.outcome import RequestRecord
 from services.errors import InvalidRequest, NotFound, ServiceError
 from services.http import StrictRoute, validation_problem
@@ -70,7 +69,6 @@ class ConsoleRoute(StrictRoute):
             session = request.state.session = await Sessions(request.app.state.principals).of(request)
             request.app.state.service.quotas.count_request(session.principal.tenant)
             accept(request.scope, session.principal.tenant)
-            for_tenant.set(session.principal.tenant)
 
     def tenant_of(self, request: Request) -> str:
         """The session's tenant; empty without a session."""

@@ -8,11 +8,12 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 import aiosqlite
 from sqlalchemy import (
@@ -52,7 +53,15 @@ LOCK_PATIENCE_MS = 20_000
 _WRITES, _WRITES_EACH = 8, 4
 """Transactions that write at once, of all tenants and of one. Further ones wait in turns of tenants, and hold none of
 the engine's connections, so that reads go on."""
+_AT_ONCE: Final = 13
+"""Transactions at once; the pools have 15 connections, two of which notifications may take."""
+_EACH: Final = 10
+"""Transactions of one tenant at once."""
+_TURN_S: Final = 20.0
+"""How long a transaction waits for its tenant's turn."""
+_MOST_WAITING: Final = 10_000
 _WAL_ATTEMPTS = 100
+_TURNS: Final = WeakKeyDictionary[Engine, FairSlots]()
 _CREATING: Final = threading.Lock()
 _GIBBERISH = (BufferError, UnicodeDecodeError)
 """Errors that asyncpg raises, unwrapped, if the peer does not speak PostgreSQL's protocol."""
@@ -199,7 +208,7 @@ async def write(engine: AsyncEngine, lock_statement: Update | None = None) -> As
         Overloaded: other writers held a lock for too long.
         ServiceUnavailable: the database cannot be reached, or did not answer in time.
     """
-    async with _named(engine) as patience, engine.begin() as connection:
+    async with _turn(engine), _named(engine) as patience, engine.begin() as connection:
         if lock_statement is not None:
             if engine.dialect.name == "postgresql":
                 await connection.execute(select(func.set_config("lock_timeout", f"{LOCK_PATIENCE_MS}ms", True)))
@@ -268,8 +277,16 @@ class Transactions:
 @asynccontextmanager
 async def read(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     """A connection for reading; on SQLite it never waits for a writer."""
-    async with _named(engine), engine.connect() as connection:
+    async with _turn(engine), _named(engine), engine.connect() as connection:
         yield await connection.execution_options(read_only=True)
+
+
+def _turn(engine: AsyncEngine) -> AbstractAsyncContextManager[None]:
+    """One of the engine's connections, in turns of tenants. The pool's own queue has no turns. Raises Overloaded."""
+    slots = _TURNS.get(engine.sync_engine)
+    if slots is None:
+        slots = _TURNS[engine.sync_engine] = FairSlots(_AT_ONCE, _MOST_WAITING, _EACH, "transactions")
+    return slots.slot(for_tenant.get(), _TURN_S)
 
 
 @asynccontextmanager
