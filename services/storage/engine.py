@@ -50,13 +50,12 @@ PATIENCE_S = 30.0
 """How long a transaction on a server may take, without its wait for a lock (:func:`write`)."""
 LOCK_PATIENCE_MS = 20_000
 """How long a transaction on a server waits for a lock that others hold; less than ``PATIENCE_S``."""
-_WRITES, _WRITES_EACH = 8, 4
-"""Transactions that write at once, of all tenants and of one. Further ones wait in turns of tenants, and hold none of
-the engine's connections, so that reads go on."""
 _AT_ONCE: Final = 13
 """Transactions at once; the pools have 15 connections, two of which notifications may take."""
 _EACH: Final = 10
 """Transactions of one tenant at once."""
+_FAST, _FAST_EACH = 8, 4
+"""The same for those of :class:`Transactions`. Further ones wait in turns of tenants, and hold no connection."""
 _TURN_S: Final = 20.0
 """How long a transaction waits for its tenant's turn."""
 _MOST_WAITING: Final = 10_000
@@ -234,7 +233,7 @@ class Transactions:
 
     def __init__(self, engine: AsyncEngine, *, read_only: bool = False) -> None:
         self.engine, self._read_only = engine, read_only
-        self._turns = FairSlots(_WRITES, sys.maxsize, _WRITES_EACH, "writes")
+        self._turns = FairSlots(_FAST, sys.maxsize, _FAST_EACH, "transactions")
         self._thread: ThreadPoolExecutor | None = None
         if engine.dialect.name == "sqlite":
             url = engine.url.set(drivername="sqlite+pysqlite")
@@ -246,11 +245,9 @@ class Transactions:
     async def run(self, work: Callable[[Connection], T], whose: str | None = None) -> T:
         """Run ``work`` and commit, or roll back on an error. Raises the same errors as :func:`write`.
 
-        Those that write take turns: ``whose`` is the one it takes, by default that of the tenant ``for_tenant``.
+        ``whose``: the turn that it takes, by default that of the tenant ``for_tenant``.
         """
         until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
-        if self._read_only:
-            return await self._do(work, until)
         async with self._turns.slot(for_tenant.get() if whose is None else whose, BUSY_TIMEOUT_MS / 1000):
             return await self._do(work, until)
 

@@ -312,6 +312,19 @@ async def test_writes_of_tenants_take_turns_and_leave_connections_to_reads(engin
     transactions.close()
 
 
+async def test_reads_of_tenants_take_turns(engine: AsyncEngine) -> None:
+    transactions, done = engine_module.Transactions(engine, read_only=True), list[str]()
+
+    async def read_once(tenant: str) -> None:
+        for_tenant.set(tenant)
+        await transactions.run(lambda connection: connection.scalar(sa.select(THINGS.c.name)))
+        done.append(tenant)
+
+    await asyncio.gather(*(read_once(tenant) for tenant in ["flood"] * 100 + ["other"]))
+    assert done.index("other") < 20
+    transactions.close()
+
+
 async def test_a_wrong_statement_is_a_bug_and_not_an_outage(tmp_path: Path) -> None:
     engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/test.db")
     with pytest.raises(OperationalError):
