@@ -51,6 +51,8 @@ from services.telemetry import MergedCollector, configure_logging
 
 SANDBOX_POLICY = ("sandbox.analyzeText", "sandbox.fitLine", "sandbox.createQrCode")
 """The sandbox's POSTs that need no approval, because they only compute."""
+_DESCRIBE_S = 120.0
+"""How long the sandbox may take to describe itself. It starts at the same time; a busy machine needs half a minute."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,7 @@ def _own_token() -> SecretStr | None:
 async def import_sandbox(stack: RunningStack) -> ImportReport:
     """Import the sandbox's document and demos, the same way as a customer's."""
     async with open_http(stack.sandbox_url) as sandbox:
-        document = (await sandbox.get("/openapi.json")).raise_for_status().text
+        document = (await sandbox.get("/openapi.json", timeout=_DESCRIBE_S)).raise_for_status().text
     gateway = GatewayClient(open_http(stack.gateway_url), stack.token)
     try:
         request = ImportRequest(document=document, provider="sandbox")
