@@ -60,7 +60,7 @@ def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
         if (takes or loops or _excepts_date(match["thing"], said)) and not any(match[0] in text for text in said):
             return query[match.start() : match.end()].strip()
     for text in replaced:
-        if any(text == one for one in said):
+        if text in said:
             return text
     for match in found:
         verb, words = stem(match["verb"]), stems(match["thing"])

@@ -7,9 +7,9 @@ from typing import Final, Literal
 
 from pydantic import JsonValue
 
-from planner_svc.reading.text import STOP, words_of
+from planner_svc.reading.text import STOP, without, words_of
 from planner_svc.reading.unused_names import unused_names
-from planner_svc.reading.withdrawn import EXCEPT, excepted, without
+from planner_svc.reading.withdrawn import EXCEPT, excepted
 from services.contracts.api import Api
 from services.contracts.base import before_every
 from services.contracts.plan import (

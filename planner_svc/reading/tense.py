@@ -68,7 +68,7 @@ _LISTS: Final = re.compile(
     r"|delete|remove|purge|erase|archive)\b(?!\s+will\b)",
     re.IGNORECASE,
 )
-RECENT: Final = 60
+_RECENT: Final = 60
 """Days after which a date without a year is rather the next one, also of what is there."""
 
 
@@ -108,7 +108,7 @@ def is_over(text: str, start: int, days: Iterable[date], today: date) -> bool:
         today: the day that the request refers to.
     """
     return is_past(text, start) or (
-        _LISTS.match(text) is not None and any(0 < (today - day).days <= RECENT for day in days)
+        _LISTS.match(text) is not None and any(0 < (today - day).days <= _RECENT for day in days)
     )
 
 

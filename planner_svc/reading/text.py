@@ -1,6 +1,7 @@
 """Words: splitting names, light stemming, and lists of English function words."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -138,6 +139,13 @@ def without_look_alikes(text: str) -> str:
 def without_quotes(text: str, mark: str = "Q") -> str:
     """The text with every character of a quotation replaced by ``mark``; quotations may span lines."""
     return _ALL_QUOTED.sub(lambda match: mark * len(match[0]), text)
+
+
+def without(text: str, places: Iterable[tuple[int, int]]) -> str:
+    """The text with a comma for each character at these places, from one character to another."""
+    for start, end in places:
+        text = text[:start] + "," * (end - start) + text[end:]
+    return text
 
 
 def stem_set(words: str) -> frozenset[str]:

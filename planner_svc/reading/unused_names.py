@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from planner_svc.reading.readings import NO_CLOCK, whole_moments
-from planner_svc.reading.text import without_quotes
+from planner_svc.reading.text import without, without_quotes
 from services.contracts.plan import Plan, scalars, step_values
 
 _NAME: Final = re.compile(r"(?<=[^\s.!?:]\s)[A-Z][\w'\u2019-]+(?:\s+[A-Z][\w'\u2019-]+)*|\b(?=\w*\d)\w{2,}(?:-\w+)*\b")
@@ -15,9 +15,8 @@ _MAX_CHARS: Final = 200
 
 def unused_names(plan: Plan, query: str) -> list[str]:
     """Names and ids in the request that are in no argument of the plan. Quotations and dates are values of others."""
-    text = without_quotes(query, ",")
-    for found in whole_moments(query, NO_CLOCK):
-        text = text[: found.start] + "," * (found.end - found.start) + text[found.end :]
+    moments = ((found.start, found.end) for found in whole_moments(query, NO_CLOCK))
+    text = without(without_quotes(query, ","), moments)
     values = {str(one).casefold() for step in plan.steps for value in step_values(step) for one in scalars(value)}
     said = (_POSSESSIVE.sub("", name[0]) for name in _NAME.finditer(text) if len(name[0]) <= _MAX_CHARS)
     names = dict.fromkeys(said)

@@ -64,13 +64,6 @@ class TakenBack:
         return within(start, end, self._corrected) or (named and within(start, end, self._excepted))
 
 
-def without(query: str, places: list[Place]) -> str:
-    """The request with commas for what is at these places."""
-    for start, end in places:
-        query = query[:start] + "," * (end - start) + query[end:]
-    return query
-
-
 def within(start: int, end: int, places: list[Place]) -> bool:
     """Whether these characters are a part of one of the places."""
     return any(first <= start and end <= last for first, last in places)

@@ -14,10 +14,7 @@ from planner_svc.backends.compact.draft_calls import Argument, LiteralArgument, 
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
 from planner_svc.backends.compact.inputs import Floats, Origin, softmax
 from planner_svc.backends.compact.items import Kind
-from planner_svc.backends.compact.links import (
-    LinkCandidate,
-    link_evidence,
-)
+from planner_svc.backends.compact.links import LinkCandidate, link_evidence
 from planner_svc.backends.compact.options import Options
 from planner_svc.backends.compact.outputs import Outputs
 from planner_svc.backends.compact.said_moments import SaidMoments

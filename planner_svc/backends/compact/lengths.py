@@ -12,6 +12,7 @@ from planner_svc.backends.compact.draft_calls import Argument, DraftCall, Litera
 from planner_svc.backends.compact.range_ends import ranges_of
 from planner_svc.backends.compact.task import FillRequest
 from planner_svc.reading.quantities import Quantity, quantities
+from planner_svc.reading.units import UNIT_WORDS
 
 _BEFORE: Final = re.compile(r"(?:\b(?:for|lasting|lasts|takes|taking)\s+(?:about\s+)?|[,;(]\s*)$", re.IGNORECASE)
 _NO_LENGTH: Final = re.compile(
@@ -20,8 +21,6 @@ _NO_LENGTH: Final = re.compile(
 _NIGHTS: Final = re.compile(r"nights?$", re.IGNORECASE)
 _STARTS: Final = re.compile(r"(?P<day>\d{4}-\d\d-\d\d)(?:(?P<sep>[T ])(?P<clock>\d\d:\d\d(?::\d\d)?)(?P<zone>.*))?")
 _NEAR: Final = 20
-_A_DAY: Final = 86_400
-"""Seconds."""
 
 
 def add_ends_by_length(query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
@@ -72,7 +71,9 @@ def _only_length(query: str) -> Quantity | None:
 
 def _is_long(length: Quantity) -> bool:
     """Whether it is longer than a day."""
-    return length.unit is not None and (length.unit.kind == "months" or length.amount * length.unit.size > _A_DAY)
+    return length.unit is not None and (
+        length.unit.kind == "months" or length.amount * length.unit.size > UNIT_WORDS["day"].size
+    )
 
 
 def _is_open(end: Argument | None, length: Quantity) -> bool:

@@ -1,4 +1,4 @@
-"""One tenant sends large bodies, or has or reads large runs, many at once: others wait for one at a time."""
+"""One tenant sends large bodies, or has or reads large runs, or reads often, many at once: others have turns."""
 
 import asyncio
 from collections import Counter
@@ -27,6 +27,7 @@ PRINCIPALS = (
 )
 LARGE = Succeeded(value=["x" * 1_000] * 100, status=200)
 KIOSK = {"Authorization": "Bearer kiosk-token"}
+MANY = 100
 
 
 def two_tenants(folder: Path, **settings: Any) -> AbstractAsyncContextManager[Gateway]:
@@ -233,3 +234,20 @@ async def test_one_large_run_of_a_tenant_at_a_time_is_stored_and_counts(
         await asyncio.gather(*(client.solve(ask(ASK_HOLIDAYS)) for client in clients))
         assert most == {"guests": 1, "office": 1}
         assert len([1 for tenant, size in charged if tenant == "guests" and size > 100_000]) >= 6
+
+
+@pytest.mark.parametrize("path", ["/runs", "/audit", "/keys"])
+async def test_many_reads_of_a_tenant_do_not_delay_those_of_another(tmp_path: Path, path: str) -> None:
+    async with two_tenants(tmp_path) as gateway:
+        ended: list[str] = []
+
+        async def get_as(token: str) -> None:
+            response = await gateway.http.get(path, headers={"Authorization": f"Bearer {token}"})
+            assert response.status_code == 200
+            ended.append(token)
+
+        flood = [asyncio.create_task(get_as("kiosk-token")) for _ in range(MANY)]
+        await asyncio.sleep(0)
+        await get_as("desk-token")
+        await asyncio.gather(*flood)
+    assert ended.index("desk-token") < MANY / 2

@@ -17,7 +17,6 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from services.compute import for_tenant
 from services.errors import Overloaded, ServiceUnavailable
 from services.storage import engine as engine_module
 from services.storage.engine import Probe, create_engine, freeze, insert, ping, position, read, write
@@ -286,43 +285,6 @@ async def test_those_that_wait_for_the_writer_do_not_each_wait_for_the_lock(
     assert len(begun) < 5
     transactions.close()
     await engine.dispose()
-
-
-async def test_writes_of_tenants_take_turns_and_leave_connections_to_reads(engine: AsyncEngine) -> None:
-    """Hundreds of one tenant's were made first, and those that waited for a lock had all connections."""
-    transactions, done = engine_module.Transactions(engine), list[str]()
-
-    async def write_once(tenant: str, number: int) -> None:
-        for_tenant.set(tenant)
-        adding = sa.insert(THINGS).values(name=f"{tenant}{number}")
-        await transactions.run(lambda connection: connection.execute(adding))
-        done.append(tenant)
-
-    async with write(engine) as connection:
-        if engine.dialect.name == "postgresql":
-            await connection.execute(sa.text("LOCK TABLE things IN SHARE MODE"))
-        flood = [asyncio.create_task(write_once("flood", number)) for number in range(100)]
-        await asyncio.sleep(0.1)
-        other = asyncio.create_task(write_once("other", 0))
-        await asyncio.sleep(0.1)
-        async with asyncio.timeout(10):
-            assert await names(engine) == []
-    await asyncio.gather(*flood, other)
-    assert done.index("other") < 20
-    transactions.close()
-
-
-async def test_reads_of_tenants_take_turns(engine: AsyncEngine) -> None:
-    transactions, done = engine_module.Transactions(engine, read_only=True), list[str]()
-
-    async def read_once(tenant: str) -> None:
-        for_tenant.set(tenant)
-        await transactions.run(lambda connection: connection.scalar(sa.select(THINGS.c.name)))
-        done.append(tenant)
-
-    await asyncio.gather(*(read_once(tenant) for tenant in ["flood"] * 100 + ["other"]))
-    assert done.index("other") < 20
-    transactions.close()
 
 
 async def test_a_wrong_statement_is_a_bug_and_not_an_outage(tmp_path: Path) -> None:

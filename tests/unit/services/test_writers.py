@@ -1,4 +1,4 @@
-"""Turns at writing, on SQLite and on PostgreSQL."""
+"""Turns at writing and reading, on SQLite and on PostgreSQL."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from services.compute import for_tenant
 from services.errors import Overloaded, ServiceUnavailable
 from services.storage import engine as engine_module
 from services.storage.engine import create_engine, read, write
@@ -130,3 +131,40 @@ async def test_the_time_of_a_transaction_begins_when_it_has_the_lock(
     monkeypatch.undo()
     assert await version(engine) == 1
     await engine.dispose()
+
+
+async def test_writes_of_tenants_take_turns_and_leave_connections_to_reads(engine: AsyncEngine) -> None:
+    """Hundreds of one tenant's were made first, and those that waited for a lock had all connections."""
+    transactions, done = engine_module.Transactions(engine), list[str]()
+
+    async def write_once(tenant: str, number: int) -> None:
+        for_tenant.set(tenant)
+        adding = sa.insert(COUNTER).values(version=number)
+        await transactions.run(lambda connection: connection.execute(adding))
+        done.append(tenant)
+
+    async with write(engine) as connection:
+        if engine.dialect.name == "postgresql":
+            await connection.execute(sa.text("LOCK TABLE counter IN SHARE MODE"))
+        flood = [asyncio.create_task(write_once("flood", number)) for number in range(100)]
+        await asyncio.sleep(0.1)
+        other = asyncio.create_task(write_once("other", 0))
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(10):
+            assert await version(engine) == 0
+    await asyncio.gather(*flood, other)
+    assert done.index("other") < 20
+    transactions.close()
+
+
+async def test_reads_of_tenants_take_turns(engine: AsyncEngine) -> None:
+    transactions, done = engine_module.Transactions(engine, read_only=True), list[str]()
+
+    async def read_once(tenant: str) -> None:
+        for_tenant.set(tenant)
+        await transactions.run(lambda connection: connection.scalar(sa.select(COUNTER.c.version)))
+        done.append(tenant)
+
+    await asyncio.gather(*(read_once(tenant) for tenant in ["flood"] * 100 + ["other"]))
+    assert done.index("other") < 50  # 100 without turns; some are read before the other's connection is open
+    transactions.close()
