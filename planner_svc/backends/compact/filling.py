@@ -179,7 +179,7 @@ class Filler:
             return []
         likely = [n for n, api in enumerate(apis) if self._called[n] >= SUPPOSED and not api.profile.api.mutating]
         links = self.links(fill.target, fill.times, [*fill.chosen, *likely])
-        return [_reference_argument(fill.slot, one, sure) for one, sure in links[:1] if sure >= SUPPOSED]
+        return [reference_argument(fill.slot, one, sure) for one, sure in links[:1] if sure >= SUPPOSED]
 
     def _origins(self, fill: FillRequest, links: Sequence[tuple[LinkCandidate, float]]) -> Floats:
         """Probabilities of a value's source. The second stage, if any, overrides the network for words and links."""
@@ -205,7 +205,7 @@ class Filler:
         elif origin is Origin.OPTION:
             yield from self._options.values(fill, sure)
         elif origin is Origin.REFERENCE:
-            yield from (_reference_argument(fill.slot, one, sure) for one, _ in links[:1])
+            yield from (reference_argument(fill.slot, one, sure) for one, _ in links[:1])
         elif fill.slot.kinds == {"boolean"}:
             yield LiteralArgument(origin is Origin.TRUE, None, sure)
 
@@ -403,7 +403,8 @@ class Filler:
         return self._outputs.candidates(target, chosen)
 
 
-def _reference_argument(slot: Slot, candidate: LinkCandidate, sure: float) -> ReferenceArgument:
+def reference_argument(slot: Slot, candidate: LinkCandidate, sure: float) -> ReferenceArgument:
+    """An output as the value of a parameter, with its probability."""
     end = tuple(word for word in slot.words if word not in candidate.output.words)
     return ReferenceArgument(candidate.api, candidate.output, sure, end, slot.role)
 
