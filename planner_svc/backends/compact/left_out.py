@@ -1,7 +1,8 @@
-"""Look-ups of words that no call uses, for arguments that their calls can do without.
+"""Look-ups of words that no call uses, for arguments that nothing else gives.
 
 "Which invoices has Tulip & Stone got?" lists invoices. Nobody says that a search by name tells the customer's id, and
-since the list can do without the id, no gap shows it: everybody's invoices would be the answer.
+since the list can do without the id, no gap shows it: everybody's invoices would be the answer. What a change needs is
+looked up in the same way; what it can do without is not.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _Link = tuple[ParameterTarget, LinkCandidate, float]
 def add_look_ups(
     task: Task, filler: Filler, calls: dict[int, list[DraftCall]], draft: Callable[[int], Sequence[DraftCall]]
 ) -> None:
-    """Add the likeliest look-up of words that no call uses, if there is one, and feed the calls that read from it.
+    """Add the likeliest look-up of words that no call uses, if there is one, and feed the other calls from it.
 
     Args:
         task: what is decoded.
@@ -47,20 +48,21 @@ def add_look_ups(
         if link.api == supplier:
             for call in calls[target.number]:
                 call.arguments.setdefault(target.slot.name, reference_argument(target.slot, link, probability))
+                call.missing[:] = [name for name in call.missing if name != target.slot.name]
     said = found[supplier]
     if said is not None:
         calls[supplier] = [said[1]]
 
 
 def _links(task: Task, filler: Filler, calls: Mapping[int, Sequence[DraftCall]]) -> Iterator[_Link]:
-    """The fields of other answers that may be optional arguments of the calls that read, with their probability."""
+    """The fields of other answers that may be arguments which the calls lack, with their probability."""
     others = [n for n, api in enumerate(task.apis) if n not in calls and not api.profile.api.mutating]
     for number, own in calls.items():
-        if task.apis[number].profile.api.mutating:
-            continue
+        changes = task.apis[number].profile.api.mutating
         for target in filler.targets(number):
             checkpoint()
-            if not target.slot.required and not any(target.slot.name in call.arguments for call in own):
+            fed = any(target.slot.name in call.arguments for call in own)
+            if not fed and (target.slot.required or not changes):
                 links = filler.links(target, len(own), [*calls, *others])
                 yield from ((target, link, sure) for link, sure in links if link.api in others)
 
@@ -69,6 +71,10 @@ def _with_new_words(calls: Sequence[DraftCall], used: Sequence[tuple[int, int]])
     """The call and how likely its surest new words are its value; None if it has none, or needs more than words."""
     if len(calls) != 1 or calls[0].missing or calls[0].fed_by():
         return None
-    said = [one for one in calls[0].arguments.values() if isinstance(one, LiteralArgument) and one.place is not None]
-    new = [one.sure for one in said if not any(one.place[0] < end and start < one.place[1] for start, end in used)]
+    said = [
+        (one.place, one.sure)
+        for one in calls[0].arguments.values()
+        if isinstance(one, LiteralArgument) and one.place is not None
+    ]
+    new = [sure for place, sure in said if not any(place[0] < end and start < place[1] for start, end in used)]
     return (max(new), calls[0]) if new else None
