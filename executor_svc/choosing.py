@@ -37,8 +37,9 @@ def fields_of(items: Sequence[JsonValue]) -> list[Fields]:
 def best(fields: Sequence[Fields], match: Match, given: Collection[int] = ()) -> list[int]:
     """The indices of the items that match best, in order; none if no item holds the text that was looked up.
 
-    An item with a field equal to the text ranks above an item with a field that only holds all of its words. Ties are
-    broken by the number of the request's other words in the item.
+    An item with a field equal to the text, or with fields that put together are the text, ranks above an item with a
+    field that only holds all of its words. Ties are broken by the number of the request's other words in the item. If
+    nothing was looked up or given, all items match.
 
     Args:
         fields: the fields of the items, as :func:`fields_of` gives them.
@@ -47,7 +48,7 @@ def best(fields: Sequence[Fields], match: Match, given: Collection[int] = ()) ->
     """
     said = [words for text in match.said if (words := _words(text))]  # no item is found by signs alone
     found = [_said(one, said, given=index in given) for index, one in enumerate(fields)]
-    if not (top := max(found, default=0)):
+    if not (top := max(found, default=0)) and (match.said or match.given is not None):
         return []
     alike = [index for index, score in enumerate(found) if score == top]
     if len(alike) == 1 or not match.words:
@@ -58,9 +59,9 @@ def best(fields: Sequence[Fields], match: Match, given: Collection[int] = ()) ->
 
 
 def is_exact(item: JsonValue, match: Match) -> bool:
-    """Whether each text that was looked up equals a field of the item, so that no other item can match better."""
+    """Whether each text that was looked up equals fields of the item, so that no other item can match better."""
     fields = _fields(item)
-    return all(_field(words) in fields for text in match.said if (words := _words(text)))
+    return all(_equals(fields, words) for text in match.said if (words := _words(text)))
 
 
 def label(item: JsonValue) -> str:
@@ -74,11 +75,20 @@ def _said(fields: Fields, said: Sequence[Sequence[str]], *, given: bool) -> int:
     checkpoint()
     score = 2 if given else 0
     for words in said:
-        if _field(words) in fields:
+        if _equals(fields, words):
             score += 2
         elif any(all(f" {word} " in field for word in words) for field in fields):
             score += 1
     return score
+
+
+def _equals(fields: Fields, words: Sequence[str]) -> bool:
+    """Whether the words are a field, or fields in any order: first and last names are often fields of their own."""
+    ends = {0}
+    for end in range(1, len(words) + 1):
+        if any(_field(words[start:end]) in fields for start in ends):
+            ends.add(end)
+    return len(words) in ends
 
 
 def _held(fields: Fields, words: Sequence[frozenset[str]]) -> int:

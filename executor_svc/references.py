@@ -212,7 +212,8 @@ def check_compared(output: JsonValue, reference: Reference, budget: SizeBudget, 
 def _chosen(output: JsonValue, reference: Reference, use: Use, budget: SizeBudget | None) -> JsonPath:
     path, match = reference.path, reference.match
     at, items = _list(output, reference)
-    if match is None or not items or (match.pick is not None and use != "change"):
+    names = match is not None and match.pick is None and (match.said or match.given is not None)
+    if match is None or not items or (not names and use != "change"):
         return path
     surely = use == "change" and match.pick != "any"
     alike = _alike(output, reference, budget, by_words=not surely)

@@ -161,7 +161,7 @@ def rows(
         if call["name"] == RESULT:
             continue
         extras = {name: json.dumps(call[name], ensure_ascii=False) for name in sorted(EXTRAS & call.keys())}
-        chosen = {text: str(one["said"][0]) for text, one in call.get(MATCHES, {}).items()}
+        chosen = {text: str(one["said"][0]) for text, one in call.get(MATCHES, {}).items() if one["said"]}
         row = Row(call["label"], call["name"], extras=extras, chosen=chosen)
         for finding in by_step.get(row.label, ()):
             row.findings.setdefault(finding.argument or "", []).append(finding)

@@ -193,7 +193,8 @@ class Flow:
             return InputValue(known=False, note="of every item of a long list")
         there = value is not MISSING
         if reference.match is not None and len(_list_before(record.outcome.value, reference.path)) > 1:
-            return InputValue(known=False, note=f"the item that matches “{reference.match.said[0]}”: see the request")
+            which = f" that matches “{reference.match.said[0]}”" if reference.match.said else ""
+            return InputValue(known=False, note=f"the item{which}: see the request")
         if not there and (record.outcome.stored is not None or not record.outcome.kept):
             return InputValue(known=False, note="in a large value, of which only the beginning is shown")
         return InputValue(known=True, value=value) if there else InputValue(known=False, note="not in the answer")

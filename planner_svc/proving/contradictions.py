@@ -1,4 +1,4 @@
-"""Finds requests that also say not to do what the plan does: "cancel order 5 but do not cancel it", "all except 5".
+"""Finds requests that also say not to do what the plan does, or when: "all except 5", "cancel order 5 if it is late".
 
 Which of both is meant, only the user knows. The plan stands and waits for its approval; a remark quotes the words.
 """
@@ -25,6 +25,14 @@ _NOT_TO: Final = re.compile(
 )
 _CHANGING: Final = stem_set("affect alter change modify touch")
 """Verbs of any change. What they forbid has to be named."""
+_IF: Final = re.compile(
+    r"(?<!\beven )(?<!\bknow )(?<!\btell me )\b(?:if|unless|in\s+case|provided(?:\s+that)?)\s+"
+    r"(?!(?:you|this|that|these|those|so|not)\b)"
+    r"[^.,;:!?\n]{1,60}?(?:\s+(?:is|are|was|were|has|have|had|do|does|did)(?:n['\u2019]t)?|['\u2019]s)"
+    r"\s+(?P<state>(?:(?!\s+(?:and|but|then)\b)[^.,;:!?\n]){1,60})",
+    re.IGNORECASE,
+)
+"""A condition: what is compared, and the state that it must have."""
 _DATE: Final = re.compile(r"\d{4}-\d\d")
 
 
@@ -33,7 +41,8 @@ def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
 
     They are a negated verb that the request also uses as an imperative or that names a changing operation, and nothing
     that the plan does not change: "cancel order 5, do not cancel order 6" is no contradiction. An exception forbids
-    what the plan names, and any change of each item of a list.
+    what the plan names, and any change of each item of a list. A condition forbids a change if no call has one, nor the
+    state that is its condition: "cancel order 5 if it is late".
 
     Args:
         query: the request.
@@ -45,7 +54,8 @@ def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     found = list(_NOT_TO.finditer(bare)) if changing else []
     excepted = list(EXCEPT.finditer(bare)) if changing else []
     replaced = [query[start:end] for start, end in corrected(query)] if changing else []
-    if not found and not excepted and not replaced:
+    conditions = list(_IF.finditer(bare)) if changing and not any(step.when for step in plan.steps) else []
+    if not found and not excepted and not replaced and not conditions:
         return ""
     verbs = {stem(verb) for verb, _ in find_imperatives(bare)}
     verbs |= {stem(word) for api in changing for word in split_name(api.name)[:1]}
@@ -58,6 +68,9 @@ def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
         words = stems(match["thing"])
         takes = known.issuperset(words) and not named.isdisjoint(words)
         if (takes or loops or _excepts_date(match["thing"], said)) and not any(match[0] in text for text in said):
+            return query[match.start() : match.end()].strip()
+    for match in conditions:
+        if not named.issuperset(stems(match["state"])) and not any(match[0] in text for text in said):
             return query[match.start() : match.end()].strip()
     for text in replaced:
         if text in said:

@@ -1,7 +1,7 @@
 """Which item of a result list a plan means: the plan stores the request's words for it, and the executor uses them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -41,27 +41,31 @@ _MAX_READ: Final = 4_000
 
 
 def with_matches(
-    plan: Plan, query: str, values: Mapping[str, JsonValue] = _NO_VALUES, *, changes: bool = False
+    plan: Plan, query: str, values: Mapping[str, JsonValue] = _NO_VALUES, *, changes: Collection[str] = ()
 ) -> Plan:
     """The plan with a match at every reference to the first item of a list that was searched with words of the request.
 
     A list that was searched with no words, such as all rooms, is matched with the names and ids that no call uses:
     "book the Aurora room". An index other than 0 already says which item is meant. So does a word such as "any" or
     "cheapest" if the plan only reads. A change needs more than such a word: the list may be in any order, unless the
-    call sorts it.
+    call sorts it. If the request has no word at all for the item, the match of a change has none: then it is asked for,
+    unless there is only one.
 
     Args:
         plan: the plan.
         query: the request.
         values: the application's values by argument, such as answers to questions about items.
-        changes: whether the plan may change something.
+        changes: the steps that may change something.
     """
     read = query[:_MAX_READ]
     loose = _loose(_without_literals(plan, read))
     if loose is not None and not changes:
         return plan
-    names = _names(plan, read, changes)[:_MAX_SAID] if loose is None else []
+    names = _names(plan, read, bool(changes))[:_MAX_SAID] if loose is None else []
     matches = {step.id: match for step in plan.steps if (match := _match(step, read, loose, names)) is not None}
+    if changes and loose is None:
+        lists = (step.id for step in plan.steps if step.id not in changes and not step.foreach and not _sorts(step))
+        matches = dict.fromkeys(lists, Match(said=())) | matches
     if not matches:
         return plan
     steps = tuple(_matched_step(step, matches, values) for step in plan.steps)

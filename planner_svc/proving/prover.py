@@ -123,7 +123,7 @@ class Prover:
         shown = backend == DEMONSTRATED and any(plan.id == one.demo.plan.id for one in request.demos)
         if request.choose_items and not shown:  # a demonstration's own plan already says which items it takes
             changing = {api.id for api in apis if api.mutating}
-            changes = any(step.api in changing for step in plan.steps)
+            changes = {step.id for step in plan.steps if step.api in changing}
             plan = await self._pool.run(with_matches, plan, request.query, request.context.values, changes=changes)
         if backend != DEMONSTRATED:  # the same request gives the same plan
             plan = await self._pool.run(with_change_order, plan, {api.id: api for api in apis})

@@ -97,9 +97,9 @@ def written_path(path: Sequence[str | int], match: Match | None = None) -> str:
     Of every item of a list: ``.items[*].id``.
     """
     at = next((at for at, part in enumerate(path) if isinstance(part, int)), None) if match is not None else None
-    said = written_literal(match.said[0]) if match is not None else ""
+    said = written_literal(match.said[0]) if match is not None and match.said else ""
     listed = (isinstance(part, int) or part == EVERY for part in path)
-    parts = (said if n == at else part for n, part in enumerate(path))
+    parts = (said if said and n == at else part for n, part in enumerate(path))
     return "".join(f"[{part}]" if index else f".{part}" for part, index in zip(parts, listed, strict=True))
 
 

@@ -40,7 +40,9 @@ class Match(Contract):
     """Chooses the item of a list that best matches words of the request."""
 
     said: tuple[Said, ...] = Field(
-        min_length=1, max_length=8, description="The words of the request that were looked up."
+        max_length=8,
+        description="The words of the request that were looked up. Without any, all items match equally well, and "
+        "only a change has to choose between them.",
     )
     words: tuple[Said, ...] = Field(
         default=(),

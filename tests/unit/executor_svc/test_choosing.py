@@ -46,6 +46,9 @@ def found(reference: Reference, *items: Any) -> Any:
         ("7", (), ({"n": 6}, {"n": 7}), [1]),
         ("x", (), ([], None, True, {}, "x"), [4]),
         ("x", (), (), []),
+        ("Grace Hopper", (), ({"first": "Grace", "last": "Kelly"}, {"first": "Grace", "last": "Hopper"}), [1]),
+        ("Grace van Hopper", (), ({"last": "van Hopper", "id": 3, "first": "Grace"}, {"last": "Hopper"}), [0]),
+        ("Grace Hopper", (), ({"first": "Grace", "last": "Hopper-Kelly"},), []),  # only a part of a name
     ],
 )
 def test_the_best_match(said: str, words: tuple[str, ...], items: tuple[Any, ...], best_ones: list[int]) -> None:
@@ -77,6 +80,29 @@ def test_where_nothing_matches(use: Use, items: tuple[Any, ...], taken: str | No
     with pytest.raises(Unmatched, match="no item of items of var1 matches “Nobody”") as error:
         chosen(outputs["var1"], reference, use)  # type: ignore[arg-type]
     assert [value for value, _ in error.value.choices] == [item["id"] for item in items]
+
+
+@pytest.mark.parametrize(
+    ("use", "items", "taken"),
+    [
+        ("change", (KELLY, GRACE), None),
+        ("change", (KELLY,), "p2"),
+        ("change", (KELLY, KELLY | {"city": "Paris"}), "p2"),
+        ("read", (KELLY, GRACE), "p2"),
+        ("shown", (KELLY, GRACE), "p2"),
+    ],
+)
+def test_where_no_word_says_which(use: Use, items: tuple[Any, ...], taken: str | None) -> None:
+    reference = Reference(step="var1", path=("items", 0, "id"), match=Match(said=(), words=("arlington",)))
+    outputs: dict[str, Any] = {"var1": {"items": list(items)}}
+    if taken is not None:
+        assert resolve(reference, outputs, use=use) == taken
+        return
+    with pytest.raises(Several, match="several items of items of var1 match equally well") as error:
+        resolve(reference, outputs, use=use)
+    assert [value for value, _ in error.value.choices] == ["p2", "p1"]
+    answered = reference.model_copy(update={"match": Match(said=(), given="p1")})
+    assert resolve(answered, outputs, use=use) == "p1"
 
 
 def test_a_value_is_for_a_change_unless_it_is_said_to_be_for_a_read() -> None:

@@ -57,6 +57,9 @@ READS = plan(step("var1", "listOrders"), answer="$var1.id$")
         ("Cancel ord_3 but not ord_17", CANCELS, "but not ord_17"),
         ("Cancel ord_17, no wait, ord_3", CANCELS, "ord_17"),
         ("Book a room for this week except on 5 May", BOOKS_DAYS, "except on 5 May"),
+        ("If order ord_17 is late, cancel it", CANCELS, "If order ord_17 is late"),
+        ("Cancel order ord_17 unless it has been shipped and tell me", CANCELS, "unless it has been shipped"),
+        ("Cancel ord_17 if the customer hasn't paid", CANCELS, "if the customer hasn't paid"),
     ],
 )
 def test_the_words_that_forbid_the_change_are_found(query: str, subject: Plan, words: str) -> None:
@@ -82,6 +85,12 @@ def test_the_words_that_forbid_the_change_are_found(query: str, subject: Plan, w
         ("Book any room apart from Blue", BOOKS_WORDS),
         ("Book a room every day this week except Sunday", BOOKS_DAYS),
         ("List the orders, do not list them", READS),
+        ("Cancel order ord_17 if possible", CANCELS),
+        ("Cancel order ord_17 even if it is late", CANCELS),
+        ("Cancel order ord_17 and let me know if it is done", CANCELS),
+        ("Tell the guest if the room is late", READS),
+        ("If it is called Blue, book the room", BOOKS),
+        ('Cancel order ord_17, "if it is late"', CANCELS),
     ],
 )
 def test_what_forbids_something_else_is_none(query: str, subject: Plan) -> None:

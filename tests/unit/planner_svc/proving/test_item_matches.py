@@ -48,7 +48,7 @@ def test_whoever_says_any_means_any(query: str) -> None:
 def test_a_change_still_needs_the_name(query: str, pick: str | None) -> None:
     noted = looking_up()
     more = step("c", "addNote", text="she likes it most")
-    match = match_of(with_matches(Plan(steps=(more, *noted.steps)), query, changes=True))
+    match = match_of(with_matches(Plan(steps=(more, *noted.steps)), query, changes={"b"}))
     assert match is not None
     assert (match.said, match.pick) == (("Grace Hopper",), pick)
 
@@ -75,19 +75,30 @@ def test_of_a_list_of_everything_a_name_that_no_call_uses_says_which(query: str,
 
 def test_a_change_of_all_but_one_does_not_take_that_one() -> None:
     made = plan(step("a", "listRooms"), step("b", "close", person="$a.items.0.id$"))
-    match = match_of(with_matches(made, "Close all rooms in the Annex except R-17", changes=True))
+    match = match_of(with_matches(made, "Close all rooms in the Annex except R-17", changes={"b"}))
     assert match is not None
     assert match.said == ("Annex",)
     assert "r-17" not in match.words
-    match = match_of(with_matches(made, "Close all rooms except R-17", changes=True))
+    match = match_of(with_matches(made, "Close all rooms except R-17", changes={"b"}))
     assert match is not None
     assert match.said == ("except R-17",)  # no item has these words, so that it is asked for
+
+
+def test_a_change_of_an_item_that_no_word_names_asks_which() -> None:
+    made = plan(step("a", "listRooms"), step("b", "close", person="$a.items.0.id$"))
+    assert match_of(with_matches(made, "Close the room", changes={"b"})) == Match(said=())
+    created = with_matches(made, "Close the room", changes={"a", "b"})
+    assert match_of(created) is None  # it would be asked for once the first change is made
+    assert match_of(with_matches(made, "Close any room", changes={"b"})) is None
+    assert match_of(with_matches(made, "Show the room")) is None
+    newest = plan(step("a", "listRooms", sort="-opened"), step("b", "close", person="$a.items.0.id$"))
+    assert match_of(with_matches(newest, "Close the room", changes={"b"})) is None
 
 
 def test_of_an_extreme_one_a_change_asks_unless_the_call_sorts() -> None:
     def made(**arguments: Any) -> Match | None:
         of = plan(step("a", "listOrders", **arguments), step("b", "cancel", person="$a.items.0.id$"))
-        return match_of(with_matches(of, "Cancel my latest order", changes=True))
+        return match_of(with_matches(of, "Cancel my latest order", changes={"b"}))
 
     assert made() == made(limit=5) == Match(said=("latest",), words=("cancel", "latest", "order"), pick="extreme")
     assert made(sort="-created") is None
