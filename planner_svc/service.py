@@ -15,6 +15,7 @@ from planner_svc.models import PlanDraft
 from planner_svc.proving.contradictions import forbidden_change
 from planner_svc.proving.item_matches import unordered
 from planner_svc.proving.prover import Prover, probability
+from planner_svc.proving.restrictions import restriction
 from planner_svc.proving.untold import join_words, missing_from_plan, untold
 from planner_svc.proving.unused_values import values_left_out
 from planner_svc.reading.implied import with_implied
@@ -336,8 +337,8 @@ class PlannerService:
     async def _find_omissions(self, response: PlanResponse, request: PlanRequest) -> str:
         """What the plan leaves out of the request, in a sentence; empty for a demonstration's plan.
 
-        These are stated values that an argument could take, what the request orders a list by, and that it also says
-        not to make a change.
+        These are stated values that an argument could take, what the request orders a list by, that it also says not to
+        make a change, and words that restrict one.
         """
         if response.compiled is None or response.backend == DEMONSTRATED:
             return ""
@@ -346,6 +347,9 @@ class PlannerService:
             forbidden = await self._pool.run(forbidden_change, request.query, plan, apis)
             if forbidden:
                 return f"the request also says “{forbidden}”"
+            restricted = await self._pool.run(restriction, request.query, plan, apis)
+            if restricted:
+                return f"I cannot tell whether it keeps to “{restricted}”"
             left = await self._pool.run(values_left_out, request.query, request.context, plan, apis)
             if left:
                 return f"it does not use {join_words([f'“{text}”' for text in left], 'or')}"

@@ -15,6 +15,7 @@ from itertools import dropwhile, takewhile
 from typing import Final
 
 from planner_svc.models import LazyPlans, PlanDraft
+from planner_svc.reading.answers import unique_name
 from planner_svc.reading.profile import Profile, profile_of
 from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stems, word_set
 from planner_svc.reading.unused_names import unused_names
@@ -62,7 +63,8 @@ def with_loops(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
         steps.append(step)
     if not looped:
         return plan
-    return Plan(steps=tuple(steps), answer=tuple(_answers(plan.answer, looped)))
+    lists = {step.id: step.foreach.items for step in steps if step.id in looped and step.foreach is not None}
+    return Plan(steps=tuple(steps), answer=tuple(_answers(plan.answer, lists)))
 
 
 class _Meant:
@@ -135,13 +137,16 @@ def _of_item(value: Value, items: Reference) -> Value:
     return ItemReference(path=value.path[size + 1 :]) if _index(value.path) == size else value
 
 
-def _answers(outputs: tuple[AnswerOutput, ...], looped: set[str]) -> Iterator[AnswerOutput]:
-    """The outputs; those of a looped call are replaced by one output with all its answers."""
+def _answers(outputs: tuple[AnswerOutput, ...], lists: Mapping[str, Reference]) -> Iterator[AnswerOutput]:
+    """The outputs; those of a looped call are replaced by one with all its answers, named after the list."""
     given: set[str] = set()
+    names = {output.name for output in outputs}
     for output in outputs:
         step = output.value.step
-        if step not in looped:
+        if step not in lists:
             yield output
         elif step not in given:
             given.add(step)
-            yield AnswerOutput(name=output.name, value=Reference(step=step))
+            noun = next((part for part in reversed(lists[step].path) if isinstance(part, str)), "")
+            name = unique_name(noun, names) if noun else output.name
+            yield AnswerOutput(name=name, value=Reference(step=step))

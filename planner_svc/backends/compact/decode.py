@@ -22,7 +22,7 @@ from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.left_out import add_look_ups
 from planner_svc.backends.compact.lengths import add_ends_by_length
-from planner_svc.backends.compact.new_values import look_up_by_old_values
+from planner_svc.backends.compact.new_values import tell_old_from_new_values
 from planner_svc.backends.compact.outputs import DEMONSTRATED
 from planner_svc.backends.compact.periods import add_other_ends, end_with_last_day
 from planner_svc.backends.compact.person_names import split_full_name
@@ -128,7 +128,7 @@ class Decoder:
             by_candidate[number] = self._calls_of(number, chosen)
             waiting += [need for call in by_candidate[number] for need in call.fed_by() if need not in by_candidate]
         add_look_ups(self._task, self.filler, by_candidate, lambda number: self._calls_of(number, [*chosen, number]))
-        look_up_by_old_values(self._task.query, self._task.apis, by_candidate)
+        tell_old_from_new_values(self._task.query, self._task.apis, by_candidate)
         return in_running_order(by_candidate)
 
     @property

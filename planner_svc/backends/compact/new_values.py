@@ -1,4 +1,4 @@
-"""Values that a change is to set: what it is looked up by is what it is now, not what it will be."""
+"""Values that a change is to set: what a thing is looked up by is what it is now, not what it will be."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
+from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.items import Encoded
+from planner_svc.reading.profile import Profile
+from services.contracts.api import Location
 
 _TO: Final = re.compile(r"\b(?:to|into)\s+(?:the\s+)?[\"'\u201c\u2018]?$", re.IGNORECASE)
 _NEAR: Final = 20
 """Characters before a value that are searched for its preposition."""
 
 
-def look_up_by_old_values(query: str, apis: Sequence[Encoded], calls: Mapping[int, Sequence[DraftCall]]) -> None:
-    """Drop new values from the look-ups that feed a change: "change Ada's mail to a@b.example" looks up Ada.
+def tell_old_from_new_values(query: str, apis: Sequence[Encoded], calls: Mapping[int, Sequence[DraftCall]]) -> None:
+    """Drop new values from the look-ups that feed a change, and from the change what its thing is looked up by.
 
-    A look-up that has no other value keeps it.
+    "Change Ada's mail to a@b.example" looks up Ada; a look-up that has no other value keeps it. "Close the free berths"
+    sets no berth's status to free.
 
     Args:
         query: the request.
         apis: the candidates.
-        calls: calls by candidate; arguments of look-ups are removed.
+        calls: calls by candidate; arguments are removed.
     """
     for number, own in calls.items():
         if not apis[number].profile.api.mutating:
@@ -33,9 +36,27 @@ def look_up_by_old_values(query: str, apis: Sequence[Encoded], calls: Mapping[in
             new = {place for call in own for place in call.places if _TO.search(query[: place[0]][-_NEAR:])}
             for look_up in calls.get(supplier, ()):
                 _drop(look_up, new)
+                for call in own:
+                    _drop_old(call, apis[number].profile, look_up)
 
 
 def _drop(call: DraftCall, new: set[tuple[int, int]]) -> None:
     said = {name: one.place for name, one in call.arguments.items() if isinstance(one, LiteralArgument)}
     if any(place is not None and place not in new for place in said.values()):
         call.arguments = {name: one for name, one in call.arguments.items() if said.get(name) not in new}
+
+
+def _drop_old(call: DraftCall, profile: Profile, look_up: DraftCall) -> None:
+    """Drop what the same words say under the same name in the look-up of the thing that a change's path names."""
+    slots = {slot.name: slot for slot in profile.slots}
+    fed = (slots[name] for name, one in call.arguments.items() if isinstance(one, ReferenceArgument))
+    if not any(slot.parameter.location is Location.PATH for slot in fed):
+        return
+    for name, one in list(call.arguments.items()):
+        known = look_up.arguments.get(name)
+        if not isinstance(one, LiteralArgument) or not isinstance(known, LiteralArgument):
+            continue
+        if one.place is not None and one.place == known.place and slots[name].parameter.location is Location.BODY:
+            del call.arguments[name]
+            if slots[name].required:
+                call.missing.append(name)

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument, ReferenceArgument
-from planner_svc.backends.compact.new_values import look_up_by_old_values
+from planner_svc.backends.compact.new_values import tell_old_from_new_values
 from planner_svc.reading.profile import read_profile
+from services.contracts.api import Location
 from tests.unit.planner_svc.worlds import TEXT, api, param
 
 FIND = api("findMembers", "Find members", param("name"), param("email"), returns={"id": TEXT})
@@ -35,6 +36,24 @@ def test_a_new_value_is_not_looked_up(query: str, said: dict[str, str], kept: li
     }
     found, change = DraftCall(0, 0.9, dict(values)), DraftCall(1, 0.9, {"email": values["email"]})
     change.arguments["memberId"] = ReferenceArgument(0, profiles[0].fields[0], 0.9)
-    look_up_by_old_values(query, apis, {0: [found], 1: [change]})
+    tell_old_from_new_values(query, apis, {0: [found], 1: [change]})
     assert [*found.arguments] == kept
     assert "email" in change.arguments
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_what_is_looked_up_by_is_not_set_again(required: bool) -> None:
+    query = "Close the free berths"
+    status = param("status", {"type": "string", "enum": ["free", "closed"]}, required=required)
+    code = param("code", required=True).model_copy(update={"location": Location.PATH})
+    berths = api("listBerths", "List berths", param("status"), returns={"code": TEXT})
+    put = api("setStatus", "Set the status", code, status, method="PUT", path="/berths/{code}/status")
+    profiles = [read_profile(one) for one in (berths, put)]
+    apis: Any = [SimpleNamespace(profile=profile) for profile in profiles]
+    free = LiteralArgument("free", (10, 14), 0.9)
+    listing, change = DraftCall(0, 0.9, {"status": free}), DraftCall(1, 0.9, {"status": free})
+    change.arguments["code"] = ReferenceArgument(0, profiles[0].fields[0], 0.9)
+    tell_old_from_new_values(query, apis, {0: [listing], 1: [change]})
+    assert [*listing.arguments] == ["status"]
+    assert [*change.arguments] == ["code"]
+    assert change.missing == (["status"] if required else [])

@@ -1,0 +1,54 @@
+"""A change is unsure if the request restricts it in words that no value of the plan has."""
+
+import pytest
+
+from planner_svc.proving.restrictions import restriction
+from services.contracts.api import Location
+from services.contracts.plan import Plan
+from tests.unit.planner_svc.building import TEXT, api, param, plan, record, step
+
+DELETE = api(
+    "deleteMessages", param("status"), param("sender"), method="DELETE", path="/messages", returns=record(n=TEXT)
+)
+SEND = api("sendMessage", param("text", at=Location.BODY), method="POST", path="/messages", returns=record(n=TEXT))
+LIST = api("listMessages", param("status"), path="/messages", returns=record(n=TEXT))
+APIS = {one.id: one for one in (DELETE, SEND, LIST)}
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("Delete messages that are not read", "not read"),
+        ("Delete messages from Anna but not the unread ones", "not the unread ones"),
+        ("Delete all messages older than two weeks", "older than two weeks"),
+        ("Delete messages smaller than 5 MB, please", "smaller than 5 MB, please"),
+        ("Make user 5 anything but admin", "anything but admin"),
+        ("Delete the messages unless Anna wrote them", "unless Anna wrote them"),
+        ("Delete tickets 3, 4 and 5 but keep 4", "but keep 4"),
+        ("Make user 5 an admin, no, an editor", "no, an editor"),
+    ],
+)
+def test_words_that_restrict_a_change_are_found(query: str, words: str) -> None:
+    assert restriction(query, plan(step("var1", "deleteMessages", status="read"), answer="$var1$"), APIS) == words
+
+
+@pytest.mark.parametrize(
+    ("query", "subject"),
+    [
+        ("Delete all read messages", plan(step("var1", "deleteMessages", status="read"), answer="$var1$")),
+        (
+            "Delete messages with status not read",
+            plan(step("var1", "deleteMessages", status="not read"), answer="$var1$"),
+        ),
+        ("List messages that are not read", plan(step("var1", "listMessages", status="read"), answer="$var1$")),
+        ('Send "do not wait for me"', plan(step("var1", "sendMessage", text="do not wait for me"), answer="$var1$")),
+        ("Send do not wait for me", plan(step("var1", "sendMessage", text="do not wait for me"), answer="$var1$")),
+        (
+            "Don't forget to delete the messages of Anna",
+            plan(step("var1", "deleteMessages", sender="Anna"), answer="$var1$"),
+        ),
+        ("Delete message no. 5", plan(step("var1", "deleteMessages", sender="5"), answer="$var1$")),
+    ],
+)
+def test_other_words_restrict_nothing(query: str, subject: Plan) -> None:
+    assert restriction(query, subject, APIS) == ""
