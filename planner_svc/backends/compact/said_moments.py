@@ -7,11 +7,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
-from typing import Final, Literal
+from typing import Literal
 
 from dateutil.relativedelta import relativedelta
 
 from planner_svc.reading.calendar_words import YEAR
+from planner_svc.reading.limits import limit_before
 from planner_svc.reading.moments import Moment
 from planner_svc.reading.profile import Role
 from planner_svc.reading.ranges import NAMED_MONTH, is_range
@@ -19,13 +20,6 @@ from planner_svc.reading.readings import whole_moments
 
 Place = tuple[int, int]
 """The first character and the one after the last."""
-
-_OUTSIDE: Final = re.compile(
-    r"\b(?:(?P<before>before|prior\s+to|(?:older|earlier)\s+than)|after|(?:newer|later)\s+than)\s+(?:the\s+)?$",
-    re.IGNORECASE,
-)
-_NEAR: Final = 24
-"""Characters before a moment that are searched for its preposition."""
 
 
 class SaidMoments:
@@ -69,8 +63,8 @@ class SaidMoments:
 
     def side(self, start: int) -> Literal["before", "after"] | None:
         """Whether the request says what is before or after a moment, which it then leaves out; None if neither."""
-        found = _OUTSIDE.search(self._query[:start][-_NEAR:])
-        return None if found is None else "before" if found["before"] else "after"
+        limit = limit_before(self._query, start, moment=True)
+        return None if limit is None or not limit.outside else "before" if limit.end == "to" else "after"
 
     def has_part(self, start: int, end: int) -> bool:
         """Whether the characters are a part of a moment's, and not all of them."""
