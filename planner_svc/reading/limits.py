@@ -60,6 +60,12 @@ _AFTER: Final = re.compile(
     re.IGNORECASE,
 )
 """Words after a value, between which its unit may stand: "2015 or later", "20 euros or less"."""
+_HOURS: Final = re.compile(
+    r"(?:the\s+)?(?:(?P<past>last|past|previous)|next|coming|following|within)\s+\S+\s+(?:minute|hour)s?", re.IGNORECASE
+)
+"""A period up to now, or from now on, as a value."""
+_AGO: Final = re.compile(r"\S+\s+\S+\s+ago\b", re.IGNORECASE)
+"""A moment whose distance a limit compares: "more than 3 days ago" is before it."""
 
 
 def limit_before(text: str, start: int, *, moment: bool) -> Limit | None:
@@ -74,14 +80,18 @@ def limit_before(text: str, start: int, *, moment: bool) -> Limit | None:
     if found is None:
         return None
     said = next(limit for number, (limit, _) in enumerate(_TABLE) if found[f"_{number}"])
-    if not found["denied"]:
-        return said
-    return Limit("to" if said.end == "from" else "from", outside=not said.outside)
+    turns = bool(found["denied"]) != (
+        moment and found[0].rstrip().endswith("than") and _AGO.match(text, start) is not None
+    )
+    end: Role = said.end if not turns else "to" if said.end == "from" else "from"
+    return Limit(end, outside=said.outside != bool(found["denied"]), weak=said.weak)
 
 
 def end_said(text: str, place: tuple[int, int], *, moment: bool) -> Role | None:
     """The only end of a range that the words around a value tell: "before 1900", "not over 50", "2021 or later"."""
     start, end = place
+    if hours := _HOURS.fullmatch(text, start, end):
+        return "from" if hours["past"] else "to"
     if (said := limit_before(text, start, moment=moment)) and not said.weak:
         return said.end
     after = _AFTER.match(text[: end + _NEAR], end)

@@ -26,6 +26,21 @@ def test_words_before_a_value(words: str, moment: bool, limit: Limit | None) -> 
 
 
 @pytest.mark.parametrize(
+    ("words", "value", "end"),
+    [
+        ("more than ", "30 days ago", "to"),
+        ("no more than ", "30 days ago", "from"),
+        ("since ", "30 days ago", "from"),
+        ("in ", "the last 24 hours", "from"),
+        ("in ", "the next 24 hours", "to"),
+        ("in ", "the last 24 days", None),
+    ],
+)
+def test_periods_that_end_or_start_now(words: str, value: str, end: str | None) -> None:
+    assert end_said(words + value, (len(words), len(words + value)), moment=True) == end
+
+
+@pytest.mark.parametrize(
     ("query", "end"),
     [("policies that expire by 31/3/2027", "to"), ("rooms from 31/3/2027", None), ("31/3/2027 or later", "from")],
 )
