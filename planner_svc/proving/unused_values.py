@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from planner_svc.reading.context import read_clock
 from planner_svc.reading.leaves import flat, has, put
+from planner_svc.reading.limits import limit_before
 from planner_svc.reading.moments import Duration, Moment
 from planner_svc.reading.numbers import NUMBER_WORD
 from planner_svc.reading.profile import Profile, Slot, profile_of
@@ -48,11 +49,6 @@ _DATED: Final = re.compile(
     rf"\d|\b(?:tomorrow|next|(?:mon|tues|wednes|thurs|fri|satur|sun)day|{NUMBER_WORD}\s+[a-z]+s)\b", re.IGNORECASE
 )
 """Signs of a moment that is meant as a value; "today" and "last week" mostly only tell what happened."""
-_LIMIT: Final = re.compile(
-    r"\b(?:before|by|since|until|till|after|prior\s+to|up\s+to|(?:older|newer|earlier|later)\s+than)\s+(?:the\s+)?$",
-    re.IGNORECASE,
-)
-"""Text before a moment, in any words, that limits what is to be changed."""
 _LENGTH: Final = re.compile(r"\b(?:for|by)\s+(?:another\s+|about\s+)?$", re.IGNORECASE)
 """Text before a time that tells when something ends."""
 _PAST: Final = re.compile(
@@ -208,7 +204,8 @@ def _is_meant(query: str, span: Span, *, reads: bool) -> bool:
     if span.kind == "number" and (_SPLIT.search(query[: span.start][-2:]) or _SIGN.match(query, span.end)):
         return False  # "186,40" is read as two numbers
     before = query[max(span.start - _BEFORE, 0) : span.start]
-    if span.kind == "moment" and _LIMIT.search(before):
+    limit = limit_before(query, span.start, moment=True)
+    if span.kind == "moment" and limit is not None and not limit.weak:
         return True
     if span.kind == "duration":
         return _LENGTH.search(before) is not None

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 from dateutil.relativedelta import relativedelta
 
@@ -18,13 +18,14 @@ _PERIOD = (
     r"|(?P<which>the|this|the\s+current|next|last)\s+(?P<unit>UNITS))(?!\w)"
 )
 _ROLLING = re.compile(
-    rf"\b(?:the\s+)?(?P<way>last|past|previous|next|coming|following)\s+(?P<n>\d{{1,4}}|couple\s+of|few|{NUMBER_WORD})\s+"
-    r"(?P<unit>day|week|fortnight|month|year)s\b",
+    rf"\b(?:(?:the\s+)?(?P<way>last|past|previous|next|coming|following|within)|(?P<age>(?:old|new|young)er\s+than))"
+    rf"\s+(?P<is>(?P<n>\d{{1,4}}|couple\s+of|few|an?|{NUMBER_WORD})\s+(?P<unit>minute|hour|day|week|fortnight|month|year)s?)\b"
+    r"(?!\s+(?:of|after|before|from)\b)",
     re.IGNORECASE,
 )
 _EDGE = re.compile(
     rf"\b(?:the\s+)?(?P<edge>end|beginning|start)\s+of"
-    rf"(?:\s+(?P<in_year>{YEAR})(?!\w)|{_PERIOD.replace('UNITS', 'week|month|year')})",
+    rf"(?:\s+(?P<in_year>{YEAR})(?!\w)|{_PERIOD.replace('UNITS', 'week|month|quarter|year')})",
     re.IGNORECASE,
 )
 """Only with "of": contracts may "end in May"."""
@@ -43,15 +44,15 @@ _WEEKDAY_WEEK = re.compile(
 )
 
 
-def phrases(text: str, today: date) -> Iterator[Found]:
+def phrases(text: str, now: datetime) -> Iterator[Found]:
     """The days and periods that a text counts out from today, or in a month; they may overlap.
 
     Args:
         text: the request.
-        today: the day that it refers to.
+        now: the clock that it refers to.
     """
+    today = now.date()
     for pattern, read in (
-        (_ROLLING, _rolling),
         (_EDGE, _edge),
         (_NTH, _nth),
         (_FORTNIGHT, _fortnight),
@@ -60,22 +61,31 @@ def phrases(text: str, today: date) -> Iterator[Found]:
         for match in pattern.finditer(text):
             with suppress(ValueError, OverflowError):  # beyond the calendar
                 moment = read(match, today)
-                if moment is not None:
-                    yield Found(match.start(), match.end(), moment)
+                yield Found(match.start(), match.end(), moment)
+    for match in _ROLLING.finditer(text):
+        with suppress(ValueError, OverflowError):
+            period = _rolling(match, now)
+            if period is not None:
+                yield Found(match.start("is" if match["age"] else 0), match.end(), period)
 
 
-def _rolling(match: re.Match[str], today: date) -> Moment | None:
-    words = match["n"].lower()
-    count = 2 if words.startswith("couple") else number(words)
+def _rolling(match: re.Match[str], now: datetime) -> Moment | None:
+    """A period that ends or starts today; hours and the age of things only tell its other end."""
+    words, way = match["n"].lower(), (match["way"] or "").lower()
+    count = 2 if words.startswith("couple") else 1 if words in ("a", "an") else number(words)
     if not isinstance(count, int):
         return None  # a few
     unit, times = match["unit"].lower(), 1
     if unit == "fortnight":
         unit, times = "week", 2
     span = relativedelta(**{f"{unit}s": count * times})  # type: ignore[arg-type]
-    if match["way"].lower() in ("last", "past", "previous"):
-        return Moment("week", today - span, today)
-    return Moment("week", today, today + span)
+    back = match["age"] or way in ("last", "past", "previous")
+    end = now - span if back else now + span
+    if unit in ("minute", "hour"):
+        return Moment("time", end.date(), clock=end.time().replace(second=0, microsecond=0))
+    if match["age"]:
+        return Moment("day", end.date()) if unit != "year" else None
+    return Moment("week", min(now, end).date(), max(now, end).date())
 
 
 def _edge(match: re.Match[str], today: date) -> Moment:
@@ -83,6 +93,9 @@ def _edge(match: re.Match[str], today: date) -> Moment:
     if unit == "week":
         first = today - timedelta(days=today.weekday()) + timedelta(weeks=_step(match))
         last = first + timedelta(days=6)
+    elif unit == "quarter":
+        first = today.replace(day=1) + relativedelta(months=3 * _step(match) - (today.month - 1) % 3)
+        last = first + relativedelta(months=3, days=-1)
     elif unit == "year":
         first = date(int(match["in_year"] or today.year + _step(match)), 1, 1)
         last = first.replace(month=12, day=31)

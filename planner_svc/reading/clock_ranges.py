@@ -6,12 +6,13 @@ from datetime import time
 
 from planner_svc.reading.clocks import NO_NOUN
 from planner_svc.reading.moments import Found, Moment
+from planner_svc.reading.numbers import CURRENCY_SIGNS
 from planner_svc.reading.ranges import MOVED, MOVED_REACH
 
 _TIME = r"(?P<h{0}>2[0-3]|1\d|0?\d)(?:(?P<sign{0}>[:.h])(?P<m{0}>[0-5]\d))?(?:\s?(?P<half{0}>[ap]\.?m\b\.?))?"
 _RANGE = re.compile(
-    rf"(?<![\w.,:/+$€£-]){_TIME.format(1)}(?:(?P<dash>\s?[-\u2013]\s?)|\s+(?:to|until|till|and)\s+){_TIME.format(2)}"
-    r"(?![\w%$€£])(?![.,:/-]\d)",
+    rf"(?<![\w.,:/+{CURRENCY_SIGNS}-]){_TIME.format(1)}(?:(?P<dash>\s?[-\u2013]\s?)|\s+(?:to|until|till|and)\s+){_TIME.format(2)}"
+    rf"(?![\w%{CURRENCY_SIGNS}])(?![.,:/-]\d)",
     re.IGNORECASE,
 )
 _OPENS = re.compile(r"\b(?:from|between|at)\s+$", re.IGNORECASE)

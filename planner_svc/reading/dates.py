@@ -14,6 +14,7 @@ from planner_svc.reading.calendar_words import MONTH, MONTHS, RANGE, WEEKDAY, WE
 from planner_svc.reading.clock_ranges import clocks_of_ranges
 from planner_svc.reading.clocks import NO_NOUN, clocks_in, pattern_of
 from planner_svc.reading.moments import Duration, Found, Moment
+from planner_svc.reading.named_periods import named_periods
 from planner_svc.reading.numbers import NUMBER_WORD, number
 from planner_svc.reading.ranges import ends_in_order, same_year
 from planner_svc.reading.tense import is_over, is_past
@@ -72,7 +73,7 @@ _WORD_BEFORE = re.compile(r"\b([A-Z][a-z]+)\s+$")
 _NOW = re.compile(
     r"\b(?:what|which)\s+(?!time\b)\w+\s+(?P<w>are\s+we\s+in\b|is\s+it(?=\s*(?:[?!.,]|$)))", re.IGNORECASE
 )
-_PERIOD = pattern_of(r"(?P<q>next|this|coming|last|past|current)\s+(?P<w>week|weekend|month|year)")
+_PERIOD = pattern_of(r"(?P<q>next|this|coming|last|past|current)\s+(?P<w>week|weekend|month|quarter|year)")
 _YEAR_RX = pattern_of(rf"(?P<y>{YEAR})(?!\s*(?:{'|'.join(UNITS)})s?\b)(?![.,]\d)")
 _AGO = pattern_of(
     rf"(?:in\s+{_SPAN_UNIT}(?!\s+(?:before|after|from))"
@@ -81,6 +82,9 @@ _AGO = pattern_of(
 _DURATION = pattern_of(_SPAN_UNIT)
 _SHIFT = re.compile(
     r"\s+(?P<w>after|before|from|following|prior to|earlier than|later than)\s+(?:the\s+)?", re.IGNORECASE
+)
+_WEEK_OF = re.compile(
+    r"\b(?:the\s+)?week\s+(?P<way>of|beginning|starting|commencing)\s+(?:on\s+)?(?:the\s+)?$", re.IGNORECASE
 )
 _JOIN = re.compile(r"(?:,?\s*(?:at|on|by|from|between|starting|around|T)\s+|,?\s+)(?:the\s+)?", re.IGNORECASE)
 
@@ -111,10 +115,11 @@ class DateReader:
         """
         text = without_look_alikes(text)
         times = (Found(*one.place, Moment("time", clock=one.clock, zone=one.zone)) for one in clocks_in(text))
-        dates = _longest([*self._days(text), *times, *phrases(text, self._now.date())])
+        dates = _longest([*self._days(text), *times, *phrases(text, self._now), *named_periods(text, self._now.date())])
         clocks = (*_bare_clocks(text, dates), *clocks_of_ranges(text, dates))
         dates = _longest([*dates, *self._bare_days(text, dates), *clocks])
-        dates = self._dated(ends_in_order(text, same_year(text, self._joined(text, dates)), self._now.date()))
+        dates = [_week_of(text, one) for one in same_year(text, self._joined(text, dates))]
+        dates = self._dated(ends_in_order(text, dates, self._now.date()))
         durations = [
             Found(m.start(), m.end(), Duration(_amount(m["n"]), m["unit"].lower())) for m in _DURATION.finditer(text)
         ]
@@ -244,9 +249,10 @@ class DateReader:
             monday = self._monday(step)
             sunday = monday + timedelta(days=6)
             return Moment("week", sunday - timedelta(days=1) if unit == "weekend" else monday, sunday)
-        if unit == "month":
-            first = today.replace(day=1) + relativedelta(months=step)
-            return Moment("month", first, first + relativedelta(months=1, days=-1))
+        if unit in ("month", "quarter"):
+            months = 1 if unit == "month" else 3
+            first = today.replace(day=1) + relativedelta(months=step * months - (today.month - 1) % months)
+            return Moment("month", first, first + relativedelta(months=months, days=-1))
         return _whole_year(today.year + step)
 
     def _monday(self, step: int) -> date:
@@ -335,6 +341,15 @@ def _bare_clocks(text: str, dates: Sequence[Found]) -> Iterator[Found]:
         if match is not None and isinstance(found.value, Moment) and found.value.grain == "day":
             clock = time(int(match["h"]), int(match["m"] or 0))
             yield Found(match.start("h"), match.end(), Moment("time", clock=clock))
+
+
+def _week_of(text: str, found: Found) -> Found:
+    """The week that a day is said to be in, or to start."""
+    match, day = _WEEK_OF.search(text, 0, found.start), found.value
+    if match is None or not isinstance(day, Moment) or day.grain != "day" or day.day is None:
+        return found
+    first = day.day - timedelta(days=day.day.weekday() if match["way"].lower() == "of" else 0)
+    return replace(found, start=match.start(), value=Moment("week", first, first + timedelta(days=6)))
 
 
 def _step(word: str) -> int:

@@ -10,8 +10,9 @@ from planner_svc.reading.text import MAX_CHARS, name_parts, stem, stem_set, with
 
 _DENIES: Final = re.compile(
     r"\b(?:no|non|not|without|excluding|neither|nor|don['\u2019]?t|doesn['\u2019]?t|isn['\u2019]?t|aren['\u2019]?t"
+    r"|except(?:\s+for)?|other\s+than|anything\s+but|no\s+longer|never|instead\s+of|rather\s+than"
     r"|(?:turn|switch)(?:ed|ing)?\s+off|disabl(?:e|ed|ing))"
-    r"(?:-|\s+(?:(?:an?|any|the|be|been|is|are|include|to\s+be)\s+)?)$",
+    r"(?:-|\s+(?:(?:an?|any|the|be|been|is|are|include|to\s+be)\s+){0,2})$",
     re.IGNORECASE,
 )
 _DENIED: Final = re.compile(
@@ -23,7 +24,8 @@ _DENIED: Final = re.compile(
     re.IGNORECASE,
 )
 _TOLD: Final = re.compile(
-    r"\b(?:(?:is|are|was|were)\s+not|(?:is|are|was|were)n['\u2019]?t)\s+(?:\w+\s+)?$", re.IGNORECASE
+    r"(?<!\bthat )(?<!\bwhich )(?<!\bwho )\b(?:is|are|was|were)(?:\s+not|n['\u2019]?t)\s+(?:\w+\s+)?$",
+    re.IGNORECASE,
 )
 """How things are, not how they are to be: "card 5 is not active, turn it on"."""
 _NEGATIVE: Final = stem_set("no non not without un skip ignore disable exclude hide omit suppress block deny prevent")
@@ -56,8 +58,21 @@ def denied(profile: Profile, slot: Slot, query: str) -> tuple[int, int] | None:
         if without in names:
             said.setdefault(without, []).append((word.start, word.end))
         elif word.stem in names:
-            before = text[max(word.start - _NEAR, 0) : word.start]
-            is_told = profile.api.mutating and _TOLD.search(before)
-            is_denied = not is_told and (_DENIES.search(before) or _DENIED.match(text, word.end))
-            said.setdefault(word.stem, []).append((word.start, word.end) if is_denied else None)
+            place = word.start, word.end
+            is_denied = denies(text, place, changes=profile.api.mutating)
+            said.setdefault(word.stem, []).append(place if is_denied else None)
     return next((places[0] for places in said.values() if None not in places), None)
+
+
+def denies(text: str, place: tuple[int, int], *, changes: bool) -> bool:
+    """Whether a text denies the words at these characters: "not closed", "anything but an admin".
+
+    Args:
+        text: the text.
+        place: the characters.
+        changes: whether something is to be changed: then how things are is no denial.
+    """
+    before = text[max(place[0] - _NEAR, 0) : place[0]]
+    if changes and _TOLD.search(before):
+        return False
+    return _DENIES.search(before) is not None or _DENIED.match(text, place[1]) is not None

@@ -1,6 +1,7 @@
 """Numbers in digits and in English words."""
 
 import re
+import unicodedata
 
 _ONES = [
     "zero",
@@ -45,6 +46,9 @@ NUMBER_WORD = rf"(?:{_ONE_WORD})(?:[\s-](?:and\s)?(?:{_ONE_WORD})){{0,9}}"
 
 DIGITS = r"[-+\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 """Pattern of a number in digits, with commas between thousands."""
+
+CURRENCY_SIGNS = "".join(sign for sign in map(chr, range(0x20D0)) if unicodedata.category(sign) == "Sc")
+"""The signs of currencies, for a class in a pattern."""
 
 MAX_DIGITS = 30
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from planner_svc.reading.numbers import number, whole
+from planner_svc.reading.numbers import CURRENCY_SIGNS, number, whole
 from planner_svc.reading.text import MAX_CHARS
 from planner_svc.reading.units import UNIT_WORDS, Unit
 
@@ -45,7 +45,7 @@ _UNIT: Final = re.compile(
 )
 _CLOCKED: Final = re.compile(r"(?P<hours>\d{1,2})\s?h\s?(?P<minutes>[0-5]\d)(?:\s?m(?:in)?)?(?!\w)", re.IGNORECASE)
 _TOGETHER: Final = re.compile(r"(?:,?\s+and\s+|,\s*|\s+|(?<=h))")
-_SIGN: Final = re.compile(r"[$\u20ac\u00a3\u00a5]\s?$")
+_SIGN: Final = re.compile(rf"[{CURRENCY_SIGNS}]\s?$")
 _SCALE: Final = re.compile(r"\s?(?:mn?|(?P<bn>bn|b))\b(?!\.\d)", re.IGNORECASE)
 """Millions and billions of a currency: "$1.2m"."""
 _HIDDEN: Final = re.compile(r"[\d.,:/]*\d")

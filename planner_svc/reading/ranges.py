@@ -25,7 +25,7 @@ MOVED = re.compile(
     re.IGNORECASE,
 )
 """Moved from one day to another: the other may come first."""
-NAMED_MONTH = re.compile(rf"{MONTH}|\d[/.]\d", re.IGNORECASE)
+_NAMED_MONTH = re.compile(rf"{MONTH}|\d[/.]\d", re.IGNORECASE)
 _NAMED_WEEKDAY = re.compile(WEEKDAY, re.IGNORECASE)
 MOVED_REACH = 80
 _FAR = timedelta(days=3_660)
@@ -61,7 +61,7 @@ def ends_in_order(text: str, found: list[Found], today: date) -> list[Found]:
             continue
         over = two.day <= today
         moved = first if over else second
-        by = _open_in(text, moved)
+        by = open_in(text, moved.start, moved.end)
         if (
             by is None
             or one.day - two.day > _FAR
@@ -84,14 +84,14 @@ def is_range(text: str, first: tuple[int, int], second: tuple[int, int]) -> bool
     return _TO_END.fullmatch(between) is not None and MOVED.search(before) is None
 
 
-def _open_in(text: str, found: Found) -> relativedelta | None:
-    """The step between the days that the words may mean; None if they mean one day."""
-    words = text[found.start : found.end]
+def open_in(text: str, start: int, end: int) -> relativedelta | None:
+    """The step between the days that these words may mean; None if they mean one day."""
+    words = text[start:end]
     if re.search(YEAR, words) is not None:
         return None
-    if NAMED_MONTH.search(words) is not None:
+    if _NAMED_MONTH.search(words) is not None:
         return relativedelta(years=1)
-    weekday = _NAMED_WEEKDAY.search(text, found.start, found.end)  # in context: a short name needs its preposition
+    weekday = _NAMED_WEEKDAY.search(text, start, end)  # in context: a short name needs its preposition
     return relativedelta(weeks=1) if weekday is not None else None
 
 

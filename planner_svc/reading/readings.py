@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from planner_svc.reading.date_formats import date_formats, in_stated_format
 from planner_svc.reading.dates import DateReader
 from planner_svc.reading.moments import Duration, Found, Moment
-from planner_svc.reading.numbers import DIGITS, NUMBER_WORD, number
+from planner_svc.reading.numbers import CURRENCY_SIGNS, DIGITS, NUMBER_WORD, number
 from planner_svc.reading.profile import Profile, Slot
 from planner_svc.reading.renderings import renderings
 from planner_svc.reading.text import stem
@@ -25,12 +25,14 @@ ORDINALS: dict[str, float] = {
 }  # fmt: skip
 """Words that mean numbers but are not counting words."""
 _COUNTED = re.compile(
-    rf"[$€£¥]?\s?(?P<n>{DIGITS}(?:\s?(?:million|billion|thousand|hundred|k)\b)?)(?P<after>.*)", re.DOTALL
+    rf"[{CURRENCY_SIGNS}]?\s?(?P<n>{DIGITS}(?:\s?(?:million|billion|thousand|hundred|k)\b)?)(?P<after>.*)", re.DOTALL
 )
 _WORDED = re.compile(rf"(?P<n>{NUMBER_WORD})\b(?P<after>.*)", re.IGNORECASE | re.DOTALL)
-_DECIMAL_COMMA = re.compile(r"[$€£¥]?\s?(?P<whole>\d{1,3}(?:\.\d{3})+|\d+),(?P<part>\d{1,2})(?P<after>.*)", re.DOTALL)
+_DECIMAL_COMMA = re.compile(
+    rf"[{CURRENCY_SIGNS}]?\s?(?P<whole>\d{{1,3}}(?:\.\d{{3}})+|\d+),(?P<part>\d{{1,2}})(?P<after>.*)", re.DOTALL
+)
 """A number as much of Europe writes it: 1.234,50. With three digits after it, a comma separates thousands."""
-_UNIT = re.compile(r"\s?(?:%|percent|°\s?[CF]?|-?[^\W\d_]{1,14}|[€£$])?\.?")
+_UNIT = re.compile(rf"\s?(?:%|percent|°\s?[CF]?|-?[^\W\d_]{{1,14}}|[{CURRENCY_SIGNS}])?\.?")
 _YES, _NO = ("yes", "true", "on", "enabled"), ("no", "false", "off", "disabled")
 TRUTHS = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
 """Words for true and false."""

@@ -60,11 +60,12 @@ _WISH: Final = re.compile(
 
 _OVER: Final = re.compile(
     r"\b(?:was|were|occurred|happened|took\s+place|has\s+been"
-    rf"|(?:{_ED}|{_IRREGULAR})\s+(?:on\s+or\s+)?(?:after|before))\b",
+    rf"|(?:{_ED}|{_IRREGULAR})\s+(?:(?:on|at)\s+or\s+)?(?:after|before))\b",
     re.IGNORECASE,
 )
 _LISTS: Final = re.compile(
     r"\s*(?:(?:please|(?:can|could)\s+you)\s+)?(?:list|show|display|export|which|how\s+many|how\s+much"
+    r"|(?:what\s+(?:is|are)\s+)?(?:the\s+)?(?:sum|totals?|number|count|average)(?:\s+of)?"
     r"|delete|remove|purge|erase|archive)\b(?!\s+will\b)",
     re.IGNORECASE,
 )

@@ -9,7 +9,7 @@ from typing import Literal
 
 from planner_svc.reading.dates import DateReader
 from planner_svc.reading.moments import Duration, Moment
-from planner_svc.reading.numbers import DIGITS, NUMBER_WORD, number
+from planner_svc.reading.numbers import CURRENCY_SIGNS, DIGITS, NUMBER_WORD, number
 from planner_svc.reading.readings import ORDINALS
 from planner_svc.reading.text import QUOTED, STOP, stem, stems, words_of
 
@@ -30,7 +30,7 @@ _CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/:.+-]{0,80}[A-Za-z0-9_]|[A-Z0-9]")
 _GROUPED = re.compile(r"(?<![\w-])[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){2,9}(?![\w-])")
 _NUMBER = re.compile(
     rf"(?<![\w.])(?P<n>{DIGITS}(?:\s?(?:million|billion|thousand|hundred|k)\b)?|\b{NUMBER_WORD}\b)"
-    r"(?P<after>\s?°\s?[CFNSEW]?|\s?[%€£]|[A-Za-z]{1,3}\b)?(?![\w]|\.\d|-[a-z])",
+    rf"(?P<after>\s?°\s?[CFNSEW]?|\s?[%{CURRENCY_SIGNS}]|[A-Za-z]{{1,3}}\b)?(?![\w]|\.\d|-[a-z])",
     re.IGNORECASE,
 )
 _COMPASS = {

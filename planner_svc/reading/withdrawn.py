@@ -1,9 +1,10 @@
 """What a request takes back: the exception in "all except 5", and the first value in "D-2, no wait, D-14"."""
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
 
+from planner_svc.reading.choices import NamedChoice
 from planner_svc.reading.readings import NO_CLOCK
 from planner_svc.reading.text import MAX_CHARS
 from planner_svc.reading.values import Span, find_spans
@@ -20,7 +21,7 @@ EXCEPT: Final = re.compile(
 """An exception; what "but not" excepts has a name or a number."""
 _CORRECTS: Final = re.compile(
     r"[,;.(\u2013-]\s*(?P<said>(?:no\s*,?\s*wait|wait\s*,?\s*no|no\s*,?\s*sorry|sorry|oops|I\s+meant?|scratch\s+that"
-    r"|correction|actually|(?:no\s*,?\s*)?make\s+(?:it|that))\b(?:\s*,?\s*I\s+meant?\b)?)",
+    r"|correction|actually|no(?=\s*,)|(?:no\s*,?\s*)?make\s+(?:it|that))\b(?:\s*,?\s*I\s+meant?\b)?)",
     re.IGNORECASE,
 )
 """Words with which people replace what they just wrote."""
@@ -28,24 +29,27 @@ _GAP_BEFORE: Final = 15
 _GAP_AFTER: Final = 25
 _KINDS: Final = ("number", "moment", "code", "email", "quoted", "phone")
 Place = tuple[int, int]
+_Said = TypeVar("_Said", Span, NamedChoice)
 
 
 def corrected(query: str) -> list[Place]:
     """The places of values that the request replaces by a value of the same kind right after them."""
     query = query[:MAX_CHARS]
-    markers = [match.span("said") for match in _CORRECTS.finditer(query)]
-    if not markers:
+    if _CORRECTS.search(query) is None:
         return []
     spans = [span for span in find_spans(query, NO_CLOCK) if span.kind in _KINDS]
-    return [(span.start, span.end) for marker in markers for span in _replaced(marker, spans)]
+    pairs = replaced(query, spans)
+    return [(one.start, one.end) for one, other in pairs if one.kind == other.kind and one.value != other.value]
 
 
-def _replaced(marker: Place, spans: list[Span]) -> Iterator[Span]:
-    """The last value before the marker, if the first one after it is of its kind."""
-    before = [one for one in spans if one.end <= marker[0] and marker[0] - one.end <= _GAP_BEFORE]
-    after = [one for one in spans if one.start >= marker[1] and one.start - marker[1] <= _GAP_AFTER]
-    if before and after and before[-1].kind == after[0].kind and before[-1].value != after[0].value:
-        yield before[-1]
+def replaced(query: str, said: Sequence[_Said]) -> Iterator[tuple[_Said, _Said]]:
+    """The last of these before each correction, and the first after it."""
+    for match in _CORRECTS.finditer(query):
+        start, end = match.span("said")
+        before = [one for one in said if one.end <= start and start - one.end <= _GAP_BEFORE]
+        after = [one for one in said if one.start >= end and one.start - end <= _GAP_AFTER]
+        if before and after:
+            yield before[-1], after[0]
 
 
 def excepted(query: str) -> list[Place]:

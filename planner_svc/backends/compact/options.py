@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic import JsonValue
@@ -11,8 +11,10 @@ from planner_svc.backends.compact.draft_calls import LiteralArgument
 from planner_svc.backends.compact.items import MAX_OPTIONS, Kind
 from planner_svc.backends.compact.task import FillRequest, Task
 from planner_svc.reading.choices import NamedChoice, named_choices
+from planner_svc.reading.negations import denies
 from planner_svc.reading.option_names import option_names
 from planner_svc.reading.text import MAX_CHARS, STOP, words_of
+from planner_svc.reading.withdrawn import replaced
 
 NAMED: Final = 1.0
 """Log-odds added to an option that the request names; an option that the network has not seen starts at 0."""
@@ -36,8 +38,16 @@ class Options:
     def values(self, fill: FillRequest, sure: float) -> Iterator[LiteralArgument]:
         """The likeliest option; for several calls, all likely ones, in the order in which the request names them."""
         explained = bool(option_names(fill.slot))
-        named = {str(one.value): one for one in reversed(list(named_choices(fill.slot, self._words)))}
-        ranked = sorted(self._offered(fill, named, explained), key=lambda one: -one[0])
+        said = list(named_choices(fill.slot, self._words))
+        refused = self._refused(fill, said)
+        named = {str(one.value): one for one in reversed(said) if str(one.value) not in refused}
+        ranked = [one for one in self._offered(fill, named, explained) if str(one[1]) not in refused]
+        ranked.sort(key=lambda one: -one[0])
+        if refused and not named:
+            others = [value for value in fill.slot.choices if str(value) not in refused]
+            if not fill.listed and len(others) > 1:
+                return  # any of them may be meant
+            ranked = [(1.0, value) for value in others]
         likely = [value for odds, value in ranked if odds > 0] or [value for _, value in ranked[:1]]
         own = [one.value for one in named.values() if {one.role, fill.slot.role} != {"from", "to"}]
         if len(own) == fill.times > 1 or (own and explained and fill.listed):
@@ -53,6 +63,13 @@ class Options:
             if fill.allows(value):
                 fill.used.append((fill.slot.choices, value))
                 yield LiteralArgument(value, places.get(str(value)), sure)
+
+    def _refused(self, fill: FillRequest, said: Sequence[NamedChoice]) -> set[str]:
+        """The options that the request names only to deny or to replace them."""
+        query, changes = self._task.query[:MAX_CHARS], fill.profile.api.mutating
+        no = [one for one, other in replaced(query, said) if one.value != other.value]
+        no += [one for one in said if denies(query, (one.start, one.end), changes=changes)]
+        return {str(one.value) for one in no} - {str(one.value) for one in said if one not in no}
 
     def _offered(
         self, fill: FillRequest, named: Mapping[str, NamedChoice], explained: bool

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.draft_calls import Argument, DraftCall, LiteralArgument
-from planner_svc.backends.compact.range_ends import end_said
 from planner_svc.backends.compact.task import FillRequest
+from planner_svc.reading.limits import end_said, limit_before
 from planner_svc.reading.moments import Moment
 
 if TYPE_CHECKING:
     from planner_svc.backends.compact.filling import Filler
-
-_OPEN: Final = re.compile(
-    r"\b(?:since|from|after|start(?:s|ing)?(?:\s+(?:on|in))?|begin(?:s|ning)?(?:\s+(?:on|in))?|until|till|to|by|before"
-    r"|(?:older|earlier|newer|later)\s+than|ending(?:\s+in)?|as\s+of)\s+(?:the\s+)?$",
-    re.IGNORECASE,
-)
-_NEAR: Final = 24
-"""Characters before a period that are searched for its preposition."""
 
 
 def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
@@ -48,9 +39,11 @@ def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
         if moment is None or said.value == query[start:end]:
             continue
         place = filler.moments.other_end(said.place, fill.slot.role)
-        opens = _OPEN.search(query[max(start - _NEAR, 0) : start])
-        ends_here = opens is not None and fill.slot.role == "to" and opens[0].lower().startswith("from")
-        if place is None and not ends_here and (opens is not None or end_said(query, said.place) is not None):
+        temporal = fill.slot.temporal
+        opens = limit_before(query, start, moment=temporal)
+        ends_here = opens is not None and opens.weak and opens.end == "from" and fill.slot.role == "to"
+        one_end = opens is not None or end_said(query, said.place, moment=temporal) is not None
+        if place is None and one_end and not ends_here:
             continue
         for other in fills:
             if other.slot.role in (None, fill.slot.role) or other.slot.paired != fill.slot.paired:

@@ -8,31 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
 from planner_svc.backends.compact.task import FillRequest
-from planner_svc.reading.profile import Role, Slot
+from planner_svc.reading.limits import end_said
+from planner_svc.reading.profile import Slot
 
 if TYPE_CHECKING:
     from planner_svc.backends.compact.filling import Filler
 
-_MORE: Final = r"more|greater|higher|larger|bigger|longer|later|older|heavier"
-_LESS: Final = r"less|fewer|lower|smaller|shorter|cheaper|earlier|younger|lighter"
-_NOT: Final = r"(?:\b(?:no|not|never|without)\s+|n['\u2019]t\s+)(?:be\s+)?"
-_SIGN: Final = r"[^\w\s]?"
-"""The sign of a currency, between these words and the number."""
-_SAID: Final = re.compile(
-    rf"(?:(?P<denied>{_NOT})?\b(?:(?P<less>(?:{_LESS})\s+than|under|below|before|until|till)"
-    rf"|(?P<more>(?:{_MORE})\s+than|over|above|exceed(?:s|ed|ing)?|after))"
-    r"|\b(?P<most>at\s+most|up\s+to|max(?:imum)?(?:\s+of)?)|\b(?P<least>at\s+least|min(?:imum)?(?:\s+of)?|since)"
-    rf"|(?P<sign>[<>])=?)\s*(?:the\s+)?{_SIGN}$",
-    re.IGNORECASE,
-)
-_OR: Final = r"\s*(?:[^\W\d_]+\s+)?(?:or|and)\s+"
-_OR_MORE: Final = re.compile(
-    rf"{_OR}(?:{_MORE}|newer|above|after|over|since|upwards?|onwards?)\b|\s+(?:up|on)wards?\b", re.IGNORECASE
-)
-_OR_LESS: Final = re.compile(rf"{_OR}(?:{_LESS}|below|before|under)\b", re.IGNORECASE)
-"""Words after a value, between which its unit may stand: "2015 or later", "20 euros or less"."""
-_NEAR: Final = 30
-"""Characters before a value that are searched."""
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 
@@ -65,7 +46,9 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
             here, there, said = (first, last, low) if low is not None else (last, first, high)
             if not isinstance(said, LiteralArgument) or said.place is None or here.slot.required:
                 continue
-            if end_said(query, said.place) == there.slot.role and _set(filler, call, there, said):
+            if end_said(query, said.place, moment=here.slot.temporal) == there.slot.role and _set(
+                filler, call, there, said
+            ):
                 del call.arguments[here.slot.name]
 
 
@@ -110,20 +93,10 @@ def _ends_at_start(first: FillRequest, low: LiteralArgument, high: LiteralArgume
 
 def _keep_end_said(query: str, call: DraftCall, place: tuple[int, int], fills: Sequence[FillRequest]) -> None:
     """Leave one value of two from the same words: "before 1900" is no year from which to search."""
-    end = end_said(query, place)
+    end = end_said(query, place, moment=fills[0].slot.temporal)
     for fill in fills:
         if end not in (None, fill.slot.role) and not fill.slot.required:
             del call.arguments[fill.slot.name]
-
-
-def end_said(query: str, place: tuple[int, int]) -> Role | None:
-    """The only end of a range that the words around a value tell: "before 1900", "not over 50", "2021 or later"."""
-    start, end = place
-    if said := _SAID.search(query, max(start - _NEAR, 0), start):
-        is_most = bool(said["most"] or said["less"]) or said["sign"] == "<"
-        return "to" if is_most != bool(said["denied"]) else "from"
-    after = query[end : end + _NEAR]
-    return "to" if _OR_LESS.match(after) else "from" if _OR_MORE.match(after) else None
 
 
 def _set(filler: Filler, call: DraftCall, fill: FillRequest, said: LiteralArgument) -> bool:

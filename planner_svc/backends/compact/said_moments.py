@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
-from typing import Final, Literal
+from typing import Literal
 
-from dateutil.relativedelta import relativedelta
-
-from planner_svc.reading.calendar_words import YEAR
+from planner_svc.reading.limits import limit_before
 from planner_svc.reading.moments import Moment
 from planner_svc.reading.profile import Role
-from planner_svc.reading.ranges import NAMED_MONTH, is_range
+from planner_svc.reading.ranges import is_range, open_in
 from planner_svc.reading.readings import whole_moments
 
 Place = tuple[int, int]
 """The first character and the one after the last."""
-
-_OUTSIDE: Final = re.compile(
-    r"\b(?:(?P<before>before|prior\s+to|(?:older|earlier)\s+than)|after|(?:newer|later)\s+than)\s+(?:the\s+)?$",
-    re.IGNORECASE,
-)
-_NEAR: Final = 24
-"""Characters before a moment that are searched for its preposition."""
 
 
 class SaidMoments:
@@ -69,8 +59,8 @@ class SaidMoments:
 
     def side(self, start: int) -> Literal["before", "after"] | None:
         """Whether the request says what is before or after a moment, which it then leaves out; None if neither."""
-        found = _OUTSIDE.search(self._query[:start][-_NEAR:])
-        return None if found is None else "before" if found["before"] else "after"
+        limit = limit_before(self._query, start, moment=True)
+        return None if limit is None or not limit.outside else "before" if limit.end == "to" else "after"
 
     def has_part(self, start: int, end: int) -> bool:
         """Whether the characters are a part of a moment's, and not all of them."""
@@ -78,13 +68,12 @@ class SaidMoments:
         return any(first <= start and end <= last and (start, end) != (first, last) for first, last in places)
 
     def over(self, moment: Moment | None, start: int, end: int) -> Moment | None:
-        """The moment, a year earlier if these words leave the year open and it is then nearer to today."""
+        """The moment, a year or a week earlier if these words leave it open and it is then nearer to today."""
         if moment is None or moment.day is None or moment.day <= self._now.date():
             return moment
-        words = self._query[start:end]
-        if re.search(YEAR, words) is not None or NAMED_MONTH.search(words) is None:
+        back, today = open_in(self._query, start, end), self._now.date()
+        if back is None:
             return moment
-        back, today = relativedelta(years=1), self._now.date()
         earlier = replace(moment, day=moment.day - back, last=moment.last and moment.last - back)
         since = earlier.last_day().day
         return earlier if since is not None and timedelta() <= today - since <= moment.day - today else moment

@@ -43,6 +43,45 @@ def test_days_and_periods(text: str, first: date, last: date | None) -> None:
     assert (found.value.day, found.value.last) == (first, last)
 
 
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("claims reported in Q3", date(2026, 7, 1), date(2026, 9, 30)),
+        ("the third quarter of 2027", date(2027, 7, 1), date(2027, 9, 30)),
+        ("the last quarter", date(2026, 7, 1), date(2026, 9, 30)),
+        ("the last quarter of last year", date(2025, 10, 1), date(2025, 12, 31)),
+        ("until the end of the quarter", date(2026, 12, 31), None),
+        ("the first half of 2026", date(2026, 1, 1), date(2026, 6, 30)),
+        ("H2 2026", date(2026, 7, 1), date(2026, 12, 31)),
+        ("mid-June 2027", date(2027, 6, 11), date(2027, 6, 20)),
+        ("claims reported in early November", date(2026, 11, 1), date(2026, 11, 10)),
+        ("the first week of December", date(2026, 12, 1), date(2026, 12, 7)),
+        ("the last week of December", date(2026, 12, 25), date(2026, 12, 31)),
+        ("Sum of payments for the week of 12 November", date(2026, 11, 9), date(2026, 11, 15)),
+        ("the week starting 8 December", date(2026, 12, 8), date(2026, 12, 14)),
+        ("over Christmas", date(2026, 12, 24), date(2026, 12, 26)),
+        ("until Christmas", date(2026, 12, 25), None),
+        ("since last Christmas", date(2025, 12, 25), None),
+        ("on New Year\u2019s Eve", date(2026, 12, 31), None),
+        ("until Easter 2027", date(2027, 3, 28), None),
+        ("on Good Friday", date(2027, 3, 26), None),
+        ("claims reported since Easter", date(2026, 4, 5), None),
+        ("within two weeks", date(2026, 11, 28), date(2026, 12, 12)),
+        ("claims older than two weeks", date(2026, 11, 14), None),
+        ("errors in the last 24 hours", date(2026, 11, 27), None),
+    ],
+)
+def test_named_periods_and_what_is_counted_from_now(text: str, first: date, last: date | None) -> None:
+    test_days_and_periods(text, first, last)
+
+
+@pytest.mark.parametrize(
+    "text", ["flights to Christmas Island", "a Christmas tree", "within 3 days of the order", "older than 30 years"]
+)
+def test_words_that_only_look_like_periods(text: str) -> None:
+    assert whole_moments(text, NOW) == []
+
+
 @pytest.mark.parametrize("text", ["for the last time", "the end of the road", "the last few days", "the first of many"])
 def test_other_words_are_no_days(text: str) -> None:
     assert whole_moments(text, NOW) == []

@@ -65,3 +65,26 @@ def test_the_planner_changes_nothing_that_was_taken_back(backend: CompactBackend
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=RELEASE, score=1),)))
     assert draft.plan is not None
     assert [step.arguments["desk_id"] for step in draft.plan.steps] == [LiteralValue(value=desk) for desk in desks]
+
+
+STATUSES = {"type": "string", "enum": ["open", "in_review", "closed"]}
+
+
+@pytest.mark.parametrize(
+    ("query", "schema", "sent"),
+    [
+        ("List the tickets that are not closed", STATUSES, None),
+        ("List the tickets that are not closed", {"type": "string", "enum": ["open", "closed"]}, "open"),
+        ("List all tickets except the closed ones", {"type": "array", "items": STATUSES}, ["open", "in_review"]),
+        ("List the open tickets, not closed ones", STATUSES, "open"),
+        ("List the open tickets, no, the closed ones", STATUSES, "closed"),
+    ],
+)
+def test_options_that_are_denied_or_replaced_are_not_sent(
+    backend: CompactBackend, query: str, schema: dict[str, object], sent: object
+) -> None:
+    of = api("listTickets", "List tickets", param("status", schema, "Status of the tickets"))
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=of, score=1),)))
+    assert draft.plan is not None
+    values = [step.arguments.get("status") for step in draft.plan.steps]
+    assert [one.value if isinstance(one, LiteralValue) else one for one in values] == [sent]
