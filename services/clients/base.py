@@ -26,7 +26,7 @@ T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 2.0
 _MOST_PART_BYTES = 128_000_000
-"""Longest line or event of a stream. One event may hold the values of a whole run."""
+"""Longest answer, or line or event of a stream. One may hold the values of a whole run."""
 _NUMBER: Final = TypeAdapter(Annotated[int, Field(ge=1, lt=2**63)])
 """The number of a server-sent event."""
 Params = Mapping[str, str | int | float | bool | list[str] | None]
@@ -126,7 +126,7 @@ class ServiceClient:
         """Send and read the whole answer.
 
         Raises:
-            ServiceUnavailable: there was no response, or it was not HTTP.
+            ServiceUnavailable: there was no response, or it was not HTTP or too long.
             DeadlineExceeded: there was no complete response within ``timeout_s`` seconds.
             ServiceError: the service responded with a problem document.
         """
@@ -136,15 +136,16 @@ class ServiceClient:
         try:
             with peer_span(self.service, method, request.headers) as span:
                 async with asyncio.timeout(timeout_s):
-                    response = await self._http.send(request)
+                    response = await self._http.send(request, stream=True)
+                    content = await self._whole(response)
                 answered(span, response.status_code)
         except (httpx2.TimeoutException, TimeoutError) as error:
             raise self._timed_out(error, timeout_s) from error
         except httpx2.HTTPError as error:
             raise self._unavailable() from error
         if response.is_success:
-            return response.content
-        raise self._problem(response, response.content)
+            return content
+        raise self._problem(response, content)
 
     async def _call(
         self,
@@ -221,7 +222,7 @@ class ServiceClient:
                 answered(span, response.status_code)
                 try:
                     if not response.is_success:
-                        raise self._problem(response, await response.aread())
+                        raise self._problem(response, await self._whole(response))
                     async for chunk in response.aiter_bytes():
                         yield chunk
                 finally:
@@ -230,6 +231,16 @@ class ServiceClient:
             raise self._timed_out(error, timeout_s) from error
         except httpx2.HTTPError as error:
             raise self._unavailable() from error
+
+    async def _whole(self, response: httpx2.Response) -> bytes:
+        """The body of a response; it is closed. Raises ServiceUnavailable if it is too long: it may be packed."""
+        content = bytearray()
+        async with aclosing(response):
+            async for chunk in response.aiter_bytes():
+                content += chunk
+                if len(content) > _MOST_PART_BYTES:
+                    raise self._unavailable(f"{self.service} answered more than {_MOST_PART_BYTES:,} bytes.")
+        return bytes(content)
 
     def _build(
         self,

@@ -5,6 +5,7 @@ import gzip
 import socket
 import struct
 import threading
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
@@ -414,4 +415,28 @@ async def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     client = RetrieverClient(open_http("http://r"))
     with pytest.raises(ServiceUnavailable, match="an event of more than 10,000 bytes"):
         _ = [part async for part in client._parts(chunks(), b"\n")]
+    assert len(read) == 11
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_an_answer_without_end_is_refused(
+    monkeypatch: pytest.MonkeyPatch, status: int, packed: bool, streamed: bool
+) -> None:
+    monkeypatch.setattr("services.clients.base._MOST_PART_BYTES", 10_000)
+    read = list[int]()
+
+    async def body() -> AsyncIterator[bytes]:
+        packer = zlib.compressobj(wbits=31)
+        for number in range(100):
+            read.append(number)
+            piece = b"x" * 1_000
+            yield packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH) if packed else piece
+
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(status, content=body(), headers={"Content-Encoding": "gzip"} if packed else {})
+
+    with pytest.raises(ServiceUnavailable, match="more than 10,000 bytes"):
+        await ask(answer, streamed=streamed)
     assert len(read) == 11
