@@ -1,33 +1,74 @@
 """Why a run failed, in words for people; and which answers lack what is taken from them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from gateway.rendering import said_in
+from gateway.labels import item_labels
+from gateway.rendering import message_line, said_in
 from services.contracts.base import EVERY, JsonPath
-from services.contracts.evidence import written_call, written_calls
+from services.contracts.evidence import written, written_call, written_calls
 from services.contracts.execution import ExecutionFinished
 from services.contracts.outcome import Failed, StepRecord, Succeeded
 from services.contracts.plan import Plan, step_references
 from services.paths import MISSING, TooMany, looking_at, value_at
 
+READING: Final = frozenset({"GET", "HEAD"})
+"""Methods of calls that change nothing."""
 MOST_ITEMS: Final = 100_000
 """Items of lists that are looked at for what a plan takes of every item."""
 
 
 def why_failed(plan: Plan | None, finished: ExecutionFinished) -> str:
-    """Why a run failed: what was not found, or the message of the first failed step with the upstream's own words."""
-    if finished.status != "failed":
+    """Why a run failed: what was not found, or the message of the first failed call with the upstream's own words.
+
+    Of several calls it names the one that failed, and the changes that were made all the same.
+    """
+    record = next((one for one in finished.records if isinstance(one.outcome, Failed)), None)
+    if finished.status != "failed" or record is None or not isinstance(record.outcome, Failed):
         return ""
-    for record in finished.records:
-        outcome = record.outcome
-        if isinstance(outcome, Failed):
-            missing = (
-                _missing(plan, record.step, finished) if plan is not None and outcome.reason == "reference" else ""
-            )
-            said = said_in(outcome.detail)
-            return missing or (f"{outcome.message}: “{said}”" if said else outcome.message)
-    return ""
+    if plan is None or (len(plan.steps) == 1 and not record.items):
+        return _message(record.outcome)
+    missing = _missing(plan, record.step, finished) if record.outcome.reason == "reference" else ""
+    why = missing.removesuffix(".") or _failed_call(plan, record, record.outcome, finished)
+    made = ", ".join(_changes_made(plan, finished.records))
+    return f"{why}{'' if why.endswith('.”') else '.'} Done all the same: {made}." if made else missing or why
+
+
+def _message(failed: Failed) -> str:
+    """The message of a failure, with what the upstream says."""
+    said = said_in(failed.detail)
+    return f"{failed.message}: “{said}”" if said else failed.message
+
+
+def _failed_call(plan: Plan, record: StepRecord, failed: Failed, finished: ExecutionFinished) -> str:
+    """The call that failed, and why; of a loop, with its item and number, counted from 1."""
+    name, step = _call_name(plan, record), plan.step(record.step)
+    for item in record.items:
+        if isinstance(item.outcome, Failed) and step is not None:
+            labels = item_labels(step, finished.records)
+            which = f" for “{message_line(labels[item.index])}”" if item.index < len(labels) else ""
+            return f"{name}{which} (call {item.index + 1} of {len(record.items)}): {_message(item.outcome)}"
+    return f"{name}: {_message(failed).removeprefix(f'{record.step}: ')}"
+
+
+def _call_name(plan: Plan, record: StepRecord) -> str:
+    """The operation; with its arguments if the plan calls it several times."""
+    alike = [step for step in plan.steps if step.api == record.api]
+    step = plan.step(record.step)
+    if len(alike) == 1 or step is None:
+        return record.api
+    return written_call(step.api, {name: written(value) for name, value in step.arguments.items()})
+
+
+def _changes_made(plan: Plan, records: Sequence[StepRecord]) -> Iterator[str]:
+    """The changes that took effect."""
+    for record in records:
+        if all(request.method in READING for request in record.requests):
+            continue
+        if isinstance(record.outcome, Succeeded):
+            yield _call_name(plan, record)
+        elif made := sum(1 for item in record.items if isinstance(item.outcome, Succeeded)):
+            yield f"{made} of {len(record.items)} calls of {record.api}"
 
 
 def _missing(plan: Plan, failed: str, finished: ExecutionFinished) -> str:

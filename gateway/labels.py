@@ -1,5 +1,6 @@
-"""Which call a value of an answer is from, where an operation was called several times. Only the text shows it."""
+"""Which call a value of an answer is from, where several calls answer alike. Only the text shows it."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from services.paths import value_at
 MAX_LABELS: Final = 10
 _MAX_PARTS: Final = 3
 _MAX_PART: Final = 60
+_NUMBER: Final = re.compile(r"_\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +25,14 @@ class Labels:
     """Short texts that tell calls apart.
 
     Attributes:
-        calls: by step, the arguments in which it differs from other calls of its operation.
+        calls: by step, the arguments in which it differs from other calls of its operation, or its API.
         items: by step with ``foreach``, the first items that it was called for.
+        names: the names of values below a label without the number that tells them from another call's.
     """
 
     calls: Mapping[str, str] = field(default_factory=dict)
     items: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 NO_LABELS: Final = Labels()
@@ -45,14 +49,28 @@ def labels_of(plan: Plan | None, records: Sequence[StepRecord], values: Sequence
     if plan is None:
         return NO_LABELS
     shown = {value.step for value in values}
-    answers = {one.step: one.outcome.value for one in records if isinstance(one.outcome, Succeeded)}
     by_api: dict[str, list[Step]] = defaultdict(list)
     for step in plan.steps:
         if step.id in shown and step.foreach is None:
             by_api[step.api].append(step)
     calls = {label: text for alike in by_api.values() for label, text in _differences(alike)}
-    items = {step.id: _items(step, answers) for step in plan.steps if step.foreach is not None and step.id in shown}
-    return Labels(calls, items)
+    items = {
+        step.id: item_labels(step, records) for step in plan.steps if step.foreach is not None and step.id in shown
+    }
+    bare = _bare_names(values)
+    by_name: dict[str, set[str]] = defaultdict(set)
+    for value in values:
+        by_name[bare[value.name]].add(value.step)
+    numbered = {step for steps in by_name.values() if len(steps) > 1 for step in steps}
+    apis = {step.id: step.api for step in plan.steps if step.id in numbered}
+    return Labels(apis | calls, items, bare)
+
+
+def _bare_names(values: Sequence[AnswerValue]) -> dict[str, str]:
+    """The names of the values; without its number where another value has that name: ``id`` for ``id_2``."""
+    names = {value.name for value in values}
+    found = {name: _NUMBER.sub("", name) for name in names}
+    return {name: base if base in names else name for name, base in found.items()}
 
 
 def _differences(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
@@ -65,10 +83,13 @@ def _differences(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
         yield from zip((step.id for step in steps), texts, strict=True)
 
 
-def _items(step: Step, answers: Mapping[str, JsonValue]) -> list[str]:
-    """The first items of the list that the step was called for; empty if they are not in an answer."""
+def item_labels(step: Step, records: Sequence[StepRecord]) -> list[str]:
+    """Short texts for the first items of the list that the step was called for; none if they are in no answer."""
     over = step.foreach.items if step.foreach is not None else None
-    items = value_at(answers.get(over.step), over.path) if isinstance(over, Reference) else None
+    if not isinstance(over, Reference):
+        return []
+    answers = (one.outcome.value for one in records if one.step == over.step and isinstance(one.outcome, Succeeded))
+    items = value_at(next(answers, None), over.path)
     return [_item(one) for one in items[:MAX_LABELS]] if isinstance(items, list) else []
 
 

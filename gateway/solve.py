@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from gateway.demonstrations import apis_of_same_request, offer_apis_of, select_demos
-from gateway.failures import why_failed
+from gateway.failures import READING, why_failed
 from gateway.labels import labels_of
 from gateway.lookup import look_up
 from gateway.peers import Peers
@@ -32,7 +32,6 @@ from services.contracts.trace import LookUp, PlannerTrace
 from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable
 
 Emit = Callable[[StepStarted | StepFinished], None]
-_READING: Final = frozenset({"GET", "HEAD"})
 _NOTHING: Final[tuple[JsonValue, ...]] = (None, {})
 _PLANNER_SHARE: Final = 0.97
 """Share of the remaining time that the planner gets as its deadline. The rest is for sending its answer."""
@@ -273,7 +272,7 @@ def _shown(values: Sequence[AnswerValue], finished: ExecutionFinished) -> list[A
 
 def _done(record: StepRecord) -> JsonValue:
     """What to show for a change that answers nothing, or does so for items of a list; None for any other step."""
-    if not isinstance(record.outcome, Succeeded) or all(one.method in _READING for one in record.requests):
+    if not isinstance(record.outcome, Succeeded) or all(one.method in READING for one in record.requests):
         return None
     done, value = f"done ({record.api})", record.outcome.value
     if record.items and isinstance(value, list):

@@ -83,7 +83,7 @@ async def test_a_failed_step_is_data(gateway: Gateway) -> None:
     assert run.status is RunStatus.FAILED
     assert [record.outcome for record in run.steps] == [failed, Skipped(because="var1")]
     assert run.answer.values == ()
-    assert run.reason == "502 from world"
+    assert run.reason == "world.findCountry: 502 from world"
     assert run.problem is None
 
 

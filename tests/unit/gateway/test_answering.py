@@ -13,12 +13,13 @@ from services.contracts.outcome import (
     Failed,
     ItemRecord,
     RequestRecord,
+    Skipped,
     StepOutcome,
     StepRecord,
     Succeeded,
     UnmatchedItem,
 )
-from services.contracts.plan import LiteralValue, Plan, Reference, Step
+from services.contracts.plan import ForEach, ItemReference, LiteralValue, Plan, Reference, Step
 from services.contracts.run import Run, RunStatus
 
 
@@ -120,11 +121,11 @@ def test_why_a_call_failed_is_told_in_the_words_of_the_service(detail: JsonValue
         (("items", 0, "id"), {"items": []}, 'shop.find(name="Ann") found nothing, so shop.pay was not called.'),
         (("items", "*", "id"), {"items": []}, 'shop.find(name="Ann") found nothing, so shop.pay was not called.'),
         (("owner", "id"), {"owner": None}, 'shop.find(name="Ann") answered no id, so shop.pay was not called.'),
-        (("items", 0, "id"), {"items": [{"id": 5}]}, "the output of var1 has no such value"),
+        (("items", 0, "id"), {"items": [{"id": 5}]}, "shop.pay: the output of var1 has no such value"),
     ],
 )
 def test_what_was_not_found_is_told_as_people_would(path: JsonPath, value: JsonValue, why: str) -> None:
-    failed = Failed(reason="reference", message="the output of var1 has no such value")
+    failed = Failed(reason="reference", message="var2: the output of var1 has no such value")
     first, second = record(Succeeded(status=200, value=value), "GET"), record(failed, "POST")
     records = (
         first.model_copy(update={"api": "shop.find"}),
@@ -136,6 +137,46 @@ def test_what_was_not_found_is_told_as_people_would(path: JsonPath, value: JsonV
     run = run.model_copy(update={"plan": Plan(steps=(find, pay), answer=())})
     finished = ExecutionFinished(status="failed", records=records, answer=(), duration_ms=1)
     assert answer(run, finished, None, Clock(1_000)).reason == why
+
+
+def test_of_several_changes_the_failed_one_and_those_that_were_made_are_told() -> None:
+    failed = Failed(reason="upstream_error", message="the upstream answered 409", detail="It was sent.")
+    steps = [Step(id=f"var{n}", api="shop.pay", arguments={"id": LiteralValue(value=n)}) for n in (1, 2)]
+    outcomes: list[StepOutcome] = [Succeeded(status=204, value=None), failed]
+    records = [
+        record(outcome, "POST").model_copy(update={"step": step.id, "api": step.api})
+        for step, outcome in zip(steps, outcomes, strict=True)
+    ]
+    why = "shop.pay(id=2): the upstream answered 409: “It was sent.” Done all the same: shop.pay(id=1)."
+    assert reason_of(Plan(steps=tuple(steps), answer=()), *records) == why
+
+
+def test_of_a_loop_the_failed_item_and_the_number_of_changes_are_told() -> None:
+    failed = Failed(reason="upstream_error", message="the upstream answered 409", detail="It was sent.")
+    items = (
+        ItemRecord(index=0, outcome=Succeeded(status=204)),
+        ItemRecord(index=1, outcome=failed),
+        ItemRecord(index=2, outcome=Skipped(because="item 1")),
+    )
+    each = ForEach(items=Reference(step="var1", path=("items",)))
+    steps = (
+        Step(id="var1", api="shop.list"),
+        Step(id="var2", api="shop.pay", arguments={"id": ItemReference(path=("id",))}, foreach=each),
+    )
+    found = record(Succeeded(status=200, value={"items": [{"id": n, "at": "Rome"} for n in (7, 8, 9)]}), "GET")
+    looped = record(failed.model_copy(update={"message": "item 1: the upstream answered 409"}), "POST")
+    why = (
+        "shop.pay for “8, Rome” (call 2 of 3): the upstream answered 409: “It was sent.” "
+        "Done all the same: 1 of 3 calls of shop.pay."
+    )
+    paid = looped.model_copy(update={"step": "var2", "api": "shop.pay", "items": items})
+    assert reason_of(Plan(steps=steps, answer=()), found.model_copy(update={"api": "shop.list"}), paid) == why
+
+
+def reason_of(plan: Plan, *records: StepRecord) -> str:
+    run = Run(id="run-1", status=RunStatus.PLANNED, query="q", created_at=datetime.now(UTC), plan=plan)
+    finished = ExecutionFinished(status="failed", records=records, answer=(), duration_ms=1)
+    return answer(run, finished, None, Clock(1_000)).reason
 
 
 def test_an_item_that_may_be_the_wrong_one_is_told_before_the_values() -> None:

@@ -31,7 +31,7 @@ def test_calls_of_one_operation_are_told_apart_by_their_arguments() -> None:
     plan = Plan(steps=(track("var1", "FR1"), track("var2", "FR\n2")), answer=())
     records = [record("var1", {}), record("var2", {})]
     values = [value("var1", "status", "sent", "status"), value("var2", "status_2", "lost", "status")]
-    assert text_of(plan, records, values) == "FR1:\n  status: sent\nFR 2:\n  status_2: lost"
+    assert text_of(plan, records, values) == "FR1:\n  status: sent\nFR 2:\n  status: lost"
     assert text_of(plan, records, values[:1]) == "status: sent"
 
 
@@ -41,6 +41,13 @@ def test_calls_that_do_not_differ_in_what_was_said_have_no_labels() -> None:
     plan = Plan(steps=(first, track("var2", "FR2")), answer=())
     values = [value("var1", "a", 1, "a"), value("var2", "b", 2, "b")]
     assert text_of(plan, [record("var1", {}), record("var2", {})], values) == "a: 1\nb: 2"
+
+
+def test_calls_of_different_operations_that_answer_alike_stand_below_their_names() -> None:
+    plan = Plan(steps=(track("var1", "FR1"), Step(id="var2", api="cancel"), Step(id="var3", api="note")), answer=())
+    records = [record(step, {}) for step in ("var1", "var2", "var3")]
+    values = [value("var1", "id", 1, "id"), value("var2", "id_2", 2, "id"), value("var3", "line_2", "x", "line_2")]
+    assert text_of(plan, records, values) == "track:\n  id: 1\ncancel:\n  id: 2\nline_2: x"
 
 
 def loop(items: JsonValue, answers: JsonValue) -> str:
