@@ -56,7 +56,8 @@ _BEFORE_AMOUNT: Final = _before(0, 2)
 _OR: Final = r"\s*(?:[^\W\d_]+\s+)?(?:or|and)\s+"
 _AFTER: Final = re.compile(
     rf"(?P<less>{_OR}(?:{_LESS}|below|before|under)\b)"
-    rf"|{_OR}(?:{_MORE}|newer|older|above|after|over|since|upwards?|onwards?)\b|\s+(?:up|on)wards?\b",
+    rf"|{_OR}(?:{_MORE}|newer|older|above|after|over|since|upwards?|onwards?)\b"
+    r"|\s+(?:(?:up|on)wards?\b|on(?=\s*(?:$|[,.;?!])))",
     re.IGNORECASE,
 )
 """Words after a value, between which its unit may stand: "2015 or later", "20 euros or less"."""

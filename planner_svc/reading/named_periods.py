@@ -111,7 +111,7 @@ _PATTERNS = tuple(
         (rf"(?P<is>(?:(?P<part>early|mid|late)(?:\s+in)?[\s-]|{_NTH}\s+half\s+of\s+){_OF_MONTH})", _part_of_month),
         (rf"(?P<is>{_NTH}\s+week\s+(?:of|in)\s+{_OF_MONTH})", _week_of_month),
         (
-            r"(?:(?P<over>over|during)|(?:on|at|by|until|till|before|after|since|from|to|for|and|between|around|through))\s+"
+            r"(?:(?P<over>over|during|around)|(?:on|at|by|until|till|before|after|since|from|to|for|and|between|through))\s+"
             rf"(?P<is>(?:(?:this|next|(?P<last>last))\s+)?(?P<feast>{_FEAST}){_YEAR})(?![\w'\u2019-])(?!\s+(?-i:[A-Z]))",
             _feast,
         ),

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from planner_svc.reading.numbers import CURRENCY_SIGNS, number, whole
+from planner_svc.reading.ranges import is_range
 from planner_svc.reading.text import MAX_CHARS
 from planner_svc.reading.units import UNIT_WORDS, Unit
 
@@ -46,6 +48,10 @@ _UNIT: Final = re.compile(
 _CLOCKED: Final = re.compile(r"(?P<hours>\d{1,2})\s?h\s?(?P<minutes>[0-5]\d)(?:\s?m(?:in)?)?(?!\w)", re.IGNORECASE)
 _TOGETHER: Final = re.compile(r"(?:,?\s+and\s+|,\s*|\s+|(?<=h))")
 _SIGN: Final = re.compile(rf"[{CURRENCY_SIGNS}]\s?$")
+_SIGN_BEFORE: Final = re.compile(rf"(?:[{CURRENCY_SIGNS}]|\b[A-Z]{{3}}\s)\s?$")
+_CURRENCY_AFTER: Final = re.compile(
+    rf"\s?(?:[{CURRENCY_SIGNS}]|[a-z]{{2,8}})(?=\s*(?:[-\u2013]|\b(?:to|and|through|until|till)\b))", re.IGNORECASE
+)
 _SCALE: Final = re.compile(r"\s?(?:mn?|(?P<bn>bn|b))\b(?!\.\d)", re.IGNORECASE)
 """Millions and billions of a currency: "$1.2m"."""
 _HIDDEN: Final = re.compile(r"[\d.,:/]*\d")
@@ -81,6 +87,16 @@ def quantities(text: str) -> list[Quantity]:
 def quantity_at(found: Sequence[Quantity], start: int, end: int) -> Quantity | None:
     """The amount of which these characters are a part."""
     return next((one for one in found if one.start <= start and end <= one.end), None)
+
+
+def amount_ranges(text: str) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """The characters of the first and of the last amount of each range: "$200 to $900", "between 5 and 10 EUR"."""
+    for one, other in pairwise(quantities(text)):
+        start, until = (_SIGN_BEFORE.search(text, 0, at.start) for at in (one, other))
+        after = _CURRENCY_AFTER.match(text, one.end)
+        first = start.start() if start else one.start, after.end() if after else one.end
+        if is_range(text, first, (until.start() if until else other.start, other.end)):
+            yield (one.start, one.end), (other.start, other.end)
 
 
 def _single(text: str) -> Iterator[Quantity]:

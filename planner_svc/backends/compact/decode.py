@@ -24,13 +24,14 @@ from planner_svc.backends.compact.left_out import add_look_ups
 from planner_svc.backends.compact.lengths import add_ends_by_length
 from planner_svc.backends.compact.new_values import tell_old_from_new_values
 from planner_svc.backends.compact.outputs import DEMONSTRATED
-from planner_svc.backends.compact.periods import add_other_ends, end_with_last_day
+from planner_svc.backends.compact.periods import add_other_ends, set_bounds
 from planner_svc.backends.compact.person_names import split_full_name
 from planner_svc.backends.compact.range_ends import set_right_ends
 from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.sets import set_evidence
 from planner_svc.backends.compact.spans import ParameterTarget
 from planner_svc.backends.compact.task import FillRequest, Task
+from planner_svc.backends.compact.unmarked import add_unmarked_ends, has_range
 from planner_svc.reading.actions import may_be_meant
 from planner_svc.reading.asked import named_besides
 from planner_svc.reading.option_names import weekday_options
@@ -189,11 +190,14 @@ class Decoder:
                 elif slot.required:
                     call.missing.append(slot.name)
         order = [slot.name for slot in profile.slots]
+        alone = not any(has_range(self._task.apis[other].profile) for other in chosen if other != number)
         for call in calls:
             split_full_name(call, profile, self._task.query)
+            if number in chosen and times == 1 and not self.changes(number) and alone:
+                add_unmarked_ends(self.filler, self._task.query, call, fills)
             set_right_ends(self.filler, self._task.query, call, fills)
             add_other_ends(self.filler, self._task.query, call, fills)
-            end_with_last_day(self.filler, call, fills)
+            set_bounds(self.filler, self._task.query, call, fills)
             add_ends_by_length(self._task.query, call, fills)
             call.arguments = {name: call.arguments[name] for name in order if name in call.arguments}
         return calls

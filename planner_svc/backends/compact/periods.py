@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
 
@@ -13,6 +15,10 @@ from planner_svc.backends.compact.task import FillRequest
 from planner_svc.reading.limits import end_said, limit_before
 from planner_svc.reading.moments import Moment
 
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
+_INCLUDES: Final = re.compile(r"\b(?:(?:on|at)\s+or\s+|or\s+(?:on|later|earlier)\b|inclusive)", re.IGNORECASE)
+"""What descriptions say of ends that are in the range themselves."""
+
 if TYPE_CHECKING:
     from planner_svc.backends.compact.filling import Filler
 
@@ -20,8 +26,8 @@ if TYPE_CHECKING:
 def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
     """Give a pair's empty end the period that the request says for its other end, or the other end of a range.
 
-    A preposition that says one end leaves the other empty: "since October", "until next week"; but what is "from the
-    last two weeks" ends with them. A single day is a period for calls that only read, if both ends are optional: "the
+    A preposition that says one end leaves the other empty: "since October", "until next week"; but what is "from last
+    month" ends with it. A single day is a period for calls that only read, if both ends are optional: "the
     appointments of today".
 
     Args:
@@ -41,8 +47,10 @@ def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
         place = filler.moments.other_end(said.place, fill.slot.role)
         temporal = fill.slot.temporal
         opens = limit_before(query, start, moment=temporal)
-        ends_here = opens is not None and opens.weak and opens.end == "from" and fill.slot.role == "to"
-        one_end = opens is not None or end_said(query, said.place, moment=temporal) is not None
+        is_of = opens is not None and opens.weak and opens.end == "from"
+        is_one_end = end_said(query, said.place, moment=temporal) is not None
+        ends_here = is_of and not is_one_end and (fill.slot.role == "to" or filler.moments.is_over(moment))
+        one_end = is_one_end or opens is not None
         if place is None and one_end and not ends_here:
             continue
         for other in fills:
@@ -82,28 +90,58 @@ def _end_of(filler: Filler, fill: FillRequest, other: JsonValue, place: tuple[in
     return _end_of_day(fill, filler.meaning(fill, *place))
 
 
-def end_with_last_day(filler: Filler, call: DraftCall, fills: Sequence[FillRequest]) -> None:
-    """Let periods and ranges that end at a time end with their last day: "between 1 and 10 December" has the 10th.
+def set_bounds(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
+    """Let ends of ranges include the days that the request includes, and leave out those that it leaves out.
+
+    Periods and ranges that end at a time end with their last day: "between 1 and 10 December" has the 10th. Where
+    something is looked for, so does a day that is both ends, and "until 10 December"; what is after a day starts with
+    its end, and an argument for the first day "on or after" which something is gets the day after it.
 
     Args:
         filler: the filler of the call's arguments.
+        query: the request.
         call: the call; its arguments are changed.
         fills: what its arguments were filled from.
     """
+    said = {
+        fill.slot.name: one for fill in fills if isinstance(one := call.arguments.get(fill.slot.name), LiteralArgument)
+    }
+    starts = {said[fill.slot.name].place for fill in fills if fill.slot.role == "from" and fill.slot.name in said}
     for fill in fills:
-        said = call.arguments.get(fill.slot.name)
-        if fill.slot.role != "to" or not isinstance(said, LiteralArgument) or said.place is None:
+        one, role = said.get(fill.slot.name), fill.slot.role
+        moment = filler.moments.at(*one.place) if one is not None and one.place is not None else None
+        if role is None or one is None or one.place is None or moment is None or moment.clock is not None:
             continue
-        moment = filler.moments.at(*said.place)
-        if moment is None or moment.clock is not None:
+        reads, limit = not fill.profile.api.mutating, limit_before(query, one.place[0], moment=True)
+        is_in = limit is not None and limit.end == "to" and not limit.outside
+        if reads and limit is not None and limit.outside and limit.end == role:
+            value = _left_out(fill, one.value)
+        elif role == "to" and (
+            moment.last is not None
+            or filler.moments.other_end(one.place, "to") is not None
+            or (reads and (is_in or one.place in starts))
+        ):
+            value = _end_of_day(fill, one.value)
+        else:
             continue
-        if moment.last is not None or filler.moments.other_end(said.place, "to") is not None:
-            call.arguments[fill.slot.name] = replace(said, value=_end_of_day(fill, said.value))
+        call.arguments[fill.slot.name] = replace(one, value=value)
+
+
+def _left_out(fill: FillRequest, value: JsonValue) -> JsonValue:
+    """The end of the day after which something is; the day beside it for an argument that would include it."""
+    if not isinstance(value, str):
+        return value
+    if _DAY.fullmatch(value) and _INCLUDES.search(fill.slot.parameter.description):
+        step = timedelta(days=1 if fill.slot.role == "from" else -1)
+        return (date.fromisoformat(value) + step).isoformat()
+    return _late(fill, value) if fill.slot.role == "from" else value
 
 
 def _end_of_day(fill: FillRequest, value: JsonValue) -> JsonValue:
     """The end of a day instead of its beginning, if the argument ends a period and is not called a date."""
-    if fill.slot.role == "to" and isinstance(value, str) and "date" not in fill.slot.words:
-        late = value.replace("T00:00:00", "T23:59:59")
-        return late if fill.allows(late) else value
-    return value
+    return _late(fill, value) if fill.slot.role == "to" and isinstance(value, str) else value
+
+
+def _late(fill: FillRequest, value: str) -> str:
+    late = value.replace("T00:00:00", "T23:59:59")
+    return late if "date" not in fill.slot.words and fill.allows(late) else value

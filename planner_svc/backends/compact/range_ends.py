@@ -6,14 +6,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from planner_svc.backends.compact.amounts import NUMBERS
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
 from planner_svc.backends.compact.task import FillRequest
 from planner_svc.reading.limits import end_said
 from planner_svc.reading.profile import Slot
+from planner_svc.reading.quantities import amount_ranges
 
 if TYPE_CHECKING:
     from planner_svc.backends.compact.filling import Filler
 
+Place = tuple[int, int]
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 
@@ -31,7 +34,10 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
         call: the call; its arguments are changed.
         fills: what its arguments were filled from.
     """
+    ranges = list(amount_ranges(query))
     for first, last in _pairs(fills):
+        if first.slot.in_range and first.slot.kinds & NUMBERS:
+            _set_both(filler, call, (first, last), ranges)
         low, high = call.arguments.get(first.slot.name), call.arguments.get(last.slot.name)
         if isinstance(low, LiteralArgument) and isinstance(high, LiteralArgument):
             if _ends_at_start(first, low, high):
@@ -50,6 +56,23 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
                 filler, call, there, said
             ):
                 del call.arguments[here.slot.name]
+
+
+def _set_both(
+    filler: Filler, call: DraftCall, ends: Sequence[FillRequest], ranges: Sequence[tuple[Place, Place]]
+) -> None:
+    """Give both ends a range of amounts of which one has a part: "250 to 1000 EUR"."""
+    said = [call.arguments.get(fill.slot.name) for fill in ends]
+    places = [one.place for one in said if isinstance(one, LiteralArgument) and one.place is not None]
+    whole = [pair for pair in ranges if any(start < b and a < end for start, end in places for a, b in pair)]
+    if len(whole) != 1 or len(places) != sum(one is not None for one in said):
+        return
+    sure = min(one.sure for one in said if one is not None)
+    values = [filler.meaning(fill, *place) for fill, place in zip(ends, whole[0], strict=True)]
+    for fill, place, value in zip(ends, whole[0], values, strict=True):
+        if None not in values:
+            call.arguments[fill.slot.name] = LiteralArgument(value, place, sure)
+            call.missing[:] = [name for name in call.missing if name != fill.slot.name]
 
 
 def ranges_of(fills: Sequence[FillRequest]) -> Iterator[tuple[FillRequest, FillRequest]]:

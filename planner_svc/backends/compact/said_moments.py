@@ -62,16 +62,35 @@ class SaidMoments:
         limit = limit_before(self._query, start, moment=True)
         return None if limit is None or not limit.outside else "before" if limit.end == "to" else "after"
 
+    def dated(self) -> list[tuple[Place, Moment]]:
+        """The moments with a day, each with its place, in order; none is a part of another."""
+        whole = [(place, one) for place, one, _ in self._found if one.day is not None]
+        return [
+            (place, one)
+            for place, one in whole
+            if not any(other != place and other[0] <= place[0] and place[1] <= other[1] for other, _ in whole)
+        ]
+
+    def touches(self, start: int, end: int) -> bool:
+        """Whether one of the characters is a moment's."""
+        return any(first < end and start < last for (first, last), _, _ in self._found)
+
+    def is_over(self, moment: Moment) -> bool:
+        """Whether a period ended before today."""
+        return moment.last is not None and moment.last < self._now.date()
+
     def has_part(self, start: int, end: int) -> bool:
         """Whether the characters are a part of a moment's, and not all of them."""
         places = (place for place, moment, is_whole in self._found if is_whole and moment.day is not None)
         return any(first <= start and end <= last and (start, end) != (first, last) for first, last in places)
 
     def over(self, moment: Moment | None, start: int, end: int) -> Moment | None:
-        """The moment, a year or a week earlier if these words leave it open and it is then nearer to today."""
+        """The moment, a year or a week earlier if the words of its day leave it open and it is then nearer to today."""
         if moment is None or moment.day is None or moment.day <= self._now.date():
             return moment
-        back, today = open_in(self._query, start, end), self._now.date()
+        today, places = self._now.date(), [place for place, one, _ in self._found if one.day == moment.day]
+        steps = (open_in(self._query, *place) for place in [(start, end), *places])
+        back = next((step for step in steps if step is not None), None)
         if back is None:
             return moment
         earlier = replace(moment, day=moment.day - back, last=moment.last and moment.last - back)

@@ -6,11 +6,12 @@ import pytest
 
 from planner_svc.backends.compact import CompactBackend
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
-from planner_svc.backends.compact.periods import add_other_ends, end_with_last_day
+from planner_svc.backends.compact.periods import add_other_ends, set_bounds
 from planner_svc.backends.compact.range_ends import set_right_ends
 from planner_svc.backends.compact.said_moments import SaidMoments
 from planner_svc.backends.compact.spans import ParameterTarget
 from planner_svc.backends.compact.task import FillRequest
+from planner_svc.backends.compact.unmarked import add_unmarked_ends
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.readings import number_in
 from services.contracts.api import Api
@@ -29,7 +30,7 @@ class Numbers:
     """Reads numbers."""
 
     def __init__(self, query: str) -> None:
-        self.query = query
+        self.query, self.moments = query, SaidMoments(query, datetime(2026, 11, 28, tzinfo=UTC))
 
     def meaning(self, fill: FillRequest, start: int, end: int) -> int | float | None:
         """The number at these characters."""
@@ -141,7 +142,9 @@ def test_the_planner_sends_days_as_the_right_ends(backend: CompactBackend, query
     ("words", "role", "names"),
     [
         ("from last week", "to", {"from", "to"}),
-        ("from last week", "from", {"from"}),
+        ("from last week", "from", {"from", "to"}),
+        ("from last week on", "from", {"from"}),
+        ("from last week onwards", "from", {"from"}),
         ("until last week", "to", {"to"}),
         ("of last week or earlier", "to", {"to"}),
     ],
@@ -160,6 +163,7 @@ def test_what_is_from_a_period_ends_with_it(words: str, role: str, names: set[st
         ("between 1 and 10 December 2026", "10 December 2026", "2026-12-10T23:59:59Z"),
         ("in December 2026", "December 2026", "2026-12-31T23:59:59Z"),
         ("before 10 December 2026", "10 December 2026", "2026-12-10T00:00:00Z"),
+        ("until 10 December 2026", "10 December 2026", "2026-12-10T23:59:59Z"),
         ("between 1 December 2026 and 10 December 2026 at 09:00", "10 December 2026 at 09:00", "2026-12-10T09:00:00Z"),
     ],
 )
@@ -169,8 +173,82 @@ def test_a_range_that_ends_at_a_time_has_its_last_day(words: str, said: str, val
     place = query.index(said), query.index(said) + len(said)
     midnight = value.replace("23:59:59", "00:00:00")
     call = DraftCall(0, 0.9, {"startsBefore": LiteralArgument(midnight, place, 0.9)})
-    end_with_last_day(Days(query), call, fills)  # type: ignore[arg-type]
+    set_bounds(Days(query), query, call, fills)  # type: ignore[arg-type]
     assert call.arguments == {"startsBefore": LiteralArgument(value, place, 0.9)}
+
+
+@pytest.mark.parametrize(
+    ("words", "about", "said", "value"),
+    [
+        ("after 10 December 2026", "First day", "2026-12-10", "2026-12-10"),
+        ("after 10 December 2026", "Created on or after this day", "2026-12-10", "2026-12-11"),
+        ("since 10 December 2026", "Created on or after this day", "2026-12-10", "2026-12-10"),
+        ("after 10 December 2026", "Created at or after", "2026-12-10T00:00:00Z", "2026-12-10T23:59:59Z"),
+    ],
+)
+def test_what_is_after_a_day_leaves_it_out(words: str, about: str, said: str, value: str) -> None:
+    query = f"List events {words}"
+    profile = read_profile(api("list", "List", param("after", DAY if len(said) == 10 else MOMENT, about)))
+    fills = [FillRequest(ParameterTarget(0, 0, profile.slots[0]), profile, 1, (), [], [])]
+    call = DraftCall(0, 0.9, {"after": LiteralArgument(said, (query.index("10"), len(query)), 0.9)})
+    set_bounds(Days(query), query, call, fills)  # type: ignore[arg-type]
+    assert [one.value for one in call.arguments.values() if isinstance(one, LiteralArgument)] == [value]
+
+
+def test_a_day_that_is_looked_for_ends_with_its_end() -> None:
+    query, profile = "List events on 10 December 2026", read_profile(EVENTS)
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    midnight = LiteralArgument("2026-12-10T00:00:00Z", (query.index("10"), len(query)), 0.9)
+    call = DraftCall(0, 0.9, {"startsAfter": midnight, "startsBefore": midnight})
+    set_bounds(Days(query), query, call, fills)  # type: ignore[arg-type]
+    values = [one.value for one in call.arguments.values() if isinstance(one, LiteralArgument)]
+    assert values == ["2026-12-10T00:00:00Z", "2026-12-10T23:59:59Z"]
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "words", "ends"),
+    [
+        ("List invoices of 250 to 1000 EUR", "maxAmount", "250", {"minAmount": 250, "maxAmount": 1000}),
+        ("List invoices ranging from $200 to $900", "minAmount", "200", {"minAmount": 200, "maxAmount": 900}),
+        ("Invoices between 300 euros and 400 euros", "maxAmount", "400", {"minAmount": 300, "maxAmount": 400}),
+        ("Change the invoice from 5 to 7", "maxAmount", "7", {"maxAmount": 7}),
+    ],
+)
+def test_a_range_of_which_one_end_is_marked_has_both(query: str, name: str, words: str, ends: dict[str, int]) -> None:
+    assert moved(query, **{name: words}) == ends
+
+
+@pytest.mark.parametrize(
+    ("query", "ends"),
+    [
+        ("appointments in the last 30 days", {"from": "2026-10-29"}),
+        ("appointments until Christmas", {"to": "2026-12-25"}),
+        ("appointments from 1 to 3 December", {"from": "2026-12-01", "to": "2026-12-03"}),
+        ("appointments on 1 December and on 3 December", {}),
+        ("appointments at 3 pm", {}),
+    ],
+)
+def test_dates_that_no_argument_has_limit_a_search(query: str, ends: dict[str, str]) -> None:
+    profile, call = read_profile(DAYS), DraftCall(0, 0.9)
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    add_unmarked_ends(Days(query), query, call, fills)  # type: ignore[arg-type]
+    assert {name: one.value for name, one in call.arguments.items() if isinstance(one, LiteralArgument)} == ends
+
+
+@pytest.mark.parametrize(
+    ("query", "ends"),
+    [
+        ("invoices between 500 and 1,500 euros", {"minAmount": 500, "maxAmount": 1500}),
+        ("invoices of at least 2k", {"minAmount": 2000}),
+        ("invoices before 10 December over 7 euros", {"minAmount": 7}),
+        ("invoice 4711", {}),
+    ],
+)
+def test_amounts_that_no_argument_has_limit_a_search(query: str, ends: dict[str, int]) -> None:
+    profile, call = read_profile(LIST), DraftCall(0, 0.9)
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    add_unmarked_ends(Numbers(query), query, call, fills)  # type: ignore[arg-type]
+    assert {name: one.value for name, one in call.arguments.items() if isinstance(one, LiteralArgument)} == ends
 
 
 def test_the_last_word_tells_the_end_of_a_start_or_an_end() -> None:
