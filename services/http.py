@@ -5,7 +5,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -154,10 +154,12 @@ class StrictRequest(Request):
     Attributes:
         tenant: whose turns it takes where large bodies are parsed; empty if that is not known.
         room: holds the bytes of a large body; None where tenants are not known.
+        check: called once a body is read, for which its client may have taken minutes; may raise a ServiceError.
     """
 
     tenant = ""
     room: Share | None = None
+    check: Callable[[], Awaitable[None]] | None = None
 
     async def body(self) -> bytes:
         """The whole body.
@@ -165,6 +167,7 @@ class StrictRequest(Request):
         Raises:
             PayloadTooLarge: the body is longer than the route accepts. The rest is not read.
             Overloaded: other bodies use all memory, half-sent ones included.
+            ServiceError: as ``check``.
         """
         if not hasattr(self, "_body"):
             limit = self._limit()
@@ -178,6 +181,8 @@ class StrictRequest(Request):
                     raise _too_large(limit)
                 await self._take(min(len(chunk), size - _LARGE))
                 chunks.append(chunk)
+            if size and self.check is not None:
+                await self.check()
             self._body = b"".join(chunks)
         return self._body
 
@@ -286,7 +291,10 @@ class StrictRoute(APIRoute):
         """Raise a :class:`~services.errors.ServiceError` to refuse the request. Called before the body is read."""
 
     async def readmit(self, request: Request) -> None:
-        """Raise a :class:`~services.errors.ServiceError` to end a stream of events. Called before each event."""
+        """Raise a :class:`~services.errors.ServiceError` to refuse the request after all, or to end its stream.
+
+        Called when its body is read, and before each event.
+        """
 
     def tenant_of(self, request: Request) -> str:
         """Whose turns an admitted request takes to be answered, or parsed. No service but the gateway knows."""
@@ -313,6 +321,7 @@ class StrictRoute(APIRoute):
             own.tenant = self.tenant_of(request)
             if not own.tenant:
                 return await answered(own)
+            own.check = partial(self.readmit, own)
             if request.method == "GET":
                 async with request.app.state.reading.slot(own.tenant, _READING_WAIT_S):
                     self.charge(own, 0)  # what others read meanwhile may be too much

@@ -80,7 +80,7 @@ class ConsoleRoute(StrictRoute):
         request.app.state.service.quotas.read(self.tenant_of(request), size)
 
     async def readmit(self, request: Request) -> None:
-        """End a stream whose session has ended (Unauthorized)."""
+        """Refuse a form, or end a stream, whose session has ended (Unauthorized)."""
         await request.app.state.principals.check(request.state.session.principal)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
