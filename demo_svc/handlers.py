@@ -54,6 +54,7 @@ async def select_demos(body: SelectDemosRequest, service: Service) -> SelectDemo
 @router.post("/select:same", summary="Which APIs do the demos of this very text use?")
 async def same_demos(body: SameDemosRequest, service: Service) -> SameDemosResponse:
     """The APIs of each; the demos themselves are selected once it is known which of the APIs are offered."""
+    for_tenant.set(body.tenant or "")
     return SameDemosResponse(apis=tuple(await service.apis_of_same(body.query, body.tenant)))
 
 
@@ -90,12 +91,14 @@ async def list_demos(
     own: Annotated[bool, Query(description="Only the tenant's own demos, without everyone's.")] = False,
 ) -> DemoPage:
     """Everyone's and the tenant's demos in the order they were added."""
+    for_tenant.set(tenant or "")
     return _page(await service.page(limit, cursor, () if api is None else (api,), tenant, own=own))
 
 
 @router.post("/demos:of-apis", summary="List the demos of some APIs")
 async def demos_of_apis(body: DemosOfApisRequest, service: Service) -> DemoPage:
     """Everyone's and the tenant's demos that use any of these APIs, each once, in the order they were added."""
+    for_tenant.set(body.tenant or "")
     return _page(await service.page(body.limit, body.cursor, body.apis, body.tenant))
 
 
@@ -106,10 +109,12 @@ def _page(page: Page) -> DemoPage:
 @router.get("/demos/{demo_id}", summary="Get a demo")
 async def get_demo(demo_id: DemoId, service: Service, tenant: Whose = None) -> Demo:
     """One demo by its content hash: the tenant's, or else everyone's."""
+    for_tenant.set(tenant or "")
     return await service.get(demo_id, tenant)
 
 
 @router.delete("/demos/{demo_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a demo")
 async def delete_demo(demo_id: DemoId, service: Service, tenant: Whose = None) -> None:
     """Remove the tenant's demo or, without one, everyone's; selections that start after this answer do not see it."""
+    for_tenant.set(tenant or "")
     await service.delete(demo_id, tenant)

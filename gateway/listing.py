@@ -1,6 +1,5 @@
 """Lists, searches and counts stored runs."""
 
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from gateway.tables import RUNS, aware
 from services.contracts.feedback import Judged
 from services.contracts.run import RunPage, RunStatus, RunSummary
-from services.errors import Overloaded
 from services.fair_slots import FairSlots
 from services.storage.engine import freeze, position, read
 
@@ -26,10 +24,8 @@ SEARCHED_CHARS = 300
 """Characters at the beginning of a request that are listed and searched: a page of whole ones could have megabytes."""
 _SEARCHES, _SEARCHES_EACH = 4, 2
 """Searches and counts at once, of all tenants and of one. They leave most connections to everything else."""
-_SEARCHES_WAITING, _SEARCHES_HELD, _SEARCH_WAIT_S = 1_000, 20, 10.0
-"""How many searches may wait, how many one tenant may have, and how long one waits in seconds."""
-_PAGES, _PAGES_EACH = 6, 3
-"""The same of other pages, which are read within milliseconds: hundreds of one tenant's would be read first."""
+_SEARCHES_WAITING, _SEARCH_WAIT_S = 1_000, 10.0
+"""How many searches may wait, and how long one waits in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,6 @@ class RunListing:
     def __init__(self, engine: AsyncEngine, on_read: Callable[[str, int], None]) -> None:
         self._engine, self._on_read = engine, on_read
         self._searches = FairSlots(_SEARCHES, _SEARCHES_WAITING, _SEARCHES_EACH, what="searches")
-        self._pages = FairSlots(_PAGES, sys.maxsize, _PAGES_EACH, what="lists of runs")
 
     async def page(self, which: Filter, *, limit: int, cursor: str | None) -> RunPage:
         """Runs, newest first, that come after ``cursor`` (the id of the last run of the page before).
@@ -68,7 +63,7 @@ class RunListing:
         """
         if which.text is not None or which.judged is not None:
             return await self._search(which, limit, cursor)
-        async with self._pages.slot(which.tenant, _SEARCH_WAIT_S), read(self._engine) as connection:
+        async with read(self._engine) as connection:
             rows = (await connection.execute(_newest(which, limit + 1, cursor))).all()
         return _page(rows, limit)
 
@@ -133,8 +128,6 @@ class RunListing:
     @asynccontextmanager
     async def _searching(self, tenant: str) -> AsyncIterator[AsyncConnection]:
         """A connection for a search, in turn with other tenants. Raises Overloaded."""
-        if self._searches.held(tenant) >= _SEARCHES_HELD:
-            raise Overloaded("Too many active searches.", retry_after_s=1)
         async with self._searches.slot(tenant, _SEARCH_WAIT_S), read(self._engine) as connection:
             yield connection
 

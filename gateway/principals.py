@@ -167,7 +167,7 @@ class Principals:
             with suppress(ServiceUnavailable, Overloaded):
                 over = await self.find_by_key_id(principal.key) is None
         if over:
-            raise Unauthorized("The token with which this stream was opened is no longer valid.")
+            raise Unauthorized("The token of this request is no longer valid.")
 
     async def find_by_key_id(self, key_id: str) -> Principal | None:
         """The principal of the key with this id, if it is valid now. Raises ServiceUnavailable."""

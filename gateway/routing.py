@@ -59,7 +59,7 @@ class ProtectedRoute(StrictRoute):
         request.app.state.service.quotas.read(request.state.principal.tenant, size)
 
     async def readmit(self, request: Request) -> None:
-        """End a stream whose caller's key or token has ended (Unauthorized)."""
+        """Refuse a request, or end a stream, whose caller's key or token has ended (Unauthorized)."""
         await request.app.state.principals.check(request.state.principal)
 
 

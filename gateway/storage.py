@@ -345,9 +345,9 @@ class RunStore:
         row = await self._document(run_id, tenant, weight, self._on_listed if further else self._on_read)
         return run_of(row.document, row.feedback)
 
-    async def json(self, run_id: str, tenant: str, weight: int = 1) -> str:
-        """The JSON of one run. Raises NotFound. For ``on_read`` its size counts ``weight`` times."""
-        row = await self._document(run_id, tenant, weight, self._on_read)
+    async def json(self, run_id: str, tenant: str, *, counted: bool = True) -> str:
+        """The JSON of one run. Raises NotFound. Unless it is ``counted``, it is not refused whatever was read."""
+        row = await self._document(run_id, tenant, int(counted), self._on_read if counted else self._on_listed)
         return run_json(row.document, row.feedback, row.shape)
 
     async def charge(self, run_id: str, tenant: str, weight: int) -> RunStatus:
@@ -378,19 +378,21 @@ class RunStore:
         on_read(tenant, weight * len(row.document))
         return row
 
-    async def stored(self, run_id: str, tenant: str, *, compiled: bool = False) -> StoredRun:
+    async def stored(self, run_id: str, tenant: str, *, compiled: bool = False, further: bool = False) -> StoredRun:
         """One run with the other columns of its row. Raises NotFound.
 
         ``compiled``: with its compiled plan. That may be large, and counts for ``on_read`` before it is read.
+        ``further``: as for :meth:`get`.
         """
+        on_read = self._on_listed if further else self._on_read
         c = RUNS.c
         mine = (c.id == run_id) & (c.tenant == tenant)
         parts = (c.document, c.compiled) if compiled else (c.document,)
         size = sum((sa.func.coalesce(sa.func.length(part), 0) for part in parts), sa.literal(0))
         columns = [column for column in c if compiled or column is not c.compiled]
-        async with self._reading(tenant) as connection:
+        async with self._reading(tenant, on_read) as connection:
             if (found := await connection.scalar(sa.select(size).where(mine))) is not None:
-                self._on_read(tenant, found)
+                on_read(tenant, found)
             row = (await connection.execute(sa.select(*columns).where(mine))).first()
         if row is None:
             raise NotFound(f"There is no run {run_id}.")

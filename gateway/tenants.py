@@ -116,7 +116,10 @@ class Tenants:
             async for run_id in ids:
                 with suppress(NotFound):  # deleted meanwhile
                     # No name for the JSON: it would be kept beside its line.
-                    yield "run", await asyncio.to_thread(_run_line, await self._store.json(run_id, tenant, weight=0))
+                    yield (
+                        "run",
+                        await asyncio.to_thread(_run_line, await self._store.json(run_id, tenant, counted=False)),
+                    )
 
     async def _run_ids(self, tenant: str) -> AsyncGenerator[str, None]:
         """The ids of a tenant's runs, newest first. Runs may be deleted during the iteration."""
@@ -216,7 +219,7 @@ class Tenants:
 
     async def _delete_run(self, run_id: str, tenant: str) -> bool:
         """Delete a run, or cancel it if it is under way. False: it is not over yet."""
-        stored = await self._store.stored(run_id, tenant)
+        stored = await self._store.stored(run_id, tenant, further=True)  # the tenant's reads do not keep it here
         run = stored.run
         if run.status in UNDER_WAY:
             await self._store.request_cancel(run_id)

@@ -118,12 +118,14 @@ async def create_api(body: Api, service: Service) -> Api:
 @router.post("/apis:lookup", summary="Get several APIs")
 async def lookup_apis(body: LookupRequest, service: Service) -> LookupResponse:
     """The APIs of these ids that pass the filters, in their order; other ids are left out."""
+    for_tenant.set(body.tenant or "")
     return LookupResponse(apis=tuple(await service.lookup(body.ids, Filters.of(body), body.most_bytes)))
 
 
 @router.get("/apis/{api_id:path}", summary="Get an API")
 async def get_api(api_id: Annotated[ApiId, Path()], service: Service, tenant: Whose = None) -> Api:
     """One API with its schemas. A tenant does not see which other tenants have it."""
+    for_tenant.set(tenant or "")
     return await service.get(api_id, tenant)
 
 
@@ -142,6 +144,7 @@ async def delete_api(api_id: Annotated[ApiId, Path()], service: Service) -> None
 @router.delete("/providers/{provider}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a provider")
 async def delete_provider(provider: Annotated[ProviderName, Path()], service: Service, tenant: Whose = None) -> None:
     """Remove a provider with all its APIs; 409 if it belongs to another owner."""
+    for_tenant.set(tenant or "")
     await service.delete_provider(provider, tenant)
 
 
@@ -189,6 +192,7 @@ async def list_documents(
     tenant: Whose = None,
 ) -> DocumentPage:
     """Which document each provider's APIs come from, pinned by the hash of its text, in order of the providers."""
+    for_tenant.set(tenant or "")
     return await service.documents.documents(limit, cursor or "", tenant)
 
 

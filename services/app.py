@@ -24,6 +24,7 @@ from services.http import (
     body_budget,
     install_error_handlers,
     parsing_slots,
+    reading_slots,
 )
 from services.middleware import NamesMiddleware, RequestScopeMiddleware
 from services.service_token import ServiceTokenMiddleware
@@ -109,7 +110,7 @@ def create_service(
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.name, app.state.settings = name, settings
-    app.state.parsing, app.state.bodies = parsing_slots(), body_budget()
+    app.state.parsing, app.state.bodies, app.state.reading = parsing_slots(), body_budget(), reading_slots()
     app.state.registry = app.state.exposed = registry
     app.state.readiness = {}
     app.state.optional = frozenset()

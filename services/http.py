@@ -4,7 +4,8 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Callable, Coroutine
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -50,6 +51,9 @@ _MAX_PARSING_WAITING: Final = 1_000
 _PARSING_WAIT_S: Final = 30.0
 _MAX_HELD_BYTES: Final = 100_000_000
 """Bytes of large bodies that are held at the same time, half of them of one tenant; two whole imports fit in that."""
+_READING, _READING_WAIT_S = 4, 20.0
+"""Requests that read (GET) which one tenant has answered at once: a thousand may arrive together, and each may take the
+event loop for some tens of milliseconds. A stream counts until it begins."""
 _BULK: Final = 10
 """Routes that take larger bodies take this many times as many values."""
 _MAX_PLACE_CHARS: Final = 32 * 1024 * 1024
@@ -127,6 +131,11 @@ def parsing_slots() -> FairSlots:
     return FairSlots(_PARSING, _MAX_PARSING_WAITING, each=1, what="large bodies")
 
 
+def reading_slots() -> FairSlots:
+    """The turns in which an app answers what a tenant reads; its ``app.state.reading``."""
+    return FairSlots(sys.maxsize, sys.maxsize, each=_READING, what="requests")
+
+
 def body_budget() -> ByteBudget:
     """The memory for large bodies of an app; its ``app.state.bodies``."""
     return ByteBudget(_MAX_HELD_BYTES, _PARSING_WAIT_S)
@@ -145,10 +154,12 @@ class StrictRequest(Request):
     Attributes:
         tenant: whose turns it takes where large bodies are parsed; empty if that is not known.
         room: holds the bytes of a large body; None where tenants are not known.
+        check: called once a body is read, for which its client may have taken minutes; may raise a ServiceError.
     """
 
     tenant = ""
     room: Share | None = None
+    check: Callable[[], Awaitable[None]] | None = None
 
     async def body(self) -> bytes:
         """The whole body.
@@ -156,6 +167,7 @@ class StrictRequest(Request):
         Raises:
             PayloadTooLarge: the body is longer than the route accepts. The rest is not read.
             Overloaded: other bodies use all memory, half-sent ones included.
+            ServiceError: as ``check``.
         """
         if not hasattr(self, "_body"):
             limit = self._limit()
@@ -169,6 +181,8 @@ class StrictRequest(Request):
                     raise _too_large(limit)
                 await self._take(min(len(chunk), size - _LARGE))
                 chunks.append(chunk)
+            if size and self.check is not None:
+                await self.check()
             self._body = b"".join(chunks)
         return self._body
 
@@ -277,17 +291,22 @@ class StrictRoute(APIRoute):
         """Raise a :class:`~services.errors.ServiceError` to refuse the request. Called before the body is read."""
 
     async def readmit(self, request: Request) -> None:
-        """Raise a :class:`~services.errors.ServiceError` to end a stream of events. Called before each event."""
+        """Raise a :class:`~services.errors.ServiceError` to refuse the request after all, or to end its stream.
+
+        Called when its body is read, and before each event.
+        """
 
     def tenant_of(self, request: Request) -> str:
-        """Whose turns an admitted request takes where large bodies are parsed. No service but the gateway knows."""
+        """Whose turns an admitted request takes to be answered, or parsed. No service but the gateway knows."""
         return ""
 
     def charge(self, request: Request, size: int) -> None:
         """Charge the caller for a body of ``size`` bytes that was read. No service but the gateway does.
 
+        0: nothing yet, it is about to be answered.
+
         Raises:
-            ServiceError: the caller has sent too much, so the body is not parsed.
+            ServiceError: the caller has sent or read too much, so the body is not parsed.
         """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -302,6 +321,11 @@ class StrictRoute(APIRoute):
             own.tenant = self.tenant_of(request)
             if not own.tenant:
                 return await answered(own)
+            own.check = partial(self.readmit, own)
+            if request.method == "GET":
+                async with request.app.state.reading.slot(own.tenant, _READING_WAIT_S):
+                    self.charge(own, 0)  # what others read meanwhile may be too much
+                    return await answered(own)
             with request.app.state.bodies.share(str(id(own)), own.tenant) as own.room:
                 return await answered(own)
 

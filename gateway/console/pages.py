@@ -75,8 +75,12 @@ class ConsoleRoute(StrictRoute):
         session: Session | None = request.state.session
         return session.principal.tenant if session is not None else ""
 
+    def charge(self, request: Request, size: int) -> None:
+        """Count a page like stored JSON of its size. Raises QuotaExceeded."""
+        request.app.state.service.quotas.read(self.tenant_of(request), size)
+
     async def readmit(self, request: Request) -> None:
-        """End a stream whose session has ended (Unauthorized)."""
+        """Refuse a form, or end a stream, whose session has ended (Unauthorized)."""
         await request.app.state.principals.check(request.state.session.principal)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -96,8 +100,11 @@ class ConsoleRoute(StrictRoute):
                 response.headers.setdefault(name, value)
             response.headers.setdefault("Cache-Control", "no-store")
             session: Session | None = request.state.session
-            if session is not None and session.is_new:
-                set_cookie(response, request, session)
+            if session is not None:
+                size = len(getattr(response, "body", b""))
+                request.app.state.service.quotas.charge(session.principal.tenant, size)
+                if session.is_new:
+                    set_cookie(response, request, session)
             return response
 
         return shown

@@ -1,8 +1,8 @@
 """The demo service over HTTP: its routes through the typed client, and its responses to invalid input."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,18 @@ from demo_svc.settings import DemoSettings
 from services.clients.base import open_http
 from services.clients.demo import DemoClient
 from services.clients.transport import InProcessTransport
-from services.contracts.demo import ApiDescription, Demo, ImportDemosRequest, SelectDemosRequest
+from services.contracts.demo import (
+    ApiDescription,
+    Demo,
+    DemosOfApisRequest,
+    ImportDemosRequest,
+    SameDemosRequest,
+    SelectDemosRequest,
+)
 from services.contracts.plan import Plan, Step
 from services.encoder import load_encoder
 from services.errors import NotFound, ValidationFailed
+from services.fair_slots import FairSlots
 
 
 def demo(query: str, *apis: str, level: str = "task") -> Demo:
@@ -186,3 +194,27 @@ async def test_a_database_that_is_gone_is_a_503_that_names_it(tmp_path: Path, po
         for response in (await http.get("/readyz"), await http.post("/select", json={"query": "x"})):
             assert response.status_code == 503
             assert "postgresql" in response.text
+
+
+async def test_reads_stand_in_the_line_of_their_tenant(
+    http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stood, slot = list[str](), FairSlots.slot
+
+    def noting(slots: FairSlots, tenant: str, wait_s: float) -> AbstractAsyncContextManager[None]:
+        stood.append(tenant)
+        return slot(slots, tenant, wait_s)
+
+    client = DemoClient(http)
+    made = await client.add(demo("Which holidays?", "s.holidays"), tenant="red")
+    monkeypatch.setattr(FairSlots, "slot", noting)
+    asked: tuple[Callable[[], Awaitable[object]], ...] = (
+        lambda: client.get(made.id, tenant="red"),
+        lambda: client.list(tenant="red"),
+        lambda: client.of_apis(DemosOfApisRequest(apis=("s.holidays",), tenant="red")),
+        lambda: client.same(SameDemosRequest(query="Which holidays?", tenant="red")),
+    )
+    for ask in asked:
+        stood.clear()
+        await ask()
+        assert "red" in stood

@@ -1,4 +1,4 @@
-"""Streams of every kind end soon after the key, token or session that opened them."""
+"""Streams of every kind end soon after the key, token or session that opened them; half-sent requests are refused."""
 
 import asyncio
 import json
@@ -19,8 +19,9 @@ from gateway.tables import KEYS
 from services.contracts.access import CreatedKey, KeyRequest, Role
 from services.contracts.run import Run, RunStatus
 from services.errors import ServiceUnavailable
+from services.http import StrictRequest
 from services.storage.engine import write
-from tests.support.console_pages import log_in
+from tests.support.console_pages import log_in, post
 from tests.support.gateways import ASK_HOLIDAYS, Gateway, ask, ended, open_gateway, until
 from tests.support.issuer import AUDIENCE, serve_issuer
 
@@ -149,6 +150,42 @@ async def test_events_of_a_run_end_with_the_key(gateway: Gateway, end: Any) -> N
             gateway.fakes.executor.gate.set()
             await unaffected.task
             assert "event: finished" in unaffected.text
+
+
+def ends_while_a_body_is_sent(monkeypatch: pytest.MonkeyPatch, gateway: Gateway, key: CreatedKey, end: Any) -> None:
+    stream = StrictRequest.stream
+
+    async def slow(request: StrictRequest) -> AsyncIterator[bytes]:
+        async for chunk in stream(request):
+            yield chunk
+        if request.url.path != "/console/login":
+            await end(gateway, key)
+
+    monkeypatch.setattr(StrictRequest, "stream", slow)
+
+
+@pytest.mark.parametrize("end", [revoked, expired, deleted])
+@pytest.mark.parametrize(
+    ("path", "body"), [("/keys", {"name": "second"}), ("/solve", SOLVING["json"]), ("/apis:import", IMPORTED)]
+)
+async def test_a_request_is_refused_if_its_key_ends_while_its_body_is_sent(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, end: Any, path: str, body: dict[str, Any]
+) -> None:
+    key = await new_key(gateway)
+    ends_while_a_body_is_sent(monkeypatch, gateway, key, end)
+    answer = await gateway.http.post(path, headers=bearer(key.key), json=body)
+    assert answer.status_code == 401
+    keys = await gateway.as_principal("operator-token").keys(tenant="red")
+    assert "second" not in {one.name for one in keys.keys}
+
+
+async def test_a_form_is_refused_if_its_session_ends_while_it_is_sent(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await new_key(gateway)
+    cookie, csrf = await log_in(gateway, key.key)
+    ends_while_a_body_is_sent(monkeypatch, gateway, key, revoked)
+    assert (await post(gateway, "runs/run_1/cancel", cookie, csrf=csrf)).status_code == 401
 
 
 async def test_events_told_by_another_gateway_end_too(gateway: Gateway, tmp_path: Path) -> None:

@@ -13,10 +13,13 @@ import pytest
 from starlette.types import Message
 
 from services.byte_budget import Share
+from services.compute import for_tenant
+from services.contracts.api import Api
 from services.contracts.event import RunEvent
 from services.contracts.execution import StepFinished
 from services.contracts.outcome import StepRecord, Succeeded
 from services.contracts.run import Run, RunPage, RunStatus, RunSummary
+from services.errors import NotFound
 from services.storage.engine import read
 from tests.support.console_pages import log_in, post
 from tests.support.gateways import ASK_HOLIDAYS, HOLIDAYS, Gateway, ask, open_gateway, until
@@ -200,6 +203,53 @@ async def test_large_pages_that_are_asked_for_together_are_refused_once_much_was
     codes = Counter(answer.status_code for answer in answers)
     assert codes[200] < 20
     assert codes[200] + codes[429] == 40
+
+
+@pytest.mark.parametrize("path", ["/apis/a", "/documents", "/demos", "/operations", "/console/catalogue/api?id=a"])
+async def test_few_of_the_reads_of_a_tenant_that_arrive_together_are_answered_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    async with two_tenants(tmp_path) as gateway:
+        cookie, _ = await log_in(gateway, "kiosk-token")
+        begun, go_on = list[str](), asyncio.Event()
+
+        async def slow(*_arguments: object, **_named: object) -> None:
+            begun.append(for_tenant.get())
+            await go_on.wait()
+            raise NotFound("none")
+
+        service = gateway.app.state.service
+        for peer, name in (
+            (service.peers.retriever, "get"),
+            (service.peers.retriever, "documents"),
+            (service.peers.demos, "list"),
+            (service.overview, "now"),
+        ):
+            monkeypatch.setattr(peer, name, slow)
+        gateway.http.cookies.clear()
+        flood = [asyncio.create_task(gateway.http.get(path, headers=KIOSK | {"Cookie": cookie})) for _ in range(40)]
+        other_headers = {"Authorization": "Bearer desk-token", "Cookie": (await log_in(gateway, "desk-token"))[0]}
+        gateway.http.cookies.clear()
+        other = asyncio.create_task(gateway.http.get(path, headers=other_headers))
+        await until(lambda: "office" in begun)
+        await asyncio.sleep(0.05)
+        assert Counter(begun) == {"guests": 4, "office": 1}
+        go_on.set()
+        answers = await asyncio.gather(*flood, other)
+        assert {answer.status_code for answer in answers} == {404}
+
+
+async def test_reads_that_wait_are_not_made_once_much_was_read(large: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[str]()
+
+    async def get(key: str, **_named: object) -> Api:
+        made.append(key)
+        return Api(id=key, provider="p", name="n", description="x" * 200_000)
+
+    monkeypatch.setattr(large.app.state.service.peers.retriever, "get", get)
+    answers = await asyncio.gather(*(large.http.get("/apis/a", headers=KIOSK) for _ in range(40)))
+    assert {answer.status_code for answer in answers} == {200, 429}
+    assert len(made) < 20, "of 40"
 
 
 async def test_one_of_those_who_follow_a_run_of_another_process_reads_at_a_time(

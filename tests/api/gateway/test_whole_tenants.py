@@ -143,6 +143,15 @@ async def test_a_tenant_exports_twice_at_a_time_and_is_charged_by_size(tmp_path:
             await export.aclose()
 
 
+async def test_what_a_tenant_has_read_hinders_neither_its_export_nor_its_deletion(gateway: Gateway) -> None:
+    key = await key_of(gateway)
+    run = await gateway.as_principal(key).solve(ask(ASK_HOLIDAYS))
+    gateway.app.state.service.quotas.charge("red", 10**9)
+    lines = await exported(gateway, "operator-token", "red")
+    assert [line.data["id"] for line in lines if line.kind == "run"] == [run.id]
+    assert [step.done for step in await deleted(gateway, "operator-token", "red")] == [True]
+
+
 async def test_all_of_a_tenant_is_deleted_and_nothing_else(database: str) -> None:
     async with open_gateway(database, principals=PRINCIPALS) as gateway:
         red = await key_of(gateway)

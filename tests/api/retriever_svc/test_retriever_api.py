@@ -1,8 +1,8 @@
 """The retriever over HTTP: its routes through the typed client, and its responses to invalid input."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from services.contracts.api import ImportReport, ImportRequest
 from services.contracts.retrieval import MAX_ANSWER_BYTES, LookupRequest, RetrieveRequest
 from services.encoder import load_encoder
 from services.errors import Conflict, InvalidDocument, NotFound
+from services.fair_slots import FairSlots
 from tests.unit.retriever_svc.catalogue import api
 from tests.unit.retriever_svc.documents import document, operation
 
@@ -114,6 +115,28 @@ async def test_an_import_counts_as_its_tenants_work(client: RetrieverClient, mon
     assert isinstance(events[-1], ImportReport)
     assert len(worked_for) >= 3
     assert set(worked_for) == {"red"}
+
+
+async def test_reads_stand_in_the_line_of_their_tenant(
+    client: RetrieverClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stood, slot = list[str](), FairSlots.slot
+
+    def noting(slots: FairSlots, tenant: str, wait_s: float) -> AbstractAsyncContextManager[None]:
+        stood.append(tenant)
+        return slot(slots, tenant, wait_s)
+
+    await imported(client)
+    monkeypatch.setattr(FairSlots, "slot", noting)
+    asked: tuple[Callable[[], Awaitable[object]], ...] = (
+        lambda: client.get("the-zoo.getAnimal", tenant="red"),
+        lambda: client.lookup(LookupRequest(ids=("the-zoo.getAnimal",), tenant="red")),
+        lambda: client.documents(tenant="red"),
+    )
+    for ask in asked:
+        stood.clear()
+        await ask()
+        assert "red" in stood
 
 
 async def test_one_api_by_hand(client: RetrieverClient) -> None:

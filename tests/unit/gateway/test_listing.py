@@ -17,7 +17,6 @@ from gateway.storage import RunStore
 from gateway.tables import RUNS
 from services.contracts.feedback import Feedback, Judged, Verdict
 from services.contracts.run import Run, RunStatus
-from services.errors import Overloaded
 from services.ownership.ticket import Ticket
 from services.storage.engine import Transactions, create_engine, read, write
 from services.storage.migrate import migrate
@@ -234,9 +233,6 @@ async def test_searches_of_one_tenant_leave_connections_to_others(
     )
     searches = [asyncio.create_task(ways[n % 3]()) for n in range(20)]
     await asyncio.sleep(0)
-    for search in ways:
-        with pytest.raises(Overloaded):
-            await search()
     other = asyncio.create_task(store.listing.page(Filter("other", text="x"), limit=1, cursor=None))
     listed = asyncio.create_task(store.listing.page(Filter("default"), limit=1, cursor=None))
     await asyncio.sleep(0)
@@ -244,14 +240,3 @@ async def test_searches_of_one_tenant_leave_connections_to_others(
     go_on.set()
     await asyncio.gather(*searches, other, listed)
     assert most == 4
-
-
-async def test_lists_of_one_tenant_leave_connections_to_others(stores: list[RunStore]) -> None:
-    done = list[str]()
-
-    async def ask(tenant: str) -> None:
-        await stores[0].listing.page(Filter(tenant), limit=1, cursor=None)
-        done.append(tenant)
-
-    await asyncio.gather(*(ask(tenant) for tenant in ["flood"] * 100 + ["other"]))
-    assert done.index("other") < 30
