@@ -54,7 +54,8 @@ AT_ONCE = 8
 """Calls started per iteration of the event loop. Building and signing a call can take a few milliseconds."""
 
 GRACE_S = 0.5
-"""Seconds after the deadline at which an adapter that has not returned is cancelled."""
+"""Seconds after which an adapter that has not returned at its deadline is cancelled. They begin once the event loop has
+seen the deadline: it may have stood still, and only the adapter knows whether anything was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,9 +251,14 @@ async def _call(
         pages_anywhere=prepared.pages_anywhere,
         value_bytes=prepared.value_bytes[index],
     )
+    loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout_at(deadline + GRACE_S):
-            return value_store.held(await adapter.call(call), changed=prepared.api.mutating)
+        async with asyncio.timeout(None) as patience:
+            late = loop.call_at(deadline, lambda: patience.reschedule(loop.time() + GRACE_S))
+            try:
+                return value_store.held(await adapter.call(call), changed=prepared.api.mutating)
+            finally:
+                late.cancel()
     except NotBegun:
         return None
     except Fenced:

@@ -1,6 +1,7 @@
 """The runner: order, parallelism, failure and cancellation, shown by events and never by the clock."""
 
 import asyncio
+import time
 from contextlib import aclosing
 from itertools import pairwise
 from typing import Any
@@ -178,6 +179,25 @@ async def test_deadlines_end_even_what_an_adapter_does_not(limits: Limits) -> No
     first = finished.records[0].outcome
     assert isinstance(first, Failed)
     assert first.reason == "timeout"
+
+
+async def test_the_adapter_says_what_it_sent_even_if_the_loop_stands_still_at_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a change that waited for the ledger would be in doubt, without a row that could be settled."""
+    monkeypatch.setattr("executor_svc.steps.GRACE_S", 0.01)
+    unsent = Failed(reason="ledger", message="nothing was sent")
+
+    async def behaviour(call: Call) -> Any:
+        asyncio.get_running_loop().call_soon(time.sleep, 0.2)
+        try:
+            async with asyncio.timeout_at(call.deadline):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            return unsent
+
+    finished = await finish(compiled([POST], step("a", POST)), behaviour, Limits(20, 0.1, 9))
+    assert (finished.status, finished.records[0].outcome) == ("failed", unsent)
 
 
 async def test_the_adapter_is_told_the_nearer_deadline() -> None:
