@@ -52,18 +52,17 @@ def with_loops(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
     """
     meant = _Meant(plan, query[:MAX_CHARS], apis)
     steps: list[Step] = []
-    looped: set[str] = set()
+    lists: dict[str, Reference] = {}
     for step in plan.steps:
-        arguments = {name: _first_of_each(value, looped) for name, value in step.arguments.items()}
+        arguments = {name: _first_of_each(value, lists) for name, value in step.arguments.items()}
         found = next(_lists(arguments.values()), None) if step.foreach is None else None
-        if found is not None and (found.step in looped or meant.each_of(found.step, step)):
-            looped.add(step.id)
+        if found is not None and (found.step in lists or meant.each_of(found.step, step)):
+            lists[step.id] = found
             arguments = {name: _of_item(value, found) for name, value in arguments.items()}
             step = step.model_copy(update={"arguments": arguments, "foreach": ForEach(items=found)})
         steps.append(step)
-    if not looped:
+    if not lists:
         return plan
-    lists = {step.id: step.foreach.items for step in steps if step.id in looped and step.foreach is not None}
     return Plan(steps=tuple(steps), answer=tuple(_answers(plan.answer, lists)))
 
 
@@ -123,7 +122,7 @@ def _index(path: JsonPath) -> int | None:
     return next((at for at, part in enumerate(path) if isinstance(part, int)), None)
 
 
-def _first_of_each(value: Value, looped: set[str]) -> Value:
+def _first_of_each(value: Value, looped: Mapping[str, Reference]) -> Value:
     """The value; a reference to a looped call points to its first answer, since its output is now a list."""
     if isinstance(value, Reference) and value.step in looped:
         return Reference(step=value.step, path=(0, *value.path))

@@ -48,7 +48,9 @@ class Options:
             if not fill.listed and len(others) > 1:
                 return  # any of them may be meant
             ranked = [(1.0, value) for value in others]
-        likely = [value for odds, value in ranked if odds > 0] or [value for _, value in ranked[:1]]
+        likely = [value for odds, value in ranked if odds > 0]
+        if not likely and not fill.profile.api.mutating:  # a change gets no unlikely option: the user is asked
+            likely = [value for _, value in ranked[:1]]
         own = [one.value for one in named.values() if {one.role, fill.slot.role} != {"from", "to"}]
         if len(own) == fill.times > 1 or (own and explained and fill.listed):
             likely = own  # one for each call, or all in one list

@@ -48,6 +48,12 @@ def test_each_item_of_the_list_has_a_call_and_each_of_these_another(query: str) 
     assert compile_plan(plan, (SEARCH, SHOW, WEATHER), Policy()).compiled is not None
 
 
+def test_the_answers_are_named_after_the_list() -> None:
+    answer = tuple(AnswerOutput(name=name, value=Reference(step="b", path=(name,))) for name in ("id", "city"))
+    plan = with_loops(Plan(steps=PLAN.steps[:2], answer=answer), "show each of the rooms", APIS)
+    assert plan.answer == (AnswerOutput(name="items", value=Reference(step="b")),)
+
+
 @pytest.mark.parametrize("query", ["show Ann's room", "what happens there every day", "call me each morning", ""])
 def test_the_first_is_meant_where_nothing_else_is_said(query: str) -> None:
     assert with_loops(PLAN, query, APIS) is PLAN
