@@ -272,14 +272,16 @@ async def test_an_unlikely_read_that_leaves_a_value_out_says_both(pool: ComputeP
 
 
 @pytest.mark.parametrize(
-    ("query", "unsure"),
+    ("query", "unsure", "forbidden"),
     [
-        ("Cancel order 5", ""),
-        ("Cancel order 5 but do not cancel it", "the request also says “do not cancel it”: t.cancelOrder("),
-        ("Cancel order 5 but do not cancel my subscription", ""),
+        ("Cancel order 5", "", False),
+        ("Cancel order 5 but do not cancel it", "the request also says “do not cancel it”: t.cancelOrder(", True),
+        ("Cancel order 5 but not my subscription", "whether it keeps to “not my subscription”: t.cancelOrder(", False),
     ],
 )
-async def test_a_change_that_the_request_also_forbids_is_unsure(pool: ComputePool, query: str, unsure: str) -> None:
+async def test_a_change_that_the_request_forbids_or_restricts_is_unsure(
+    pool: ComputePool, query: str, unsure: str, forbidden: bool
+) -> None:
     cancel = api("cancelOrder", param("order", WHOLE), method="POST", path="/orders", summary="Cancel an order")
     asked = REQUEST.model_copy(update={"query": query, "candidates": (Candidate(api=cancel, score=1),)})
     draft = PlanDraft(plan(step("a", "cancelOrder", order=5)), 0.9)
@@ -288,8 +290,8 @@ async def test_a_change_that_the_request_also_forbids_is_unsure(pool: ComputePoo
     assert response.status == "planned"
     assert (unsure in response.unsure) if unsure else response.unsure == ""
     in_advance = await planner.plan(asked.model_copy(update={"policy": Policy(mutating=Decision.ALLOW)}))
-    assert in_advance.status == ("no_plan" if unsure else "planned")  # nobody would see the remark in time
-    assert ("“do not cancel it”" in in_advance.reason) is bool(unsure)
+    assert in_advance.status == ("no_plan" if forbidden else "planned")  # nobody would see the remark in time
+    assert ("“do not cancel it”" in in_advance.reason) is forbidden
 
 
 async def test_an_unsure_answer_gives_way_to_the_plan_of_another_backend(pool: ComputePool) -> None:
