@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from planner_svc.reading.context import read_clock
 from planner_svc.reading.leaves import flat, has, put
-from planner_svc.reading.limits import limit_before
+from planner_svc.reading.limits import limit_before, limit_named
 from planner_svc.reading.moments import Duration, Moment
 from planner_svc.reading.numbers import NUMBER_WORD
 from planner_svc.reading.profile import Profile, Slot, profile_of
@@ -340,7 +340,9 @@ def _may_take(argument: _OpenArgument, span: Span) -> bool:
     if slot.choices or slot.kinds == {"boolean"}:
         return False
     if span.kind == "moment":
-        takes = (slot.temporal and "string" in slot.kinds) or stamp_of(slot) is not None
+        takes = (slot.temporal and ("string" in slot.kinds or limit_named(slot) is not None)) or stamp_of(
+            slot
+        ) is not None
         return takes and isinstance(span.value, Moment)
     if span.kind == "duration":
         return slot.temporal and slot.role == "to" and "string" in slot.kinds

@@ -101,10 +101,10 @@ class DateReader:
 
     Args:
         now: the clock that "today" refers to, with its zone.
-        month_first: whether 03/04/2027 is in March.
+        month_first: whether 03/04/2027 is in March. None: yes, but of 3/4 without a year, the day nearer to today.
     """
 
-    def __init__(self, now: datetime, *, month_first: bool = False) -> None:
+    def __init__(self, now: datetime, *, month_first: bool | None = False) -> None:
         self._now = now
         self._month_first = month_first
 
@@ -180,12 +180,16 @@ class DateReader:
         return Moment("day", date(int(match["y"]), *self._month_and_day(match, match["b"])))
 
     def _no_year(self, match: re.Match[str]) -> Moment:
+        first, second, today = int(match["a"]), int(match["b"] or match["b2"]), self._now.date()
+        if self._month_first is None and match["sep"] and max(first, second) <= _MONTHS_A_YEAR:
+            days = [self._near(month, day, match) for month, day in ((first, second), (second, first))]
+            return Moment("day", min(days, key=lambda day: abs(day - today)))
         month, day = self._month_and_day(match, match["b"] or match["b2"])
         return Moment("day", self._near(month, day, match))
 
     def _month_and_day(self, match: re.Match[str], second: str) -> tuple[int, int]:
         """The month and the day of 3/1; both dates of "28/12 to 3/1" are in the same order."""
-        first, is_open = match["a"], match["sep"] == "/" and self._month_first
+        first, is_open = match["a"], match["sep"] == "/" and self._month_first is not False
         american = is_open and int(first) <= _MONTHS_A_YEAR and _DAY_FIRST.search(match.string) is None
         month, day = (first, second) if american or int(second) > _MONTHS_A_YEAR else (second, first)
         return int(month), int(day)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner_svc.reading.numbers import CURRENCY_SIGNS
-from planner_svc.reading.profile import Role
+from planner_svc.reading.profile import Role, Slot
 
 _MORE: Final = r"more|greater|higher|larger|bigger|longer|later|heavier"
 _LESS: Final = r"less|fewer|lower|smaller|shorter|cheaper|earlier|lighter"
@@ -35,7 +35,10 @@ _TABLE: Final[tuple[tuple[Limit, tuple[str, str, str]], ...]] = (
     (Limit("from", outside=True), (rf"after|(?:{_MORE}) than|{_EXCEEDS}|>", "newer than", "older than|over|above")),
     (Limit("from"), ("since|at least|min(?:imum)?(?: of)?|>=", "as of", "")),
     (Limit("from", weak=True), ("from", "(?:start|begin)(?:n?ing|s)?(?: on| in)?", "")),
-    (Limit("to", outside=True), (rf"before|(?:{_LESS}) than|<", "prior to|older than", "younger than|under|below")),
+    (
+        Limit("to", outside=True),
+        (rf"before|(?:{_LESS}) than|<", "prior to|older than", "younger than|newer than|under|below"),
+    ),
     (Limit("to"), ("until|till|up to|at most|max(?:imum)?(?: of)?|<=", "by", "")),
     (Limit("to", weak=True), ("to", "ending(?: in)?", "")),
 )
@@ -43,16 +46,19 @@ _TABLE: Final[tuple[tuple[Limit, tuple[str, str, str]], ...]] = (
 _NOT: Final = r"(?P<denied>(?:\b(?:no|not|never|without)\s+|n['\u2019]t\s+)(?:be\s+)?)?"
 
 
-def _before(*columns: int) -> re.Pattern[str]:
+def _words(*columns: int) -> str:
     """The words of some columns of the table, each row a group with its number."""
     rows = ("|".join(words[column] for column in columns if words[column]) for _, words in _TABLE)
     groups = "|".join(f"(?P<_{number}>{words})" for number, words in enumerate(rows))
-    spaced = groups.replace(" ", r"\s+")
-    return re.compile(rf"{_NOT}(?<!\w)(?:{spaced})\s*(?:the\s+)?[{CURRENCY_SIGNS}]?$", re.IGNORECASE)
+    return rf"{_NOT}(?<!\w)(?:{groups})".replace(" ", r"\s+")
 
 
-_BEFORE_MOMENT: Final = _before(0, 1)
-_BEFORE_AMOUNT: Final = _before(0, 2)
+_WORDS: Final = {True: _words(0, 1), False: _words(0, 2)}
+"""Patterns of the words before moments, and before amounts."""
+_BEFORE: Final = {
+    moment: re.compile(rf"{words}\s*(?:the\s+)?[{CURRENCY_SIGNS}]?$", re.IGNORECASE) for moment, words in _WORDS.items()
+}
+_NAMES: Final = {moment: re.compile(rf"{words}(?!\w)", re.IGNORECASE) for moment, words in _WORDS.items()}
 _OR: Final = r"\s*(?:[^\W\d_]+\s+)?(?:or|and)\s+"
 _AFTER: Final = re.compile(
     rf"(?P<less>{_OR}(?:{_LESS}|below|before|under)\b)"
@@ -77,10 +83,10 @@ def limit_before(text: str, start: int, *, moment: bool) -> Limit | None:
         start: where the value starts.
         moment: whether it is a moment: what is older than a day is before it, what is older than 40 is over 40.
     """
-    found = (_BEFORE_MOMENT if moment else _BEFORE_AMOUNT).search(text, max(start - _NEAR, 0), start)
+    found = _BEFORE[moment].search(text, max(start - _NEAR, 0), start)
     if found is None:
         return None
-    said = next(limit for number, (limit, _) in enumerate(_TABLE) if found[f"_{number}"])
+    said = _row(found)
     turns = bool(found["denied"]) != (
         moment and found[0].rstrip().endswith("than") and _AGO.match(text, start) is not None
     )
@@ -97,3 +103,13 @@ def end_said(text: str, place: tuple[int, int], *, moment: bool) -> Role | None:
         return said.end
     after = _AFTER.match(text[: end + _NEAR], end)
     return None if after is None else "to" if after["less"] else "from"
+
+
+def limit_named(slot: Slot) -> Role | None:
+    """The only end of a range that an argument's name tells it to be: ``older_than_days``, ``min_rating``."""
+    found = (_row(match) for match in _NAMES[slot.temporal].finditer(slot.said))
+    return next((limit.end for limit in found if not limit.weak), None)
+
+
+def _row(found: re.Match[str]) -> Limit:
+    return next(limit for number, (limit, _) in enumerate(_TABLE) if found[f"_{number}"])

@@ -163,7 +163,7 @@ def read_profile(api: Api) -> Profile:
     )
     response = Node(api.response.json_schema, api.definitions)
     fields = tuple(_fields(schemas, response, noun))
-    slots = tuple(replace(slot, samples=_samples(slot, fields)) for slot in slots)
+    slots = tuple(replace(slot, samples=_samples(slot, fields)) for slot in _stays(slots))
     title = frozenset(stems(f"{' '.join(split_name(api.name))} {api.summary} {' '.join(api.tags)} {noun}"))
     own = [*stems(api.description), *(w for f in fields for w in (*f.words, *f.about))]
     own += [word for slot in (*slots, *constant_slots) for word in (*slot.words, *slot.about)]
@@ -232,6 +232,19 @@ def slot_of(schemas: Schemas, parameter: Parameter, node: Node, noun: str, depth
         children=_children(schemas, item, noun) if not depth else (),
         said=" ".join(parts),
     )
+
+
+def _stays(slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
+    """The slots; who arrives before they depart stays there, and does not travel."""
+    ends = [
+        slot
+        for slot in slots
+        if slot.temporal and slot.role and {"arrival", "departure"} & {*slot.said.lower().split()}
+    ]
+    if [slot.role for slot in ends] != ["to", "from"]:
+        return slots
+    turned: dict[str, Role] = {ends[0].name: "from", ends[1].name: "to"}
+    return tuple(replace(slot, role=turned.get(slot.name, slot.role)) for slot in slots)
 
 
 def _samples(slot: Slot, fields: Sequence[Field]) -> tuple[str, ...]:

@@ -52,6 +52,9 @@ _SIGN_BEFORE: Final = re.compile(rf"(?:[{CURRENCY_SIGNS}]|\b[A-Z]{{3}}\s)\s?$")
 _CURRENCY_AFTER: Final = re.compile(
     rf"\s?(?:[{CURRENCY_SIGNS}]|[a-z]{{2,8}})(?=\s*(?:[-\u2013]|\b(?:to|and|through|until|till)\b))", re.IGNORECASE
 )
+_POINTS: Final = re.compile(r"[1-9]\d{0,2}\.\d{3}")
+"""A thousand as much of Europe writes it, if it is money."""
+_RATE: Final = re.compile(rf"\s?[{CURRENCY_SIGNS}]?\s?(?:/|(?:per|an?)\b)", re.IGNORECASE)
 _SCALE: Final = re.compile(r"\s?(?:mn?|(?P<bn>bn|b))\b(?!\.\d)", re.IGNORECASE)
 """Millions and billions of a currency: "$1.2m"."""
 _HIDDEN: Final = re.compile(r"[\d.,:/]*\d")
@@ -111,6 +114,8 @@ def _single(text: str) -> Iterator[Quantity]:
         counted = _amount(match)
         if counted is None or _HIDDEN.match(text, match.end()):
             continue
+        if _POINTS.fullmatch(match["digits"] or "") and _is_money(text, match.span()):
+            counted = int(match["digits"].replace(".", ""))
         one = Quantity(match.start(), match.end(), counted)
         if (scale := _SCALE.match(text, one.end)) and _SIGN.search(text, max(one.start - 2, 0), one.start):
             one = replace(one, end=scale.end(), amount=whole(counted * (1e9 if scale["bn"] else 1e6)))
@@ -120,6 +125,12 @@ def _single(text: str) -> Iterator[Quantity]:
             continue  # an article, or half of something
         at = one.end
         yield one
+
+
+def _is_money(text: str, place: tuple[int, int]) -> bool:
+    """Whether a number is a whole price by the sign beside it; dollars have points before cents, and so have rates."""
+    near = text[max(place[0] - 2, 0) : place[0]] + text[place[1] : place[1] + 2]
+    return any(sign in CURRENCY_SIGNS.replace("$", "") for sign in near.strip()) and not _RATE.match(text, place[1])
 
 
 def _with_unit(text: str, one: Quantity) -> Quantity:

@@ -89,7 +89,7 @@ def number_in(text: str) -> int | float | None:
     return None
 
 
-def moments_in(text: str, now: datetime, *, month_first: bool = True) -> list[Found]:
+def moments_in(text: str, now: datetime, *, month_first: bool | None = None) -> list[Found]:
     """The moments in a text. For a day with a time, the day and the time are added as separate moments."""
     reader = DateReader(now, month_first=month_first)
     found: list[Found] = []
@@ -101,12 +101,12 @@ def moments_in(text: str, now: datetime, *, month_first: bool = True) -> list[Fo
     return found
 
 
-def whole_moments(text: str, now: datetime, *, month_first: bool = True) -> list[Found]:
+def whole_moments(text: str, now: datetime, *, month_first: bool | None = None) -> list[Found]:
     """The moments in a text, each in its context: a time of day is on the day said before it."""
     return [one for one in _found(DateReader(now, month_first=month_first), text) if isinstance(one.value, Moment)]
 
 
-def moment_of(text: str, now: datetime, *, month_first: bool = True) -> Moment | None:
+def moment_of(text: str, now: datetime, *, month_first: bool | None = None) -> Moment | None:
     """The moment that the whole text means, if it is one."""
     if len(text) > 60:
         return None

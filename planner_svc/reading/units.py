@@ -1,4 +1,4 @@
-"""Units of time, mass, length, volume and money: what a request says, and what an argument takes."""
+"""Units of time, mass, length, volume, data and money: what a request says, and what an argument takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Literal
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.text import split_name, word_set
 
-Dimension = Literal["time", "months", "mass", "length", "volume", "money"]
+Dimension = Literal["time", "months", "mass", "length", "volume", "data", "money"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,11 @@ _NAMES: Final[dict[Unit, str]] = {
     Unit("volume", 1): "ml milliliters millilitres milliliter millilitre",
     Unit("volume", 10): "cl centiliters centilitres",
     Unit("volume", 1_000): "l liters litres liter litre",
+    Unit("data", 1): "bytes byte",
+    Unit("data", 1e3): "kb kilobytes kilobyte",
+    Unit("data", 1e6): "mb megabytes megabyte",
+    Unit("data", 1e9): "gb gigabytes gigabyte",
+    Unit("data", 1e12): "tb terabytes terabyte",
     SMALLEST: "cents cent pence",
 }
 UNIT_WORDS: Final[dict[str, Unit]] = {name: unit for unit, names in _NAMES.items() for name in names.split()}

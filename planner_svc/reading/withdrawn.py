@@ -13,7 +13,7 @@ THING: Final = r"(?P<thing>(?:(?!\s+(?:and|but|then)\b)[^.,;:!?()\n]){0,100})"
 EXCEPT: Final = re.compile(
     r"(?<!\bnobody\s)(?<!\bnothing\s)(?<!\bnone\s)(?<!\bno one\s)"
     r"\b(?:except(?:ing)?(?:\s+for)?|excluding|other\s+than|apart\s+from|(?:all|every(?:body|one|thing))\s+but"
-    r"|(?:but|and)\s+not(?!\s+(?:after|before|by|until|only)\b)"
+    r"|(?:(?:but|and)\s+(?:not|keep|leave|spare)|,\s*not)(?!\s+(?:after|before|by|until|only)\b)"
     r"(?=\s+(?:(?:the|for)\s+)?(?:[a-z]{1,20}\s+)?(?:(?-i:[A-Z])|[\w-]{0,20}\d)))"
     rf"\b{THING}",
     re.IGNORECASE,
@@ -61,11 +61,14 @@ class TakenBack:
     """What one request takes back."""
 
     def __init__(self, query: str) -> None:
-        self._corrected, self._excepted = corrected(query), excepted(query)
+        self._query, self._corrected, self._excepted = query, corrected(query), excepted(query)
+        self._things = {query[start:end].strip().lower() for start, end in self._excepted}
 
     def covers(self, start: int, end: int, *, named: bool) -> bool:
-        """Whether these characters are replaced; with ``named``, also whether they are excepted."""
-        return within(start, end, self._corrected) or (named and within(start, end, self._excepted))
+        """Whether these characters are replaced; with ``named``, also whether what they name is excepted."""
+        if within(start, end, self._corrected):
+            return True
+        return named and (within(start, end, self._excepted) or self._query[start:end].strip().lower() in self._things)
 
 
 def within(start: int, end: int, places: list[Place]) -> bool:

@@ -20,6 +20,12 @@ from services.contracts.api import Location
 NUMBERS: Final = frozenset({"integer", "number"})
 _NAMES: Final = stem_set("id ids no number")
 """Last words of longer names of arguments whose numbers name a thing."""
+_PARTS: Final = frozenset((part,) for part in stem_set("day month year weekday"))
+"""Names of arguments that take a part of a date: "two weeks" is no second month."""
+_RANKED: Final = re.compile(
+    r"\s+(?:(?:most|least)\s+\w+|latest|best|worst|(?!request|guest|interest)[a-z]{3,}est)\b", re.IGNORECASE
+)
+"""Words after how many are wanted: "the five most expensive", "3 latest"."""
 _COMMA: Final = re.compile(r"\d,\d")
 
 
@@ -48,6 +54,10 @@ def amount_meant(query: str, said: Sequence[Quantity], slot: Slot, start: int, e
         cut = number_in(query[start:end])
         return None if cut is None or whole.is_sum or cut == whole.amount else str(whole.amount)
     unit, amount = unit_of(slot), whole.amount
+    if whole.unit and whole.unit.kind in ("time", "months") and unit is None and slot.words in _PARTS:
+        raise ValueError(f"“{query[whole.start : whole.end]}” is a length of time")
+    if slot.role and not slot.temporal and _RANKED.match(query, whole.end):
+        raise ValueError(f"“{query[whole.start : whole.end]}” counts the first of an order")
     if unit is not None and whole.unit is not None:
         if unit.kind != whole.unit.kind:
             raise ValueError(f"“{query[whole.start : whole.end]}” has another unit")

@@ -193,12 +193,12 @@ class Decoder:
         alone = not any(has_range(self._task.apis[other].profile) for other in chosen if other != number)
         for call in calls:
             split_full_name(call, profile, self._task.query)
-            if number in chosen and times == 1 and not self.changes(number) and alone:
+            if number in chosen and times == 1 and alone:
                 add_unmarked_ends(self.filler, self._task.query, call, fills)
             set_right_ends(self.filler, self._task.query, call, fills)
             add_other_ends(self.filler, self._task.query, call, fills)
             set_bounds(self.filler, self._task.query, call, fills)
-            add_ends_by_length(self._task.query, call, fills)
+            add_ends_by_length(self.filler, self._task.query, call, fills)
             call.arguments = {name: call.arguments[name] for name in order if name in call.arguments}
         return calls
 

@@ -271,6 +271,8 @@ class Filler:
         known = {one.place: one for one in said if one.place is not None}
         found = list[LiteralArgument]()
         for start, end in complete_enumeration(self._task.query, list(known)):
+            if self._is_without(fill, start, end):
+                continue
             value = None if (start, end) in known else self.meaning(fill, start, end)
             if (start, end) in known:
                 found.append(known[start, end])
@@ -372,9 +374,12 @@ class Filler:
 
     def _is_taken_back(self, fill: FillRequest, first: int, last: int) -> bool:
         """Whether the request replaces these tokens, or excepts what they name from a change."""
-        named = fill.profile.api.mutating and fill.slot.parameter.location is Location.PATH
         offsets = self._task.reading.offsets
-        return self._taken_back.covers(offsets[first][0], offsets[last][1], named=named)
+        return self._is_without(fill, offsets[first][0], offsets[last][1])
+
+    def _is_without(self, fill: FillRequest, start: int, end: int) -> bool:
+        named = fill.profile.api.mutating and (fill.listed or fill.slot.parameter.location is Location.PATH)
+        return self._taken_back.covers(start, end, named=named)
 
     @staticmethod
     def _non_overlapping(weighed: Sequence[tuple[tuple[int, int], float]]) -> list[tuple[int, int, float]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from planner_svc.backends.compact.amounts import NUMBERS
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
 from planner_svc.backends.compact.task import FillRequest
-from planner_svc.reading.limits import end_said
+from planner_svc.reading.limits import end_said, limit_named
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.quantities import amount_ranges
 
@@ -52,10 +52,22 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
             here, there, said = (first, last, low) if low is not None else (last, first, high)
             if not isinstance(said, LiteralArgument) or said.place is None or here.slot.required:
                 continue
-            if end_said(query, said.place, moment=here.slot.temporal) == there.slot.role and _set(
-                filler, call, there, said
-            ):
+            end = end_said(query, said.place, moment=here.slot.temporal)
+            if end == there.slot.role and _set(filler, call, there, said):
                 del call.arguments[here.slot.name]
+    _drop_opposite(query, call, fills)
+
+
+def _drop_opposite(query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
+    """Drop values that are the other end by their words: what is newer than three days is no ``older_than_days``."""
+    for fill in fills:
+        said = call.arguments.get(fill.slot.name)
+        own = None if fill.slot.choices else limit_named(fill.slot)
+        if own is None or not isinstance(said, LiteralArgument) or said.place is None:
+            continue
+        if end_said(query, said.place, moment=fill.slot.temporal) not in (None, own):
+            del call.arguments[fill.slot.name]
+            call.missing += [fill.slot.name] if fill.slot.required else []
 
 
 def _set_both(

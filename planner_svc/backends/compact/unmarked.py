@@ -10,7 +10,7 @@ from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
 from planner_svc.backends.compact.range_ends import ranges_of
 from planner_svc.backends.compact.said_moments import Place
 from planner_svc.backends.compact.task import FillRequest
-from planner_svc.reading.limits import end_said, limit_before
+from planner_svc.reading.limits import end_said, limit_before, limit_named
 from planner_svc.reading.moments import Moment
 from planner_svc.reading.profile import Profile
 from planner_svc.reading.quantities import amount_ranges, quantities
@@ -32,8 +32,9 @@ def add_unmarked_ends(filler: Filler, query: str, call: DraftCall, fills: Sequen
     """Give the only range of dates, and the only one of amounts, what only it can take of the request.
 
     These are the only moment, or the only amount with a limit, or both ends of the only range of them, that no other
-    argument has. Only calls that read and ranges of which both ends are optional and empty get them. What is a month
-    or a year goes also into arguments of these names.
+    argument has. Both ends of the range have to be optional and empty. A change only gets a moment that words such as
+    "older than" tell to be one end. So does the only argument that is that end by its name. What is a month or a year
+    goes also into arguments of these names.
 
     Args:
         filler: the filler of the call's arguments.
@@ -49,14 +50,29 @@ def add_unmarked_ends(filler: Filler, query: str, call: DraftCall, fills: Sequen
     dates = [pair for pair in open_ranges if pair[0].slot.temporal]
     amounts = [pair for pair in open_ranges if pair[0].slot.kinds & NUMBERS and not pair[0].slot.temporal]
     moments = [(place, one) for place, one in filler.moments.dated() if not _is_taken(place, call)]
-    for pairs, places in ((dates, _dates(query, moments)), (amounts, _amounts(filler, query, call))):
-        if len(pairs) != 1 or any(fill.slot.name in call.arguments for fill in pairs[0]):
-            continue
-        for fill, place in zip(pairs[0], places, strict=True):
-            value = None if place is None else filler.meaning(fill, *place)
-            if value is not None:
-                call.arguments[fill.slot.name] = LiteralArgument(value, place, _SURE)
-    _add_parts(call, fills, [moment for _, moment in filler.moments.dated()])
+    limited = [(place, end) for place, _ in moments if (end := end_said(query, place, moment=True))]
+    changes = any(fill.profile.api.mutating for fill in fills)
+    if not changes:
+        _fill(filler, call, amounts, _amounts(filler, query, call))
+        _add_parts(call, fills, [moment for _, moment in filler.moments.dated()])
+    if not changes or len(limited) == len(moments):
+        _fill(filler, call, dates, _dates(query, moments))
+    single = [fill for fill in fills if fill.slot.temporal and not fill.slot.choices and limit_named(fill.slot)]
+    if len(single) == len(limited) == len(moments) == 1 and limited[0][1] == limit_named(single[0].slot):
+        _fill(filler, call, [single], [limited[0][0]])
+
+
+def _fill(
+    filler: Filler, call: DraftCall, ranges: Sequence[Sequence[FillRequest]], places: Sequence[Place | None]
+) -> None:
+    """Give the ends of the only range these words, if both are empty."""
+    if len(ranges) != 1 or any(fill.slot.name in call.arguments for fill in ranges[0]):
+        return
+    for fill, place in zip(ranges[0], places, strict=True):
+        value = None if place is None else filler.meaning(fill, *place)
+        if value is not None:
+            call.arguments[fill.slot.name] = LiteralArgument(value, place, _SURE)
+            call.missing[:] = [name for name in call.missing if name != fill.slot.name]
 
 
 def _dates(query: str, moments: Sequence[tuple[Place, Moment]]) -> tuple[Place | None, Place | None]:

@@ -1,5 +1,7 @@
 """What starts at a time and lasts as long as the request says has an end."""
 
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from planner_svc.backends.compact import CompactBackend
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
 from planner_svc.backends.compact.lengths import add_ends_by_length
+from planner_svc.backends.compact.said_moments import SaidMoments
 from planner_svc.backends.compact.spans import ParameterTarget
 from planner_svc.backends.compact.task import FillRequest
 from planner_svc.reading.profile import read_profile
@@ -28,6 +31,11 @@ BOOK = api(
 STAY = api("book", "Book a stay", param("checkin_start", DAY), param("checkin_end", DAY), method="POST")
 
 
+def said(query: str) -> Any:
+    """A filler that knows the moments."""
+    return SimpleNamespace(moments=SaidMoments(query, datetime(2026, 11, 28, tzinfo=UTC)))
+
+
 def end(query: str, starts: str, ends: str | None = None, of: str = "") -> object:
     """The end of a call with this start; ``ends`` is what was read as the end, from the words ``of``."""
     profile = read_profile(STAY if len(starts) == 10 else BOOK)
@@ -39,7 +47,7 @@ def end(query: str, starts: str, ends: str | None = None, of: str = "") -> objec
         call.missing.append(last.name)
     else:
         call.arguments[last.name] = LiteralArgument(ends, (query.index(of), query.index(of) + len(of)), 0.9)
-    add_ends_by_length(query, call, fills)
+    add_ends_by_length(said(query), query, call, fills)
     found = call.arguments.get(last.name)
     assert (last.name in call.missing) == (found is None)
     return found.value if isinstance(found, LiteralArgument) else None
@@ -86,10 +94,28 @@ def test_what_lasts_longer_than_a_day_does_not_end_on_it(query: str, ends: str |
     profile = read_profile(api("close", "Close", param("from", DAY, required=True), param("to", DAY, required=True)))
     fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
     call = DraftCall(0, 0.9, {name: LiteralArgument("2026-12-14", place, 0.9) for name in ("from", "to")})
-    add_ends_by_length(query, call, fills)
+    add_ends_by_length(said(query), query, call, fills)
     found = call.arguments.get("to")
     assert (found.value if isinstance(found, LiteralArgument) else None) == ends
     assert call.missing == ([] if ends else ["to"])
+
+
+@pytest.mark.parametrize(
+    ("query", "start", "ends"),
+    [
+        ("a van from 1 December for 5 days", "1 December", "2026-12-05"),
+        ("a van for two weeks from 1 December", "1 December", "2026-12-14"),
+        ("a room in December for three nights", "December", None),
+    ],
+)
+def test_a_last_day_is_counted_and_a_period_has_its_own_end(query: str, start: str, ends: str | None) -> None:
+    profile = read_profile(api("give", "Give", param("from", DAY, "First day"), param("to", DAY, "Last day")))
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    place = query.index(start), query.index(start) + len(start)
+    call = DraftCall(0, 0.9, {"from": LiteralArgument("2026-12-01", place, 0.9)})
+    add_ends_by_length(said(query), query, call, fills)
+    found = call.arguments.get("to")
+    assert (found.value if isinstance(found, LiteralArgument) else None) == ends
 
 
 @pytest.mark.parametrize(

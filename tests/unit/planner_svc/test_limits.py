@@ -2,7 +2,9 @@
 
 import pytest
 
-from planner_svc.reading.limits import Limit, end_said, limit_before
+from planner_svc.reading.limits import Limit, end_said, limit_before, limit_named
+from planner_svc.reading.profile import read_profile
+from tests.unit.planner_svc.worlds import api, param
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,15 @@ def test_words_before_a_value(words: str, moment: bool, limit: Limit | None) -> 
 )
 def test_periods_that_end_or_start_now(words: str, value: str, end: str | None) -> None:
     assert end_said(words + value, (len(words), len(words + value)), moment=True) == end
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [("older_than_days", "to"), ("larger_than_mb", "from"), ("minRating", "from"), ("before", "to"), ("from", None)],
+)
+def test_names_tell_the_end(name: str, end: str | None) -> None:
+    (slot,) = read_profile(api("list", "List", param(name, {"type": "integer"}))).slots
+    assert limit_named(slot) == end
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,14 @@ def test_an_amount_is_read_as_a_whole(text: str, amount: float) -> None:
     assert (found.start, found.end, found.amount) == (6, 6 + len(text), amount)
 
 
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [("€1.250", 1250), ("1.250 €", 1250), ("1.459 € per litre", 1.459), ("$3.459", 3.459), ("1.250 kg", 1.25)],
+)
+def test_a_point_separates_the_thousands_of_prices(text: str, amount: float) -> None:
+    assert [one.amount for one in quantities(text)] == [amount]
+
+
 @pytest.mark.parametrize("text", ["at 10:30", "version 1.2.3", "ids 7,8,9", "half of it", "a dog", "on 2026-12-01"])
 def test_no_part_of_another_notation_is_an_amount(text: str) -> None:
     assert [one.amount for one in quantities(text)] in ([], [2026])
@@ -79,6 +87,7 @@ def sent(text: str, cut: str, name: str, schema: dict[str, Any] = NUMBER, about:
         ("50 cents", "50", "amount", CENTS, 50),
         ("10 days", "10", "days", "", 10),
         ("a week", "a week", "days", "", 7),
+        ("5 GB", "5", "larger_than_mb", "", 5000),
         ("every 12 hours", "12", "timesPerDay", "", 12),
         ("3 hours 15 minutes", "3 hours", "duration", "", None),
     ],
@@ -102,10 +111,13 @@ def test_a_text_gets_the_whole_number() -> None:
         ("50 mg", "days", WHOLE),
         ("one and a half", "effort", WHOLE),
         ("45 minutes", "hours", WHOLE),
+        ("two weeks", "month", WHOLE),
+        ("five most expensive claims", "maxAmount", NUMBER),
+        ("3 latest claims", "maxAmount", NUMBER),
     ],
 )
 def test_what_an_argument_cannot_take_is_not_sent_in_part(said: str, name: str, schema: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"unit|whole|page"):
+    with pytest.raises(ValueError, match=r"unit|whole|page|length|first"):
         sent(said, said.split()[0], name, schema)
 
 

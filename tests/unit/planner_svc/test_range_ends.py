@@ -251,6 +251,45 @@ def test_amounts_that_no_argument_has_limit_a_search(query: str, ends: dict[str,
     assert {name: one.value for name, one in call.arguments.items() if isinstance(one, LiteralArgument)} == ends
 
 
+MESSAGES = api(
+    "deleteMessages",
+    "Delete messages",
+    param("older_than_days", WHOLE, "Delete messages older than this many days"),
+    method="DELETE",
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "sent"),
+    [
+        ("Delete all messages older than two weeks", {"older_than_days": 14}),
+        ("Delete messages newer than 3 days", {}),
+    ],
+)
+def test_the_age_of_what_is_deleted(backend: CompactBackend, query: str, sent: dict[str, int]) -> None:
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=MESSAGES, score=1),)))
+    assert draft.plan is not None
+    values = draft.plan.steps[0].arguments
+    assert {name: value.value for name, value in values.items() if isinstance(value, LiteralValue)} == sent
+
+
+def test_who_stays_arrives_before_they_leave(backend: CompactBackend) -> None:
+    of = api(
+        "createStay",
+        "Book a berth",
+        param("berth", about="Code of the berth", required=True),
+        param("arrival", DAY, "Day of arrival", required=True),
+        param("departure", DAY, "Day of departure", required=True),
+        method="POST",
+    )
+    query = "Book berth B7 from 15 to 18 December 2026"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=of, score=1),)))
+    assert draft.plan is not None
+    sent = draft.plan.steps[0].arguments
+    assert sent["arrival"] == LiteralValue(value="2026-12-15")
+    assert sent["departure"] == LiteralValue(value="2026-12-18")
+
+
 def test_the_last_word_tells_the_end_of_a_start_or_an_end() -> None:
     names = ("StartDateFrom", "StartDateTo", "EndDateFrom", "EndDateTo", "created_gt", "start", "endDate", "not_before")
     slots = read_profile(api("list", "List", *(param(name, DAY) for name in names))).slots

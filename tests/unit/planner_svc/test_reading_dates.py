@@ -351,6 +351,12 @@ def test_other_short_words_and_numbers_are_no_dates(text: str) -> None:
     assert moments(text) == []
 
 
+@pytest.mark.parametrize(("text", "day"), [("on 1/12", date(2026, 12, 1)), ("on 12/1", date(2026, 12, 1))])
+def test_a_short_date_of_any_order_is_the_nearer_day(text: str, day: date) -> None:
+    found = DateReader(datetime(2026, 11, 29, tzinfo=UTC), month_first=None).find(text)
+    assert [one.value.day for one in found if isinstance(one.value, Moment)] == [day]
+
+
 def test_a_short_date_starts_with_the_month_where_the_locale_does() -> None:
     assert [moments("on 5/12", month_first=first)[0].day for first in (False, True)] == [
         date(2026, 12, 5),

@@ -47,6 +47,8 @@ def test_the_value_before_a_correction_is_replaced(query: str, replaced: list[st
         ("Book it at 3 pm and not after 5 pm", []),
         ("Void inv_3 but not the invoice inv_2", ["the invoice inv_2"]),
         ("Cancel it but do not refund it", []),
+        ("Remove Anna and Ben, not Carl, from the group", ["Carl"]),
+        ("Delete tickets 3, 4 and 5 but keep 4", ["4"]),
     ],
 )
 def test_exceptions(query: str, things: list[str]) -> None:
@@ -65,6 +67,15 @@ def test_the_planner_changes_nothing_that_was_taken_back(backend: CompactBackend
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=RELEASE, score=1),)))
     assert draft.plan is not None
     assert [step.arguments["desk_id"] for step in draft.plan.steps] == [LiteralValue(value=desk) for desk in desks]
+
+
+def test_lists_lack_what_is_excepted(backend: CompactBackend) -> None:
+    ids = {"type": "array", "items": {"type": "integer"}}
+    of = api("deleteTickets", "Delete tickets", param("ids", ids, "Ids of the tickets", required=True), method="POST")
+    query = "Delete tickets 3, 4 and 5 but keep 4"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=of, score=1),)))
+    assert draft.plan is not None
+    assert draft.plan.steps[0].arguments["ids"] == LiteralValue(value=[3, 5])
 
 
 STATUSES = {"type": "string", "enum": ["open", "in_review", "closed"]}
