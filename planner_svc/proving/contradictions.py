@@ -70,7 +70,8 @@ def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
         if (takes or loops or _excepts_date(match["thing"], said)) and not any(match[0] in text for text in said):
             return query[match.start() : match.end()].strip()
     for match in conditions:
-        if not named.issuperset(stems(match["state"])) and not any(match[0] in text for text in said):
+        checked = (state := stems(match["state"])) and named.issuperset(state)
+        if not checked and not any(match[0] in text for text in said):
             return query[match.start() : match.end()].strip()
     for text in replaced:
         if text in said:

@@ -11,9 +11,10 @@ from planner_svc.evidence import TriedCalls
 from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.proving.change_order import with_change_order
 from planner_svc.proving.contradictions import forbidden_change
+from planner_svc.proving.given_values import with_answers, with_refused
 from planner_svc.proving.item_matches import with_matches
 from planner_svc.proving.repair import repair
-from planner_svc.proving.unused_values import questions_about, with_answers
+from planner_svc.proving.unused_values import questions_about
 from planner_svc.proving.wrong_target import wrong_change_reason
 from planner_svc.reading.single_change import keep_single_change
 from planner_svc.reading.stated import may_state, with_stated
@@ -84,7 +85,7 @@ class Prover:
                     return planned
                 locked = locked or (planned if asking is None else None)  # prefer an alternative that can run
             elif asking is None and locked is None:
-                asking = _asking_answer(draft, plan, result, left_out, backend)
+                asking = _asking_answer(draft, plan, result, left_out, request, backend)
         if (answer := locked or asking) is not None:
             return answer
         diagnostics = first.diagnostics if first is not None else ()
@@ -119,7 +120,9 @@ class Prover:
                 plan = await self._pool.run(with_stated, plan, request.query, {api.id: api for api in apis})
             plan = await self._pool.run(keep_single_change, plan, request.query, {api.id: api for api in apis})
         if request.context.values:
-            plan = await self._pool.run(with_answers, plan, request.context, {api.id: api for api in apis})
+            plan = await self._pool.run(
+                with_answers, plan, request.query, request.context, {api.id: api for api in apis}
+            )
         shown = backend == DEMONSTRATED and any(plan.id == one.demo.plan.id for one in request.demos)
         if request.choose_items and not shown:  # a demonstration's own plan already says which items it takes
             changing = {api.id for api in apis if api.mutating}
@@ -171,13 +174,19 @@ def _planned_answer(
 
 
 def _asking_answer(
-    draft: PlanDraft, plan: Plan, result: CompileResponse, left_out: tuple[Question, ...], backend: str
+    draft: PlanDraft,
+    plan: Plan,
+    result: CompileResponse,
+    left_out: tuple[Question, ...],
+    request: PlanRequest,
+    backend: str,
 ) -> BackendAnswer | None:
     """The answer of a backend whose plan leaves something out, or lacks only user input; None for other plans."""
     if left_out:
         questions, reason = left_out, LEFT_OUT
     elif _only_input_missing(result):
-        questions, reason = _in_backend_words(result.questions, draft.missing), MISSING
+        worded = _in_backend_words(result.questions, draft.missing)
+        questions, reason = with_refused(worded, request.context), MISSING
     else:
         return None
     confidence = probability(draft.confidence)

@@ -16,7 +16,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from planner_svc.reading.context import read_clock
-from planner_svc.reading.leaves import flat, has, put
+from planner_svc.reading.leaves import flat, has
 from planner_svc.reading.limits import limit_before, limit_named
 from planner_svc.reading.moments import Duration, Moment
 from planner_svc.reading.numbers import NUMBER_WORD
@@ -61,7 +61,7 @@ _NEARLY: Final = 1e-6
 _BEFORE: Final = 30
 _MAX_LISTED: Final = 6
 _MAX_TEXT: Final = 100
-_MAX_LEAVES: Final = 120
+MAX_LEAVES: Final = 120
 """Most arguments of an API that are considered, as many as a request may state. The network reads fewer."""
 _SPLIT: Final = re.compile(r"\d[.,\s]$")
 _SIGN: Final = re.compile(r"[.,]\d")
@@ -144,32 +144,8 @@ def values_left_out(query: str, context: Context, plan: Plan, apis: Mapping[str,
     return tuple(dict.fromkeys(text[:_MAX_TEXT] for text in takes))[:MAX_QUESTIONS]
 
 
-def with_answers(plan: Plan, context: Context, apis: Mapping[str, Api]) -> Plan:
-    """The plan with the application's values, by name, for arguments that lack a value.
-
-    These are places inside objects, such as ``metadata.name``, whose names only come from a question about them;
-    required arguments; and arguments that would otherwise be a constant.
-    """
-    steps = tuple(_with_answers(step, context, apis.get(step.api)) for step in plan.steps)
-    return plan if steps == plan.steps else Plan(steps=steps, answer=plan.answer)
-
-
-def _with_answers(step: Step, context: Context, api: Api | None) -> Step:
-    if api is None:
-        return step
-    profile, arguments = flat(profile_of(api), _MAX_LEAVES), step.arguments
-    for slot in (*profile.slots, *profile.constant_slots):
-        takes = slot.path or slot.required or slot.parameter.constant is not None
-        value = context.values.get(slot.name) if takes else None
-        allowed = value is not None and profile.schemas.problem(slot.node, value) is None
-        path = slot.path or (slot.name,)
-        if allowed and not has(arguments, path):
-            arguments = put(arguments, path, value)
-    return step.model_copy(update={"arguments": arguments})
-
-
 def _profiles(steps: Iterable[Step], apis: Mapping[str, Api]) -> dict[str, Profile]:
-    return {name: flat(profile_of(apis[name]), _MAX_LEAVES) for name in dict.fromkeys(step.api for step in steps)}
+    return {name: flat(profile_of(apis[name]), MAX_LEAVES) for name in dict.fromkeys(step.api for step in steps)}
 
 
 def _unused(

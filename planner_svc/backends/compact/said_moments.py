@@ -89,7 +89,8 @@ class SaidMoments:
         if moment is None or moment.day is None or moment.day <= self._now.date():
             return moment
         today, places = self._now.date(), [place for place, one, _ in self._found if one.day == moment.day]
-        steps = (open_in(self._query, *place) for place in [(start, end), *places])
+        here = [place for place in places if place[0] < end and start < place[1]]
+        steps = (open_in(self._query, *place) for place in [(start, end), *(here or places)])
         back = next((step for step in steps if step is not None), None)
         if back is None:
             return moment

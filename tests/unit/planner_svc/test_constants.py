@@ -3,7 +3,8 @@
 from typing import Any
 
 from planner_svc.backends.served.signatures import BRIEF, Wanted, signature
-from planner_svc.proving.unused_values import questions_about, with_answers
+from planner_svc.proving.given_values import with_answers
+from planner_svc.proving.unused_values import questions_about
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.stated import stated, with_stated, without_constants
 from services.contracts.api import Api, Location
@@ -65,7 +66,7 @@ def test_backends_are_not_told_values_that_they_have_no_place_for() -> None:
 
 
 def test_what_the_application_says_comes_first() -> None:
-    given = with_answers(plan(step("a", "listPages")), Context(values={"account_id": 7, "other": 1}), APIS)
+    given = with_answers(plan(step("a", "listPages")), "", Context(values={"account_id": 7, "other": 1}), APIS)
     values = {name: value.value for name, value in given.steps[0].arguments.items()}  # type: ignore[union-attr]
     assert values == {"account_id": 7}
 

@@ -58,6 +58,7 @@ READS = plan(step("var1", "listOrders"), answer="$var1.id$")
         ("Cancel ord_17, no wait, ord_3", CANCELS, "ord_17"),
         ("Book a room for this week except on 5 May", BOOKS_DAYS, "except on 5 May"),
         ("If order ord_17 is late, cancel it", CANCELS, "If order ord_17 is late"),
+        ("If ord_17 is done, cancel it", CANCELS, "If ord_17 is done"),
         ("Cancel order ord_17 unless it has been shipped and tell me", CANCELS, "unless it has been shipped"),
         ("Cancel ord_17 if the customer hasn't paid", CANCELS, "if the customer hasn't paid"),
     ],

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from planner_svc.proving.unused_values import questions_about, values_left_out, with_answers
+from planner_svc.proving.given_values import with_answers
+from planner_svc.proving.unused_values import questions_about, values_left_out
 from planner_svc.reading.leaves import flat, nested
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api, Location
@@ -156,7 +157,7 @@ def test_a_question_says_what_it_is_about() -> None:
 
 def test_an_answer_goes_where_it_was_asked_for() -> None:
     context = Context(now=NOW.now, values={"task.name": "Buy milk"})
-    mended = with_answers(created(), context, APIS)
+    mended = with_answers(created(), "", context, APIS)
     assert mended.steps[0].arguments["task"] == LiteralValue(value={"name": "Buy milk"})
     assert asked('add "Buy milk" to list L-7', mended, context) == []
 
@@ -171,17 +172,17 @@ def test_what_stands_far_back_in_a_wide_body_is_asked_about_and_takes_its_answer
     (question,) = questions_about(query, NOW, made, {wide.id: wide})
     assert question.argument == "emails[0].email"
     context = Context(now=NOW.now, values={question.argument: "ann@acme.example"})
-    mended = with_answers(made, context, {wide.id: wide})
+    mended = with_answers(made, "", context, {wide.id: wide})
     assert mended.steps[0].arguments["emails"] == LiteralValue(value=[{"email": "ann@acme.example"}])
     assert questions_about(query, context, mended, {wide.id: wide}) == ()
 
 
 def test_what_is_required_and_lacks_a_value_gets_the_given_one() -> None:
     context = Context(now=NOW.now, values={"list_id": "L-9", "labels": ["a"], "urgent": True})
-    mended = with_answers(plan(step("a", "create_task", task={"name": "x"})), context, APIS)
+    mended = with_answers(plan(step("a", "create_task", task={"name": "x"})), "", context, APIS)
     assert mended.steps[0].arguments["list_id"] == LiteralValue(value="L-9")
     assert set(mended.steps[0].arguments) == {"list_id", "task"}
-    assert with_answers(created(), context, APIS) == created()
+    assert with_answers(created(), "", context, APIS) == created()
 
 
 def test_an_answer_is_put_beside_what_is_there() -> None:
@@ -189,7 +190,7 @@ def test_an_answer_is_put_beside_what_is_there() -> None:
     looked_up = plan(step("f", "find_task", query="x"), step("a", "create_task", list_id="L-7", task={}))
     given = {"name": value("$f.task.name$")}
     inside = looked_up.steps[1].model_copy(update={"arguments": {"task": ObjectValue(fields=given)}})
-    mended = with_answers(Plan(steps=(looked_up.steps[0], inside), answer=looked_up.answer), context, APIS)
+    mended = with_answers(Plan(steps=(looked_up.steps[0], inside), answer=looked_up.answer), "", context, APIS)
     assert mended.steps[1].arguments["task"] == ObjectValue(fields={**given, "owner": value({"email": "a@b.example"})})
 
 
