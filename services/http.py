@@ -52,8 +52,8 @@ _PARSING_WAIT_S: Final = 30.0
 _MAX_HELD_BYTES: Final = 100_000_000
 """Bytes of large bodies that are held at the same time, half of them of one tenant; two whole imports fit in that."""
 _READING, _READING_WAIT_S = 4, 20.0
-"""Requests that read (GET) which one tenant has answered at once: a thousand may arrive together, and each may take the
-event loop for some tens of milliseconds. A stream counts until it begins."""
+"""Requests that read (GET) which one tenant has answered at once, of each tag: a thousand may arrive together, and each
+may take the event loop for some tens of milliseconds. Where another service hangs, those of other tags go on."""
 _BULK: Final = 10
 """Routes that take larger bodies take this many times as many values."""
 _MAX_PLACE_CHARS: Final = 32 * 1024 * 1024
@@ -323,7 +323,7 @@ class StrictRoute(APIRoute):
                 return await answered(own)
             own.check = partial(self.readmit, own)
             if request.method == "GET":
-                async with request.app.state.reading.slot(own.tenant, _READING_WAIT_S):
+                async with request.app.state.reading.slot(f"{own.tenant} {self.tags}", _READING_WAIT_S):
                     self.charge(own, 0)  # what others read meanwhile may be too much
                     return await answered(own)
             with request.app.state.bodies.share(str(id(own)), own.tenant) as own.room:

@@ -166,7 +166,8 @@ def ends_while_a_body_is_sent(monkeypatch: pytest.MonkeyPatch, gateway: Gateway,
 
 @pytest.mark.parametrize("end", [revoked, expired, deleted])
 @pytest.mark.parametrize(
-    ("path", "body"), [("/keys", {"name": "second"}), ("/solve", SOLVING["json"]), ("/apis:import", IMPORTED)]
+    ("path", "body"),
+    [("/keys", {"name": "second", "roles": ["administer"]}), ("/solve", SOLVING["json"]), ("/apis:import", IMPORTED)],
 )
 async def test_a_request_is_refused_if_its_key_ends_while_its_body_is_sent(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch, end: Any, path: str, body: dict[str, Any]

@@ -15,7 +15,7 @@ from services.contracts.api import ImportRequest
 from services.contracts.demo import Demo
 from services.contracts.feedback import FeedbackRequest, Verdict
 from services.contracts.outcome import InDoubt, Succeeded
-from services.contracts.run import RunStatus
+from services.contracts.run import Run, RunStatus
 from services.contracts.tenant import ExportLine, TenantDeletion
 from services.errors import Conflict, Forbidden, NotFound, ServiceUnavailable, Unauthorized
 from tests.support.gateways import (
@@ -148,7 +148,7 @@ async def test_what_a_tenant_has_read_hinders_neither_its_export_nor_its_deletio
     run = await gateway.as_principal(key).solve(ask(ASK_HOLIDAYS))
     gateway.app.state.service.quotas.charge("red", 10**9)
     lines = await exported(gateway, "operator-token", "red")
-    assert [line.data["id"] for line in lines if line.kind == "run"] == [run.id]
+    assert [Run.model_validate(line.data).id for line in lines if line.kind == "run"] == [run.id]
     assert [step.done for step in await deleted(gateway, "operator-token", "red")] == [True]
 
 
