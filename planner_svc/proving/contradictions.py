@@ -107,7 +107,7 @@ def forbidden_steps(query: str, plan: Plan, apis: Mapping[str, Api]) -> dict[str
 
 
 def without_forbidden(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
-    """The plan without changes that the request only forbids; unchanged if no call is left or one needs their answer."""
+    """The plan without changes that the request only forbids; unchanged if none is left or one needs their answer."""
     forbidden = forbidden_steps(query, plan, apis).keys()
     steps = [step for step in plan.steps if step.id not in forbidden]
     needed = {reference.step for step in steps for reference in step_references(step)}
