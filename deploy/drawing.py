@@ -130,12 +130,13 @@ def _below(step_id: str, records: dict[str, StepRecord], running: set[str]) -> l
 
 
 def outcome_line(record: StepRecord) -> Text:
-    """A step's outcome, with notes on attempts, pages, schema violations and recovery."""
+    """A step's outcome, with notes on further attempts and pages, schema violations and recovery."""
+    calls = max(1, len(record.items))
     line = _outcome(record.outcome, record.duration_ms)
     notes = [
-        f"{record.attempts} attempts" if record.attempts > 1 else "",
-        f"{record.pages} pages{', and there are more' if record.more else ''}" if record.pages > 1 else "",
-        "there is more" if record.more and record.pages == 1 else "",
+        f"{record.attempts} attempts" if record.attempts > calls else "",
+        f"{record.pages} pages{', and there are more' if record.more else ''}" if record.pages > calls else "",
+        "there is more" if record.more and record.pages <= calls else "",
         f"{len(record.violations)} schema violations" if record.violations else "",
         "recovered from the ledger after a crash" if record.recovered else "",
         "" if not isinstance(record.outcome, Succeeded) or record.outcome.kept else "only its beginning was kept",

@@ -87,7 +87,9 @@ def _question(record: StepRecord, compiled: CompiledPlan) -> Question:
     argument = choices[0].argument
     values = [choice.value for choice in choices]
     listed = "; ".join(message_line(choice.label) for choice in choices)
-    said = dict.fromkeys(written_said(one.match) for one in _matched(compiled.plan, record) if one.match is not None)
+    matches = [one.match for one in _matched(compiled.plan, record) if one.match is not None]
+    said = dict.fromkeys(written_said(match) for match in matches)
+    given = dict.fromkeys(message_line(match.given) for match in matches if match.given is not None)
     unmatched = isinstance(record.outcome, Failed) and record.outcome.reason == "unmatched"
     what = "item" if argument == EACH else argument
     return Question(
@@ -95,6 +97,7 @@ def _question(record: StepRecord, compiled: CompiledPlan) -> Question:
         api=record.api,
         argument=argument,
         text=(f"No item matches {', '.join(said)}. " if unmatched else "")
+        + "".join(f"No item has “{one}”. " for one in given)
         + f"Which {what} is meant for “{(api.summary or api.name).rstrip('.')}”? {listed}",
         json_schema={} if None in values else {"enum": values},
     )

@@ -137,7 +137,7 @@ def trouble_of(run: Run) -> str:
         return f"{run.problem.title}. {run.problem.detail}".strip()
     failed = (f"{one.step}: {one.outcome.message}" for one in run.steps if isinstance(one.outcome, Failed))
     errors = (one.message for one in run.diagnostics if one.severity == "error")
-    return next(failed, "") or run.reason or next(errors, "")
+    return run.reason or next(failed, "") or next(errors, "")
 
 
 def feedback_row(feedback: Feedback) -> dict[str, object]:

@@ -18,7 +18,7 @@ from planner_svc.reading.readings import NO_CLOCK, whole_moments
 from planner_svc.reading.text import MAX_CHARS, split_name, stem, stem_set, stems, without_quotes
 from planner_svc.reading.withdrawn import EXCEPT, THING, corrected
 from services.contracts.api import Api
-from services.contracts.plan import Plan, scalars, step_values
+from services.contracts.plan import Plan, scalars, step_references, step_values
 
 _NOT_TO: Final = re.compile(
     rf"\b(?:(?:do|must|should|shall)\s+not|don['\u2019]?t|never|not\s+to)\s+(?P<verb>[a-z]+){THING}", re.IGNORECASE
@@ -82,6 +82,39 @@ def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
         if meant and known.issuperset(words):
             return query[match.start() : match.end()].strip()
     return ""
+
+
+def forbidden_steps(query: str, plan: Plan, apis: Mapping[str, Api]) -> dict[str, str]:
+    """The changes of a plan that the request only forbids, each with the words: of 5 in "do not cancel 5, cancel 6".
+
+    Nothing else of the request has the value for which the call is made, and the operation has the verb.
+    """
+    bare = without_quotes(query[:MAX_CHARS])
+    clauses = list(_NOT_TO.finditer(bare))
+    rest = _NOT_TO.sub(" ", bare)
+    found = {}
+    for step in plan.steps if clauses else ():
+        api = apis.get(step.api)
+        if api is None or not api.mutating or step.foreach is not None:
+            continue
+        verbs = {*map(stem, split_name(api.name)), *stems(api.summary)}
+        said = [rf"(?<!\w){re.escape(str(one))}(?!\w)" for value in step_values(step) for one in scalars(value)]
+        for clause in clauses:
+            named = [one for one in said if re.search(one, clause["thing"])]
+            if stem(clause["verb"]) in verbs and any(re.search(one, rest) is None for one in named):
+                found[step.id] = query[clause.start() : clause.end()].strip()
+    return found
+
+
+def without_forbidden(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
+    """The plan without changes that the request only forbids; unchanged if none is left or one needs their answer."""
+    forbidden = forbidden_steps(query, plan, apis).keys()
+    steps = [step for step in plan.steps if step.id not in forbidden]
+    needed = {reference.step for step in steps for reference in step_references(step)}
+    if not forbidden or not steps or not needed.isdisjoint(forbidden):
+        return plan
+    kept = tuple(one.model_copy(update={"after": tuple(set(one.after) - forbidden)}) for one in steps)
+    return Plan(steps=kept, answer=tuple(one for one in plan.answer if one.value.step not in forbidden))
 
 
 def _excepts_date(thing: str, said: Sequence[str]) -> bool:

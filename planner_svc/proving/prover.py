@@ -10,7 +10,7 @@ from planner_svc.compile import compile_plan
 from planner_svc.evidence import TriedCalls
 from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.proving.change_order import with_change_order
-from planner_svc.proving.contradictions import forbidden_change
+from planner_svc.proving.contradictions import forbidden_change, forbidden_steps, without_forbidden
 from planner_svc.proving.given_values import with_answers, with_refused
 from planner_svc.proving.item_matches import with_matches
 from planner_svc.proving.repair import repair
@@ -106,6 +106,8 @@ class Prover:
         if result.compiled is None or backend == DEMONSTRATED:
             return "", ()
         plan, apis = result.compiled.plan, result.compiled.apis
+        if never := await self._pool.run(forbidden_steps, request.query, plan, apis):
+            return f"The request says “{next(iter(never.values()))}”, so nothing is done.", ()
         if wrong := await self._pool.run(wrong_change_reason, request.query, plan, apis):
             return wrong, ()
         proof = result.compiled.proof
@@ -119,6 +121,8 @@ class Prover:
             if backend != MODEL:  # that reads what a value is stated for: "close what has status open"
                 plan = await self._pool.run(with_stated, plan, request.query, {api.id: api for api in apis})
             plan = await self._pool.run(keep_single_change, plan, request.query, {api.id: api for api in apis})
+        if backend != DEMONSTRATED:
+            plan = await self._pool.run(without_forbidden, plan, request.query, {api.id: api for api in apis})
         if request.context.values:
             plan = await self._pool.run(
                 with_answers, plan, request.query, request.context, {api.id: api for api in apis}

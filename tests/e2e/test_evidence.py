@@ -299,6 +299,7 @@ def test_who_confirms_the_one_who_was_found_gets_the_change(world: tuple[str, Di
     assert world[1].notes == [("per_1", "likes ships")]
     run = solve(world, NOTE, values={"person_id": "per_2"}, mutations="allow")  # whom no search returned
     assert (run.status, len(world[1].notes)) == (RunStatus.NEEDS_INPUT, 1)
+    assert "No item has “per_2”." in run.questions[0].text
 
 
 @pytest.mark.usefixtures("directory")

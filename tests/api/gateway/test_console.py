@@ -150,9 +150,9 @@ async def test_a_failed_step_shows_its_inputs_at_once(gateway: Gateway) -> None:
     assert "answered 500" in page.text
     assert "out of order" in page.text
     assert "from <code>var1.code</code>" in page.text
-    assert "var2: answered 500" in (await get(gateway, "runs")).text
+    assert f"{HOLIDAYS.id}: answered 500" in (await get(gateway, "runs")).text
     (line,) = (await gateway.client.runs()).runs
-    assert line.trouble == "var2: answered 500"
+    assert line.trouble == f"{HOLIDAYS.id}: answered 500"
 
 
 async def test_what_others_have_written_stays_text_on_every_screen(gateway: Gateway) -> None:

@@ -32,6 +32,7 @@ from services.contracts.run import Run, RunStatus
 
 REQUEST = RequestRecord(method="POST", url="http://h/{item.id}", headers={"X-Key": "***"}, body={"note": "hi"})
 STORED = StoredValue(id="ab" * 32, bytes=1_234_567)
+TWO = tuple(ItemRecord(index=index, outcome=Succeeded(status=200)) for index in range(2))
 PLAN = Plan(
     steps=(
         Step(id="var1", api="t.list", arguments={"q": LiteralValue(value="x")}),
@@ -87,6 +88,8 @@ def written(console: Console) -> str:
         (Failed(reason="timeout", message="too slow"), {"attempts": 3}, "✗ too slow  (3 attempts)"),
         (Failed(reason="upstream_error", message="it answered 404", status=404, detail={"why": "\x1b[31mgone"}), {},
          '✗ it answered 404: {"why": "\\u001b[31mgone"}'),
+        (Succeeded(value=[1, 2]), {"attempts": 2, "pages": 2, "items": TWO}, "✓ 12 ms  [1, 2]"),
+        (Succeeded(value=[1, 2]), {"attempts": 3, "pages": 2, "items": TWO}, "✓ 12 ms  [1, 2]  (3 attempts)"),
         (Skipped(because="var1"), {"attempts": 0}, "- skipped: var1"),
         (InDoubt(message="no answer"), {}, "? in doubt: no answer"),
         (Succeeded(value="xxx", stored=STORED), {},

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner_svc.proving.contradictions import forbidden_change
+from planner_svc.proving.contradictions import forbidden_change, forbidden_steps, without_forbidden
 from services.contracts.api import Location
 from services.contracts.plan import ForEach, ItemReference, Plan, Reference
 from tests.unit.planner_svc.building import TEXT, api, param, plan, record, step
@@ -96,3 +96,26 @@ def test_the_words_that_forbid_the_change_are_found(query: str, subject: Plan, w
 )
 def test_what_forbids_something_else_is_none(query: str, subject: Plan) -> None:
     assert forbidden_change(query, subject, APIS) == ""
+
+
+CANCELS_TWO = plan(
+    step("var1", "cancelOrder", order_id="ord_17"), step("var2", "cancelOrder", order_id="ord_3"), answer="$var2.id$"
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "subject", "left"),
+    [
+        ("Don't cancel order ord_17", CANCELS, []),
+        ("Please do not cancel ord_17, cancel ord_3", CANCELS_TWO, ["var2"]),
+        ("Cancel ord_3 and never cancel ord_17", CANCELS_TWO, ["var2"]),
+        ("Cancel ord_17 but do not cancel ord_17", CANCELS, ["var1"]),
+        ("Don't forget to cancel ord_17 and ord_3", CANCELS_TWO, ["var1", "var2"]),
+        ("Don't refund ord_17, cancel it and ord_3", CANCELS_TWO, ["var1", "var2"]),
+        ("List the orders, do not list ord_17", READS, ["var1"]),
+    ],
+)
+def test_a_change_that_is_only_forbidden_is_not_made(query: str, subject: Plan, left: list[str]) -> None:
+    forbidden = forbidden_steps(query, subject, APIS)
+    assert [step.id for step in subject.steps if step.id not in forbidden] == left
+    assert [step.id for step in without_forbidden(subject, query, APIS).steps] == left or not left
