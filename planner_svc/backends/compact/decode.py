@@ -18,6 +18,7 @@ from planner_svc.backends.compact.draft_calls import (
     in_running_order,
 )
 from planner_svc.backends.compact.filling import Filler
+from planner_svc.backends.compact.goals import take_goals
 from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.lengths import add_ends_by_length
@@ -170,7 +171,7 @@ class Decoder:
         """The calls of one API: as many as there are values, if it is called more than once."""
         profile = self._task.apis[number].profile
         first = self._task.reading.inputs.first[number]
-        times = 1 + int(self._task.reading.logits["count"][first].argmax())
+        times = max(1 + int(self._task.reading.logits["count"][first].argmax()), self.filler.members(number))
         calls = [DraftCall(number, float(self.called[number])) for _ in range(times)]
         taken: list[tuple[tuple[int, int], Slot]] = []
         used: list[tuple[tuple[JsonValue, ...], JsonValue]] = []
@@ -190,6 +191,7 @@ class Decoder:
         order = [slot.name for slot in profile.slots]
         alone = not any(has_range(self._task.apis[other].profile) for other in chosen if other != number)
         for call in calls:
+            take_goals(self.filler, self._task.query, call, fills)
             split_full_name(call, profile, self._task.query)
             if number in chosen and times == 1 and alone:
                 add_unmarked_ends(self.filler, self._task.query, call, fills)

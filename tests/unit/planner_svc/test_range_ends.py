@@ -251,6 +251,20 @@ def test_amounts_that_no_argument_has_limit_a_search(query: str, ends: dict[str,
     assert {name: one.value for name, one in call.arguments.items() if isinstance(one, LiteralArgument)} == ends
 
 
+def test_what_is_moved_gets_where_it_goes(backend: CompactBackend) -> None:
+    of = api(
+        "moveStay",
+        "Move a stay to another berth",
+        param("stayId", WHOLE, "Id of the stay", required=True),
+        param("berthCode", about="Code of the berth", required=True),
+        method="PATCH",
+    )
+    query = "Move stay 902 from A1 to B7"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=of, score=1),)))
+    assert draft.plan is not None
+    assert draft.plan.steps[0].arguments["berthCode"] == LiteralValue(value="B7")
+
+
 MESSAGES = api(
     "deleteMessages",
     "Delete messages",
