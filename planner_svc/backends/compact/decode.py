@@ -31,7 +31,7 @@ from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.sets import set_evidence
 from planner_svc.backends.compact.spans import ParameterTarget
 from planner_svc.backends.compact.task import FillRequest, Task
-from planner_svc.backends.compact.unmarked import add_unmarked_ends, has_range
+from planner_svc.backends.compact.unmarked import add_unmarked_ends, takes_limits
 from planner_svc.reading.actions import may_be_meant
 from planner_svc.reading.asked import named_besides
 from planner_svc.reading.option_names import weekday_options
@@ -189,7 +189,7 @@ class Decoder:
                 elif slot.required:
                     call.missing.append(slot.name)
         order = [slot.name for slot in profile.slots]
-        alone = not any(has_range(self._task.apis[other].profile) for other in chosen if other != number)
+        alone = not any(takes_limits(self._task.apis[other].profile) for other in chosen if other != number)
         for call in calls:
             take_goals(self.filler, self._task.query, call, fills)
             split_full_name(call, profile, self._task.query)
