@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.amounts import NUMBERS, amount_meant
+from planner_svc.backends.compact.amounts import NUMBERS, amount_meant, with_ids_between
 from planner_svc.backends.compact.draft_calls import Argument, LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
 from planner_svc.backends.compact.inputs import Floats, Origin, softmax
@@ -251,7 +251,8 @@ class Filler:
         if not fill.listed:
             yield from said
             return
-        said = self._with_missing_members(fill, said)
+        said = with_ids_between(self._task.query, fill.slot, self._with_missing_members(fill, said))
+        said = [one for one in said if not self._taken_back.excepts(str(one.value)) or not fill.profile.api.mutating]
         values = [one.value for one in said]
         if any(isinstance(value, str) for value in values):
             values = list({str(value): value for value in values}.values())
