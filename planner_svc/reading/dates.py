@@ -13,7 +13,7 @@ from planner_svc.reading.calendar_phrases import phrases
 from planner_svc.reading.calendar_words import MONTH, MONTHS, RANGE, WEEKDAY, WEEKDAY_NUMBERS, YEAR
 from planner_svc.reading.clock_ranges import clocks_of_ranges
 from planner_svc.reading.clocks import NO_NOUN, clocks_in, pattern_of
-from planner_svc.reading.moments import Duration, Found, Moment
+from planner_svc.reading.moments import Duration, Found, Grain, Moment
 from planner_svc.reading.named_periods import named_periods
 from planner_svc.reading.numbers import NUMBER_WORD, number
 from planner_svc.reading.ranges import ends_in_order, same_year
@@ -256,7 +256,8 @@ class DateReader:
         if unit in ("month", "quarter"):
             months = 1 if unit == "month" else 3
             first = today.replace(day=1) + relativedelta(months=step * months - (today.month - 1) % months)
-            return Moment("month", first, first + relativedelta(months=months, days=-1))
+            grain: Grain = "month" if unit == "month" else "week"
+            return Moment(grain, first, first + relativedelta(months=months, days=-1))
         return _whole_year(today.year + step)
 
     def _monday(self, step: int) -> date:

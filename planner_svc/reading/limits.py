@@ -72,7 +72,8 @@ _HOURS: Final = re.compile(
 )
 """A period up to now, or from now on, as a value."""
 _AGO: Final = re.compile(r"\S+\s+\S+\s+ago\b", re.IGNORECASE)
-"""A moment whose distance a limit compares: "more than 3 days ago" is before it."""
+_COMPARES: Final = re.compile(r"\b(?:than|over|under|least|most)\b", re.IGNORECASE)
+"""What compares how long ago something was: "more than 3 days ago" is before that day."""
 
 
 def limit_before(text: str, start: int, *, moment: bool) -> Limit | None:
@@ -83,13 +84,12 @@ def limit_before(text: str, start: int, *, moment: bool) -> Limit | None:
         start: where the value starts.
         moment: whether it is a moment: what is older than a day is before it, what is older than 40 is over 40.
     """
-    found = _BEFORE[moment].search(text, max(start - _NEAR, 0), start)
+    ago = moment and _AGO.match(text, start) is not None
+    found = _BEFORE[moment and not ago].search(text, max(start - _NEAR, 0), start)
     if found is None:
         return None
     said = _row(found)
-    turns = bool(found["denied"]) != (
-        moment and found[0].rstrip().endswith("than") and _AGO.match(text, start) is not None
-    )
+    turns = bool(found["denied"]) != (ago and _COMPARES.search(found[0]) is not None)
     end: Role = said.end if not turns else "to" if said.end == "from" else "from"
     return Limit(end, outside=said.outside != bool(found["denied"]), weak=said.weak)
 

@@ -68,7 +68,11 @@ class TakenBack:
         """Whether these characters are replaced; with ``named``, also whether what they name is excepted."""
         if within(start, end, self._corrected):
             return True
-        return named and (within(start, end, self._excepted) or self._query[start:end].strip().lower() in self._things)
+        return named and (within(start, end, self._excepted) or self.excepts(self._query[start:end]))
+
+    def excepts(self, text: str) -> bool:
+        """Whether this is all that an exception names."""
+        return text.strip().lower() in self._things
 
 
 def within(start: int, end: int, places: list[Place]) -> bool:

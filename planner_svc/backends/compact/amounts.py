@@ -8,8 +8,9 @@ from typing import Final
 
 from babel.numbers import get_currency_precision
 
+from planner_svc.backends.compact.draft_calls import LiteralArgument
 from planner_svc.reading.profile import Slot
-from planner_svc.reading.quantities import Quantity, quantity_at
+from planner_svc.reading.quantities import Quantity, amount_ranges, quantity_at
 from planner_svc.reading.readings import number_in
 from planner_svc.reading.standard_codes import currency_at
 from planner_svc.reading.text import stem_set
@@ -26,6 +27,7 @@ _RANKED: Final = re.compile(
     r"\s+(?:(?:most|least)\s+\w+|latest|best|worst|(?!request|guest|interest)[a-z]{3,}est)\b", re.IGNORECASE
 )
 """Words after how many are wanted: "the five most expensive", "3 latest"."""
+_MAX_BETWEEN: Final = 100
 _COMMA: Final = re.compile(r"\d,\d")
 
 
@@ -71,6 +73,19 @@ def amount_meant(query: str, said: Sequence[Quantity], slot: Slot, start: int, e
     if isinstance(amount, float) and not amount.is_integer() and "number" not in slot.kinds:
         raise ValueError(f"“{query[whole.start : whole.end]}” is not a whole number")
     return number_in_context(query, whole.start, whole.end, slot.words, amount)
+
+
+def with_ids_between(query: str, slot: Slot, said: Sequence[LiteralArgument]) -> list[LiteralArgument]:
+    """The values of a list, with all ids of its ranges: 3, 4, 5 and 6 for "tickets 3 to 6"."""
+    found, places = list(said), {one.place: one for one in said}
+    for first, last in amount_ranges(query) if _names_a_thing(slot) else ():
+        low, high = places.get(first), places.get(last)
+        if low is None or high is None or not (isinstance(low.value, int) and isinstance(high.value, int)):
+            continue
+        if high.value - low.value <= _MAX_BETWEEN:
+            at, between = found.index(high), range(low.value + 1, high.value)
+            found[at:at] = [LiteralArgument(number, first, low.sure) for number in between]
+    return found
 
 
 def _names_a_thing(slot: Slot) -> bool:

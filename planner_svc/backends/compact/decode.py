@@ -18,6 +18,7 @@ from planner_svc.backends.compact.draft_calls import (
     in_running_order,
 )
 from planner_svc.backends.compact.filling import Filler
+from planner_svc.backends.compact.goals import take_goals
 from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.left_out import add_look_ups
@@ -31,7 +32,7 @@ from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.sets import set_evidence
 from planner_svc.backends.compact.spans import ParameterTarget
 from planner_svc.backends.compact.task import FillRequest, Task
-from planner_svc.backends.compact.unmarked import add_unmarked_ends, has_range
+from planner_svc.backends.compact.unmarked import add_unmarked_ends, takes_limits
 from planner_svc.reading.actions import may_be_meant
 from planner_svc.reading.asked import named_besides
 from planner_svc.reading.option_names import weekday_options
@@ -172,7 +173,7 @@ class Decoder:
         """The calls of one API: as many as there are values, if it is called more than once."""
         profile = self._task.apis[number].profile
         first = self._task.reading.inputs.first[number]
-        times = 1 + int(self._task.reading.logits["count"][first].argmax())
+        times = max(1 + int(self._task.reading.logits["count"][first].argmax()), self.filler.members(number))
         calls = [DraftCall(number, float(self.called[number])) for _ in range(times)]
         taken: list[tuple[tuple[int, int], Slot]] = []
         used: list[tuple[tuple[JsonValue, ...], JsonValue]] = []
@@ -190,8 +191,9 @@ class Decoder:
                 elif slot.required:
                     call.missing.append(slot.name)
         order = [slot.name for slot in profile.slots]
-        alone = not any(has_range(self._task.apis[other].profile) for other in chosen if other != number)
+        alone = not any(takes_limits(self._task.apis[other].profile) for other in chosen if other != number)
         for call in calls:
+            take_goals(self.filler, self._task.query, call, fills)
             split_full_name(call, profile, self._task.query)
             if number in chosen and times == 1 and alone:
                 add_unmarked_ends(self.filler, self._task.query, call, fills)

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.amounts import amount_meant
+from planner_svc.backends.compact.amounts import NUMBERS, amount_meant, with_ids_between
 from planner_svc.backends.compact.draft_calls import Argument, LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
 from planner_svc.backends.compact.inputs import Floats, Origin, softmax
@@ -23,7 +23,7 @@ from planner_svc.backends.compact.segments import segments
 from planner_svc.backends.compact.spans import ParameterTarget, Spans, as_in_examples
 from planner_svc.backends.compact.task import UNLIKELY, FillRequest, Task
 from planner_svc.reading.date_formats import date_formats, in_stated_format, is_no_clock
-from planner_svc.reading.enumerations import complete_enumeration
+from planner_svc.reading.enumerations import complete_enumeration, enumerated
 from planner_svc.reading.moments import Moment
 from planner_svc.reading.negations import denied
 from planner_svc.reading.profile import Slot
@@ -108,6 +108,15 @@ class Filler:
     def best_span_probability(self, target: ParameterTarget, times: int) -> float:
         """The probability of the likeliest words for a parameter of an API that is called ``times`` times."""
         return max((likely for _, likely in self._spans_of(target, times)), default=0.0)
+
+    def members(self, number: int) -> int:
+        """How many things an enumeration of numbers names for the only argument in an API's path; 0 without one."""
+        named = [target for target in self.targets(number) if target.slot.parameter.location is Location.PATH]
+        if len(named) != 1 or not (spans := self._spans_of(named[0], 1)) or spans[0][1] < REPEATED:
+            return 0
+        (first, last), _ = spans[0]
+        offsets = self._task.reading.offsets
+        return len(enumerated(self._task.query, (offsets[first][0], offsets[last][1])))
 
     def _spans_of(self, target: ParameterTarget, times: int) -> list[tuple[tuple[int, int], float]]:
         """First and last tokens of a parameter's possible values, each with its probability, likeliest first."""
@@ -233,10 +242,17 @@ class Filler:
                 if not several:
                     break
         said.sort(key=lambda one: one.place or (0, 0))
+        if not fill.listed and fill.times > 1 and said and said[0].place:
+            members = enumerated(self._task.query, said[0].place)
+            texts = [self._task.query[start:end] for start, end in members]
+            values: list[JsonValue] = [int(text) if fill.slot.kinds & NUMBERS else text for text in texts]
+            if len(members) == fill.times and all(map(fill.allows, values)):
+                said = [LiteralArgument(*one, said[0].sure) for one in zip(values, members, strict=True)]
         if not fill.listed:
             yield from said
             return
-        said = self._with_missing_members(fill, said)
+        said = with_ids_between(self._task.query, fill.slot, self._with_missing_members(fill, said))
+        said = [one for one in said if not self._taken_back.excepts(str(one.value)) or not fill.profile.api.mutating]
         values = [one.value for one in said]
         if any(isinstance(value, str) for value in values):
             values = list({str(value): value for value in values}.values())

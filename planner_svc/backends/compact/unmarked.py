@@ -23,9 +23,9 @@ _SURE: Final = 0.5
 """The probability of values that only these rules find."""
 
 
-def has_range(profile: Profile) -> bool:
-    """Whether an API has arguments that are ends of a range."""
-    return any(slot.role and slot.in_range and not slot.choices for slot in profile.slots)
+def takes_limits(profile: Profile) -> bool:
+    """Whether an API has arguments for moments, or for ends of a range."""
+    return any(slot.temporal or (slot.role and slot.in_range and not slot.choices) for slot in profile.slots)
 
 
 def add_unmarked_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:

@@ -2,7 +2,13 @@
 
 import pytest
 
-from planner_svc.reading.enumerations import complete_enumeration
+from planner_svc.backends.compact import CompactBackend
+from planner_svc.reading.enumerations import complete_enumeration, enumerated
+from services.contracts.api import Location
+from services.contracts.plan import LiteralValue
+from services.contracts.planning import PlanRequest
+from services.contracts.retrieval import Candidate
+from tests.unit.planner_svc.worlds import WHOLE, api, param
 
 
 def members(text: str, *known: str) -> list[str]:
@@ -47,3 +53,30 @@ def test_what_is_no_enumeration_stays_as_it_was(text: str, known: list[str]) -> 
 def test_hostile_texts_take_no_time() -> None:
     for text in ("1, " * 3_000, "1" * 10_000, " , and" * 2_000, "1,111" * 2_000, "- " * 5_000):
         assert complete_enumeration(text, [(0, 1), (len(text) - 1, len(text))])
+
+
+ORDER = api(
+    "getOrder",
+    "Get an order",
+    param("orderId", WHOLE, "Id of the order", required=True).model_copy(update={"location": Location.PATH}),
+    path="/orders/{orderId}",
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "ids"),
+    [
+        ("Show orders 101, 102 and 103", [101, 102, 103]),
+        ("Show orders 101,102 and 103", [101, 102, 103]),
+        ("Show order 101", [101]),
+    ],
+)
+def test_each_member_of_an_enumeration_has_a_call(backend: CompactBackend, query: str, ids: list[int]) -> None:
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=ORDER, score=1),)))
+    assert draft.plan is not None
+    assert [step.arguments["orderId"] for step in draft.plan.steps] == [LiteralValue(value=one) for one in ids]
+
+
+@pytest.mark.parametrize("query", ["Show ticket 5, 3 days ago", "Show ticket 5 and 3 comments", "version 1.5 and 1.7"])
+def test_other_numbers_are_no_enumeration(query: str) -> None:
+    assert enumerated(query, (12, 13)) == []

@@ -33,6 +33,7 @@ def test_words_before_a_value(words: str, moment: bool, limit: Limit | None) -> 
         ("more than ", "30 days ago", "to"),
         ("no more than ", "30 days ago", "from"),
         ("since ", "30 days ago", "from"),
+        ("over ", "a year ago", "to"),
         ("in ", "the last 24 hours", "from"),
         ("in ", "the next 24 hours", "to"),
         ("in ", "the last 24 days", None),

@@ -11,7 +11,7 @@ from planner_svc.backends.compact.range_ends import set_right_ends
 from planner_svc.backends.compact.said_moments import SaidMoments
 from planner_svc.backends.compact.spans import ParameterTarget
 from planner_svc.backends.compact.task import FillRequest
-from planner_svc.backends.compact.unmarked import add_unmarked_ends
+from planner_svc.backends.compact.unmarked import add_unmarked_ends, takes_limits
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.readings import number_in
 from services.contracts.api import Api
@@ -251,6 +251,20 @@ def test_amounts_that_no_argument_has_limit_a_search(query: str, ends: dict[str,
     assert {name: one.value for name, one in call.arguments.items() if isinstance(one, LiteralArgument)} == ends
 
 
+def test_what_is_moved_gets_where_it_goes(backend: CompactBackend) -> None:
+    of = api(
+        "moveStay",
+        "Move a stay to another berth",
+        param("stayId", WHOLE, "Id of the stay", required=True),
+        param("berthCode", about="Code of the berth", required=True),
+        method="PATCH",
+    )
+    query = "Move stay 902 from A1 to B7"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=of, score=1),)))
+    assert draft.plan is not None
+    assert draft.plan.steps[0].arguments["berthCode"] == LiteralValue(value="B7")
+
+
 MESSAGES = api(
     "deleteMessages",
     "Delete messages",
@@ -311,3 +325,28 @@ def test_the_year_of_a_date_is_no_id(backend: CompactBackend) -> None:
     query = "Extend locker 7 until the end of June 2027"
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=extend, score=1),)))
     assert [one.argument for one in draft.missing] == ["member_id"]
+
+
+def test_a_date_of_a_change_limits_no_search_beside_it() -> None:
+    notice = api("giveNotice", "Give notice", param("endsOn", DAY, required=True), method="POST")
+    assert [takes_limits(read_profile(one)) for one in (notice, LIST, MESSAGES)] == [True, True, True]
+    assert not takes_limits(read_profile(api("findHolders", "Find holders", param("name"))))
+
+
+COUNT = api("countClaims", "Count claims", param("year", WHOLE), param("month", WHOLE))
+
+
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        ("in March 2026", {"year": 2026, "month": 3}),
+        ("in 2025", {"year": 2025}),
+        ("in Q3 2026", {}),
+        ("from March to May 2026", {}),
+    ],
+)
+def test_a_month_has_a_year_and_a_month(words: str, sent: dict[str, int]) -> None:
+    query, profile, call = f"Count claims {words}", read_profile(COUNT), DraftCall(0, 0.9)
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    add_unmarked_ends(Numbers(query), query, call, fills)  # type: ignore[arg-type]
+    assert {name: one.value for name, one in call.arguments.items() if isinstance(one, LiteralArgument)} == sent

@@ -69,13 +69,20 @@ def test_the_planner_changes_nothing_that_was_taken_back(backend: CompactBackend
     assert [step.arguments["desk_id"] for step in draft.plan.steps] == [LiteralValue(value=desk) for desk in desks]
 
 
-def test_lists_lack_what_is_excepted(backend: CompactBackend) -> None:
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        ("Delete tickets 3, 4 and 5 but keep 4", [3, 5]),
+        ("Delete tickets 3 to 6", [3, 4, 5, 6]),
+        ("Delete tickets 3 through 6 except 5", [3, 4, 6]),
+    ],
+)
+def test_lists_have_all_ids_but_what_is_excepted(backend: CompactBackend, query: str, left: list[int]) -> None:
     ids = {"type": "array", "items": {"type": "integer"}}
     of = api("deleteTickets", "Delete tickets", param("ids", ids, "Ids of the tickets", required=True), method="POST")
-    query = "Delete tickets 3, 4 and 5 but keep 4"
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=of, score=1),)))
     assert draft.plan is not None
-    assert draft.plan.steps[0].arguments["ids"] == LiteralValue(value=[3, 5])
+    assert draft.plan.steps[0].arguments["ids"] == LiteralValue(value=left)
 
 
 STATUSES = {"type": "string", "enum": ["open", "in_review", "closed"]}
