@@ -44,8 +44,8 @@ def settings_page() -> str:
         [
             NOTE,
             "# Settings\n",
-            "Each is an environment variable, read when a service starts. Traces have OpenTelemetry's own",
-            "([operations](operations.md#traces)).\n",
+            "Each is an environment variable, read when a service starts. A misspelt one is logged. `nestor` reads",
+            "`NESTOR_URL` and `NESTOR_TOKEN`, traces [OpenTelemetry's own](operations.md#traces).\n",
             *_settings(),
         ]
     )

@@ -24,7 +24,7 @@ from pydantic import SecretStr
 from demo_svc.main import create_app as create_demo_svc
 from demo_svc.settings import DemoSettings
 from deploy.llm.supervisor import planning_model
-from deploy.serve import freeze_loaded_objects, shorten_switch_interval
+from deploy.serve import freeze_loaded_objects, shorten_switch_interval, warn_about_variables
 from deploy.sockets import address, listen, refuse_unprotected, serving
 from deploy.traces import sending_traces
 from executor_svc.main import create_app as create_executor_svc
@@ -47,10 +47,16 @@ from services.encoder import load_encoder
 from services.errors import NotReady
 from services.server import raise_file_limit
 from services.signing import load_or_create_key
-from services.telemetry import MergedCollector, configure_logging
+from services.telemetry import MergedCollector, configure_logging, get_logger
+
+_log = get_logger(__name__)
 
 SANDBOX_POLICY = ("sandbox.analyzeText", "sandbox.fitLine", "sandbox.createQrCode")
 """The sandbox's POSTs that need no approval, because they only compute."""
+_OWN = {f"NESTOR_{one}_DATABASE_URL" for one in ("GATEWAY", "RETRIEVER", "DEMO", "EXECUTOR")} | {
+    f"NESTOR_{one}_PROOF_KEY" for one in ("PLANNER", "EXECUTOR")
+}
+"""Settings that one process replaces: its databases are SQLite files, and its key lies beside them."""
 _DESCRIBE_S = 120.0
 """How long the sandbox may take to describe itself. It starts at the same time; a busy machine needs half a minute."""
 
@@ -263,6 +269,9 @@ def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | No
     raise_file_limit()
     shorten_switch_interval()
     configure_logging(level=settings.log_level, json=settings.log_json and not sys.stderr.isatty())
+    warn_about_variables(GatewaySettings, RetrieverSettings, DemoSettings, PlannerSettings, ExecutorSettings)
+    for name in _OWN & os.environ.keys():
+        _log.warning(f"nestor serve ignores {name}: it keeps its own under --data")
     stop = threading.Event()
     with sending_traces(), ExitStack() as stack:
         if llm:

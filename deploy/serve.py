@@ -8,13 +8,17 @@ import signal
 import sys
 
 import uvicorn
+from pydantic_settings import BaseSettings
 from uvicorn.config import STARTUP_FAILURE
 
+from deploy.settings_errors import BadSettings, settings_problem
 from deploy.sockets import UnprotectedService, refuse_unprotected
 from deploy.traces import sending_traces
 from services.server import BoundedConfig, raise_file_limit
-from services.telemetry import configure_logging
+from services.settings import unknown_variables
+from services.telemetry import configure_logging, get_logger
 
+_log = get_logger(__name__)
 SERVICES = ("gateway", "retriever_svc", "demo_svc", "planner_svc", "executor_svc", "sandbox")
 
 
@@ -28,15 +32,19 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=8000)
     options = parser.parse_args(argv)
     # Import only the chosen service, so that a container loads no other code.
-    app = importlib.import_module(f"{options.service}.main").create_app()
     try:
+        app = importlib.import_module(f"{options.service}.main").create_app()
         refuse_unprotected(app, options.host)
+    except BadSettings as error:  # its own text and traceback contain values, perhaps of secrets
+        parser.exit(2, f"{parser.prog}: {settings_problem(error)} (docs/settings.md)\n")
     except UnprotectedService as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
     freeze_loaded_objects()
     shorten_switch_interval()
     settings = getattr(app.state, "settings", None)  # the sandbox plays a customer's service and has no settings
     configure_logging(level=getattr(settings, "log_level", "INFO"), json=getattr(settings, "log_json", True))
+    if settings is not None:
+        warn_about_variables(type(settings))
     raise_file_limit()
     server = uvicorn.Server(BoundedConfig(app, host=options.host, port=options.port, timeout_graceful_shutdown=15))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -44,6 +52,12 @@ def main(argv: list[str] | None = None) -> None:
         server.run()
     if not server.started:
         sys.exit(STARTUP_FAILURE)
+
+
+def warn_about_variables(*settings: type[BaseSettings]) -> None:
+    """Log each environment variable that looks like one of these settings and has no effect."""
+    for name in unknown_variables(*settings):
+        _log.warning(f"{name} is no setting of this version, and has no effect (docs/settings.md)")
 
 
 def freeze_loaded_objects() -> None:

@@ -57,7 +57,7 @@ def updated(before: Api, after: Api) -> ImportChange:
 def sensitive(before: Api, after: Api) -> Iterator[SensitiveChange]:
     """Differences in the host, in the effect (method, and whether it changes something), and in the credentials."""
     pairs: tuple[tuple[Literal["host", "effect", "credentials"], str, str], ...] = (
-        ("host", _origin(before.server), _origin(after.server)),
+        ("host", _host(before.server), _host(after.server)),
         ("effect", _effect(before), _effect(after)),
         ("credentials", _credentials(before), _credentials(after)),
     )
@@ -72,7 +72,9 @@ def places(api: Api) -> dict[str, SensitiveChange]:
     A credential counts with its token URL and without its scopes: what is granted is no matter of where it is sent.
     """
     origin = _origin(api.server)
-    found = {stamp([origin]): SensitiveChange(api=api.id, what="host", before=_NEW, after=origin[:_MAX_TEXT])}
+    found = {
+        stamp([origin]): SensitiveChange(api=api.id, what="host", before=_NEW, after=_host(api.server)[:_MAX_TEXT])
+    }
     for requirement in itertools.chain.from_iterable(api.security):
         text = requirement.model_dump_json(exclude_defaults=True, exclude={"scopes"})
         shown = SensitiveChange(api=api.id, what="credentials", before=_NEW, after=text[:_MAX_TEXT])
@@ -100,6 +102,10 @@ def remembered(apis: Iterable[Api], earlier: Iterable[str]) -> tuple[str, ...]:
 def _origin(server: str) -> str:
     parts = urlsplit(server)
     return f"{parts.scheme}://{parts.netloc.lower()}"
+
+
+def _host(server: str) -> str:
+    return _origin(server) if server else "no server"
 
 
 def _effect(api: Api) -> str:

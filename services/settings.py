@@ -1,9 +1,26 @@
 """Settings that all services have. Each service subclasses them with its own environment prefix."""
 
+import inspect
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def unknown_variables(*settings: type[BaseSettings]) -> list[str]:
+    """Environment variables that are named like these settings and are none: misspelt, or of another version."""
+    known = {name for one in settings for name in _variables(one)}
+    prefixes = tuple(str(one.model_config.get("env_prefix")).upper() for one in settings)
+    return sorted(name for name in os.environ if name.upper().startswith(prefixes) and name.upper() not in known)
+
+
+def _variables(settings: type[BaseSettings]) -> Iterator[str]:
+    for name, field in settings.model_fields.items():
+        yield f"{settings.model_config.get('env_prefix')}{name}".upper()
+        if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseSettings):
+            yield from _variables(field.annotation)
 
 
 class ServiceSettings(BaseSettings):

@@ -20,12 +20,12 @@ from deploy.cli.login import login
 from deploy.cli.operating import operations
 from deploy.cli.planning import eval_plan
 from deploy.cli.runs import runs
-from deploy.cli.settings_errors import BadSettings, settings_problem
 from deploy.cli.solving import solve
 from deploy.cli.tenants import tenants
 from deploy.cli.training import trains
 from deploy.cli.twin import twin
 from deploy.drawing import visible
+from deploy.settings_errors import BadSettings, settings_problem
 from executor_svc.secret_file import SecretsUnreadable
 from services.telemetry import configure_logging
 
@@ -34,7 +34,8 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     help="Turns a sentence into a checked, parallel graph of real API calls, runs it, and answers.\n\n"
-    "Start with `nestor demo`, or `nestor serve --sandbox` in one terminal and `nestor solve '...'` in another.",
+    "Start with `nestor demo`, or `nestor serve --sandbox` in one terminal and `nestor solve '...'` in another.\n\n"
+    "Commands ask the gateway at `NESTOR_URL` (http://127.0.0.1:8080) with the token or key in `NESTOR_TOKEN`.",
 )
 measures = typer.Typer(no_args_is_help=True, help="Measure Nestor on a folder of benchmark data.")
 

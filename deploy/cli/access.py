@@ -1,12 +1,13 @@
 """``nestor keys`` and ``nestor audit``: API keys of the gateway, and the audit log."""
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from deploy.cli.gateway import Json, Limit, ask, echo_json
+from deploy.cli.gateway import Json, Limit, ask, echo_json, utc
 from deploy.drawing import plain, visible
 from services.contracts.access import Action, Key, KeyRequest, Role
 
@@ -79,6 +80,8 @@ def read_audit(
     principal: Annotated[str | None, typer.Option(help="Only actions of this principal.")] = None,
     target: Annotated[str | None, typer.Option(help="Only actions on this id.")] = None,
     tenant: Tenant = None,
+    after: Annotated[datetime | None, typer.Option(help="Only entries after this local time.")] = None,
+    before: Annotated[datetime | None, typer.Option(help="Only entries before this local time.")] = None,
     limit: Limit = 20,
     cursor: Cursor = None,
     json: Json = False,
@@ -87,13 +90,21 @@ def read_audit(
     actions = [one.value for one in action or ()]
     page = ask(
         lambda g: g.audit(
-            tenant=tenant, actions=actions, principal=principal, target=target, limit=limit, cursor=cursor
+            tenant=tenant,
+            actions=actions,
+            principal=principal,
+            target=target,
+            after=utc(after),
+            before=utc(before),
+            limit=limit,
+            cursor=cursor,
         )
     )
     if json:
         echo_json(page)
         return
-    table = Table("when", "who", "tenant", "action", "outcome", "target", "digest", "detail", box=None)
+    kept = (Column("action", no_wrap=True), "outcome", Column("target", overflow="fold"))
+    table = Table("when", "who", "tenant", *kept, "digest", "detail", box=None)
     for one in page.entries:
         when = one.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
         who = plain(one.principal if not one.key else f"{one.principal} ({one.key})")

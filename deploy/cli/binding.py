@@ -1,5 +1,6 @@
 """``nestor secrets bind``: restricts where in a request a credential is sent, and for which tenants."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -14,6 +15,8 @@ from executor_svc.secret_store import Secret, Token
 from services.contracts.api import Location, NeededSecret, SecretKind
 
 Entry = dict[str, JsonValue]
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""Names of headers and cookies (RFC 9110, section 5.6.2)."""
 PLACE_FIELDS = ("in", "name", "header", "query", "cookie", "scheme")
 Header = Annotated[str | None, typer.Option(help="Send it in this header.")]
 Query = Annotated[str | None, typer.Option(help="Send it in this query parameter.")]
@@ -72,6 +75,8 @@ def given_place(places: Mapping[Location, str | None], scheme: SecretKind | None
     if len(given) + (scheme is not None) > 1:
         raise typer.BadParameter("give one place only: --header, --query, --cookie, --path, --body or --scheme")
     if given:
+        if given[0][0] in (Location.HEADER.value, Location.COOKIE.value) and not _TOKEN.fullmatch(given[0][1]):
+            raise typer.BadParameter(visible(f"{given[0][1]!r} cannot be the name of a {given[0][0]}"))
         return {"in": given[0][0], "name": given[0][1], "scheme": SecretKind.API_KEY.value}
     return {"scheme": scheme.value} if scheme is not None else {}
 

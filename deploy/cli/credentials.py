@@ -47,6 +47,7 @@ from executor_svc.secret_file import DEFAULT_FILE, SecretsUnreadable, change_fil
 from executor_svc.secret_store import AwsKey, Certificate, Client, Login, Secret, Token, parse
 from services.clients import GatewayClient
 from services.contracts.api import LOGINS, Location, NeededSecret, SecretKind
+from services.contracts.secret import TrySecret
 from services.errors import ServiceError
 from services.urls import url_of
 
@@ -175,7 +176,11 @@ def test_secret(name: Name) -> None:
 
     For OAuth2 it fetches a token. Exits 0 if no problem with the credential was found.
     """
-    tried = ask(lambda g: g.try_secret(name))
+    try:
+        secret = TrySecret(secret=name).secret
+    except ValueError:
+        raise typer.BadParameter(visible(f"{name} is not PROVIDER.SCHEME")) from None
+    tried = ask(lambda g: g.try_secret(secret))
     typer.echo(visible(f"{name}: {tried.outcome}. {tried.message}"))
     if tried.outcome not in ("accepted", "ready"):
         raise typer.Exit(EXIT_PROBLEM)

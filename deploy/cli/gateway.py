@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, TypeVar
 
 import httpx2
@@ -15,7 +16,7 @@ from deploy.drawing import visible, visible_json
 from services.clients import GatewayClient, open_http
 from services.contracts.event import RunEvent
 from services.contracts.run import Run, RunStatus
-from services.errors import DeadlineExceeded, NotReady, Overloaded, ServiceError, ServiceUnavailable
+from services.errors import DeadlineExceeded, NotReady, Overloaded, ServiceError, ServiceUnavailable, Unauthorized
 
 T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -62,6 +63,11 @@ async def gateway() -> AsyncIterator[GatewayClient]:
         await client.aclose()
 
 
+def utc(moment: datetime | None) -> datetime | None:
+    """A moment of local time in UTC."""
+    return None if moment is None else moment.astimezone(UTC)
+
+
 def ask(question: Callable[[GatewayClient], Awaitable[T]]) -> T:
     """Call the gateway once. Exits if there is a problem."""
 
@@ -79,8 +85,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     except ServiceError as error:
         typer.echo(visible(f"{error.title}: {error.detail}" if error.detail else error.title), err=True)
         if isinstance(error, ServiceUnavailable) and error.extensions.get("service") == "gateway":
-            typer.echo("Start Nestor with `nestor serve --sandbox`, or set NESTOR_URL.", err=True)
+            where = os.environ.get("NESTOR_URL") or DEFAULT_URL
+            typer.echo(visible(f"Asked: {where} (NESTOR_URL). `nestor serve --sandbox` starts Nestor."), err=True)
             raise typer.Exit(EXIT_UNREACHABLE) from None
+        if isinstance(error, Unauthorized):
+            typer.echo("Set NESTOR_TOKEN to a token or key of this gateway.", err=True)
         raise typer.Exit(EXIT_PROBLEM) from None
 
 

@@ -134,7 +134,7 @@ async def _log_in(
     port: int,
 ) -> tuple["Endpoints", tuple[str, ...], "Issued"]:
     """Log in. Returns the endpoints, the requested scopes and the tokens. Raises LoginFailed."""
-    from deploy.logins import LoginRequest, find_endpoints, log_in_with_browser, log_in_with_code
+    from deploy.logins import LoginFailed, LoginRequest, find_endpoints, log_in_with_browser, log_in_with_code
     from executor_svc.adapters.http.transport import open_transport
 
     settings = ExecutorSettings()
@@ -142,6 +142,8 @@ async def _log_in(
     async with open_transport(settings.model_copy(update={"allowed_private_hosts": allowed})) as transport:
         server = URL(f"https://{needed.hosts[0]}") if needed.hosts else URL("https://invalid.")
         endpoints = await find_endpoints(transport, needed, server)
+        if endpoints.authorization is None and endpoints.device is None:
+            raise LoginFailed(f"nobody logs in with {needed.secret}: nestor secrets set {needed.secret} --client-id ID")
         dialogue.agree(endpoints)
         scopes = _scopes(needed, endpoints, wanted)
         request = LoginRequest(client, scopes)

@@ -1,7 +1,7 @@
 """``nestor runs``: lists and shows runs; approves, cancels, resolves and confirms them."""
 
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from typing import Annotated
@@ -11,7 +11,7 @@ from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json
 from rich.console import Console
 
-from deploy.cli.gateway import Json, Limit, ask, echo_json, exit_for, follow, gateway, run
+from deploy.cli.gateway import Json, Limit, ask, echo_json, exit_for, follow, gateway, run, utc
 from deploy.cli.rerunning import compare_runs, rerun
 from deploy.cli.solving import approve, follow_drawn
 from deploy.cli.starting import delete_run, start_run
@@ -66,8 +66,8 @@ def list_runs(
             limit=limit,
             cursor=cursor,
             status=states or None,
-            after=_utc(after),
-            before=_utc(before),
+            after=utc(after),
+            before=utc(before),
             q=contains,
             feedback=feedback.value if feedback else None,
         )
@@ -89,10 +89,6 @@ def print_run(console: Console, line: RunSummary) -> None:
     for text in (line.query, line.trouble):
         if text:
             console.print(plain(f"  {text if len(text) <= _MAX_REQUEST else text[: _MAX_REQUEST - 1] + '…'}"))
-
-
-def _utc(moment: datetime | None) -> datetime | None:
-    return None if moment is None else moment.astimezone(UTC)
 
 
 @runs.command("show")

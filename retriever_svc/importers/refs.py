@@ -147,8 +147,8 @@ def as_list(value: JsonValue) -> list[JsonValue]:
 
 
 def is_true(value: JsonValue) -> bool:
-    """Whether a flag is set: ``true``, or the text "true", which some authors write."""
-    return value is True or (isinstance(value, str) and value.strip().lower() == "true")
+    """Whether a flag is set: ``true``, or the text "true" or "yes" (true in YAML 1.1), which some authors write."""
+    return value is True or (isinstance(value, str) and value.strip().lower() in ("true", "yes"))
 
 
 def as_text(value: JsonValue, limit: int) -> str:

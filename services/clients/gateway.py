@@ -240,15 +240,19 @@ class GatewayClient(ServiceClient):
         actions: Sequence[str] = (),
         principal: str | None = None,
         target: str | None = None,
+        after: datetime | None = None,
+        before: datetime | None = None,
         limit: int = 20,
         cursor: str | None = None,
     ) -> AuditPage:
-        """A page of the audit log, newest first, filtered by actions, principal, and target."""
+        """A page of the audit log, newest first, filtered by actions, principal, target and time."""
         params = {
             "tenant": tenant,
             "action": list(actions) or None,
             "principal": principal,
             "target": target,
+            "after": after.isoformat() if after else None,
+            "before": before.isoformat() if before else None,
             "limit": limit,
             "cursor": cursor,
         }

@@ -93,6 +93,8 @@ def test_keys_are_made_rotated_and_revoked(tmp_path: Path, monkeypatch: pytest.M
         assert f"desk ({new['id']})" in shown
         assert key_id in shown
         found = json.loads(run("audit", "--principal", "desk", "--json"))["entries"]
+        assert len(run("audit", "--before", "2020-01-01").splitlines()) == 1
+        assert run("audit", "--after", "2020-01-01", "--action", "key.revoke") == shown
         assert [one["action"] for one in found] == ["key.revoke", "key.create"]
         monkeypatch.setenv("NESTOR_TOKEN", old)
         assert "Not authorised" in run("audit", exit_code=1)

@@ -7,14 +7,18 @@ from pathlib import Path
 import pytest
 
 from deploy.onebox import OneboxSettings, create_onebox, secrets_hint
+from deploy.serve import main
 from deploy.sockets import address, listen
+from gateway.settings import GatewaySettings
+from planner_svc.settings import PlannerSettings
+from services.settings import unknown_variables
 
 CANARY = "s3cret-canary"
 
 
 def refused(tmp_path: Path, *arguments: str) -> str:
     line = [sys.executable, "-m", "deploy.cli", "serve", "--port", "0", "--data", str(tmp_path / "data"), *arguments]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=180, check=False)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert "Traceback" not in done.stderr
     assert CANARY not in done.stderr
@@ -28,6 +32,11 @@ def refused(tmp_path: Path, *arguments: str) -> str:
         ("NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS", CANARY, "NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS: it must be JSON"),
         ("NESTOR_EXECUTOR_KEEP_DAYS", CANARY, "NESTOR_EXECUTOR_KEEP_DAYS: Input should be a valid number"),
         ("NESTOR_GATEWAY_TOKEN", "short", "NESTOR_GATEWAY_TOKEN: "),
+        (
+            "NESTOR_GATEWAY_PRINCIPALS",
+            f'[{{"name": "{CANARY}", "token": "short"}}]',
+            "NESTOR_GATEWAY_PRINCIPALS in 0.token: ",
+        ),
         ("NESTOR_EXECUTOR_SECRETS", CANARY, "the secrets setting is not a JSON object"),
     ],
 )
@@ -36,6 +45,24 @@ def test_a_setting_that_cannot_be_read(
 ) -> None:
     monkeypatch.setenv(name, value)
     assert words in refused(tmp_path)
+
+
+def test_a_service_of_its_own_does_not_print_a_bad_secret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NESTOR_PLANNER_PROOF_KEY", CANARY)
+    with pytest.raises(SystemExit, match="2"):
+        main(["planner_svc"])
+    said = capsys.readouterr().err
+    assert "NESTOR_PLANNER_PROOF_KEY: Value should have at least 32" in said
+    assert CANARY not in said
+
+
+def test_a_setting_without_effect_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    misspelt = ["NESTOR_GATEWAY_POLICY_DENNY", "NESTOR_PLANNER_ENCODER", "NESTOR_PLANNER_SERVED_URLS"]
+    for name in (*misspelt, "NESTOR_GATEWAY_POLICY_DENY", "NESTOR_PLANNER_SERVED_URL", "NESTOR_EXECUTOR_OTHER"):
+        monkeypatch.setenv(name, CANARY)
+    assert unknown_variables(GatewaySettings, PlannerSettings) == misspelt
 
 
 def test_a_secrets_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

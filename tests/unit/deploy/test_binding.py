@@ -13,7 +13,9 @@ from deploy.cli import app
 from deploy.cli.binding import chosen_place
 from executor_svc.secret_changes import told_changes
 from executor_svc.secret_store import parse
+from services.clients import GatewayClient
 from services.contracts.api import Location, NeededSecret, SecretKind
+from services.errors import Unauthorized
 
 VALUE = "key-canary-1234"
 runner = CliRunner()
@@ -55,13 +57,34 @@ def test_a_place_and_tenants_are_bound_and_the_value_stays(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [(), ("--query", "a", "--header", "b"), ("--tenant", "a", "--every-tenant"), ("--tenant", "no tenant")]
+    "options",
+    [
+        (),
+        ("--query", "a", "--header", "b"),
+        ("--tenant", "a", "--every-tenant"),
+        ("--tenant", "no tenant"),
+        ("--header", "X Key"),
+    ],
 )
 def test_what_says_nothing_or_two_things_is_refused(file: Path, options: tuple[str, ...]) -> None:
     write(file)
     run("secrets", "bind", "crm.apiKey", *options, exit_code=2)
     assert entry(file) == {}
     run("secrets", "bind", "crm.none", "--query", "key", exit_code=2)
+
+
+def test_the_name_of_no_secret_cannot_be_tested() -> None:
+    assert "is not PROVIDER.SCHEME" in run("secrets", "test", "nodot", exit_code=2)
+
+
+def test_a_gateway_that_is_not_there_or_refuses_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(*_: object, **__: object) -> None:
+        raise Unauthorized
+
+    monkeypatch.setenv("NESTOR_URL", "http://127.0.0.1:1")
+    assert "http://127.0.0.1:1 (NESTOR_URL)" in run("keys", "list", exit_code=3)
+    monkeypatch.setattr(GatewayClient, "keys", refused)
+    assert "NESTOR_TOKEN" in run("keys", "list", exit_code=1)
 
 
 def test_who_changed_what_is_told_without_values(file: Path) -> None:

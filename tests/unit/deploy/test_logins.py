@@ -11,12 +11,13 @@ from pydantic import SecretStr
 from yarl import URL
 
 from deploy import logins
+from deploy.cli.login import _Dialogue, _log_in
 from deploy.logins import Endpoints, LoginFailed, LoginRequest, find_endpoints, log_in_with_browser, log_in_with_code
 from executor_svc.adapters.http.tokens import Issued
 from executor_svc.adapters.http.transport import Transport, open_transport
 from executor_svc.secret_store import Client
 from executor_svc.settings import ExecutorSettings
-from services.contracts.api import SecretKind, SecurityRequirement
+from services.contracts.api import NeededSecret, SecretKind, SecurityRequirement
 from tests.support.authorization import CLIENT, SECRET, AuthorizationServer, serve_authorization
 from tests.support.upstream import Seen
 
@@ -231,3 +232,13 @@ async def test_where_to_log_in(transport: Transport, server: AuthorizationServer
     assert (str(found.token), str(found.authorization)) == (f"{server.origin}/t", "https://a.example/x")
     with pytest.raises(LoginFailed, match="no device authorization endpoint"):
         await log_in_with_code(transport, found, login_request(server), lambda *_: None)
+
+
+async def test_a_scheme_without_a_place_to_log_in_at_asks_nobody() -> None:
+    dialogue = _Dialogue((), with_code=False, browser=False, skip_confirmation=False, secret=True)
+    needed = NeededSecret(
+        secret="bank.clients", scheme="clients", kind=SecretKind.OAUTH2, token_url="https://bank.example/token"
+    )
+    client = Client(client_id=CLIENT, client_secret=SecretStr(SECRET), hosts=("bank.example",))
+    with pytest.raises(LoginFailed, match=r"nestor secrets set bank\.clients --client-id"):
+        await _log_in(dialogue, needed, client, None, (), 0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retriever_svc.differences import updated
+from retriever_svc.differences import new_places, sensitive, updated
 from services.contracts.api import Api, Location, Parameter, SecretKind, SecurityRequirement
 from tests.unit.retriever_svc.catalogue import api
 
@@ -147,3 +147,10 @@ def test_an_api_with_very_many_changes_says_how_many_are_left_out() -> None:
     before, after = ({f"d{n}": {"description": text} for n in range(400)} for text in ("old", "new"))
     change = updated(api("op", definitions=before), api("op", definitions=after))
     assert (len(change.fields), change.left_out) == (300, 100)
+
+
+def test_an_api_without_a_server_has_no_host() -> None:
+    here, nowhere = api("op", server="https://zoo.example"), api("op", server="")
+    assert [one.after for one in sensitive(here, nowhere)] == ["no server"]
+    assert [one.before for one in sensitive(nowhere, here)] == ["no server"]
+    assert "no server" in [one.after for one in new_places([nowhere], ())]

@@ -49,7 +49,7 @@ def test_a_name_that_is_hidden_stays_required_in_a_part_of_the_value() -> None:
     assert part.json_schema["required"] == ["id"]
 
 
-@pytest.mark.parametrize(("flag", "required"), [("true", True), ("True", True), (True, True), ("false", False)])
+@pytest.mark.parametrize(("flag", "required"), [("true", True), ("Yes", True), (True, True), ("no", False)])
 def test_required_may_be_written_as_a_text(flag: object, required: bool) -> None:
     parameter = {"name": "q", "in": "query", "required": flag, "schema": {"type": "string"}}
     assert arguments(single(operation(parameters=[parameter]))) == {"q": required}

@@ -14,8 +14,9 @@ def settings_problem(error: SettingsError | ValidationError) -> str:
     """Name the variable that cannot be read, and the reason."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        field = str(first["loc"][0]) if first["loc"] else ""
-        return f"{_variable(field, error.title.removesuffix('Settings'))}: {first['msg']}"
+        field, *inside = map(str, first["loc"] or ("",))
+        where = f" in {'.'.join(inside)}" if inside else ""
+        return f"{_variable(field, error.title.removesuffix('Settings'))}{where}: {first['msg']}"
     match = _FIELD.search(str(error))
     why = 'it must be JSON, a list such as ["one", "two"] or an object such as {"name": "value"}'
     return f"{_variable(match[1] if match else '')}: {why}"
