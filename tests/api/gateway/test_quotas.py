@@ -446,4 +446,4 @@ async def test_reading_apis_demonstrations_documents_and_credentials_counts_by_s
     paths = ("/demos", "/documents", f"/apis/{HOLIDAYS.id}", "/providers/world/credentials")
     answers = [await gateway.http.get(path) for path in paths]
     assert [answer.status_code for answer in answers] == [200] * 4
-    assert charged == [len(answer.content) for answer in answers]
+    assert [size for size in charged if size] == [len(answer.content) for answer in answers]
