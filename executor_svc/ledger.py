@@ -6,6 +6,7 @@ that was built from it. So callers wait only for sendings and conclusions, never
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -305,16 +306,19 @@ class _Intent:
 
     Between its row and its first byte a call may wait for its turn at the host, a connection or a retry. If its process
     stands still meanwhile, another one takes the run over, and this one must not send the call when it goes on.
+
+    A machine that is suspended or paused stops its monotonic clock, so the time of day counts too. If that was only
+    set, the row is written once more in vain.
     """
 
     def __init__(self, ledger: Ledger, sure_s: float) -> None:
-        self._ledger, self._sure_s, self._clock = ledger, sure_s, asyncio.get_running_loop().time
+        self._ledger, self._sure_s = ledger, sure_s
         self._row: SendIntent | None = None
-        self._asked_at = 0.0
+        self._asked_at = _clocks()
 
     async def record(self, row: SendIntent) -> None:
         """Write the row. Raises Fenced and NotBegun."""
-        asked_at = self._clock()  # before it is written: the process may stand still just after it
+        asked_at = _clocks()  # before it is written: the process may stand still just after it
         await self._ledger.record_intent(row)
         self._row, self._asked_at = row, asked_at
 
@@ -323,8 +327,13 @@ class _Intent:
 
         Once: a database whose every commit takes as long must not hold up the call for ever.
         """
-        if self._row is not None and self._clock() - self._asked_at >= self._sure_s:
+        passed_s = max(abs(now - then) for now, then in zip(_clocks(), self._asked_at, strict=True))
+        if self._row is not None and passed_s >= self._sure_s:
             await self.record(replace(self._row, again=True))
+
+
+def _clocks() -> tuple[float, float]:
+    return time.monotonic(), time.time()
 
 
 def in_doubt_result(adapter: Previewer, call: Call, doubt: str) -> CallResult:

@@ -76,18 +76,24 @@ async def test_a_slow_process_does_not_repeat_what_another_has_taken_over(house:
     assert upstream.count("/book") == 2
 
 
-async def test_a_slow_process_does_not_send_what_waited_for_its_turn(house: House, upstream: Upstream) -> None:
+@pytest.mark.parametrize("paused", [False, True])
+async def test_a_slow_process_does_not_send_what_waited_for_its_turn(
+    house: House, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, paused: bool
+) -> None:
+    """Nor one whose machine was paused: the monotonic clock stood still, and only the time of day went on."""
     held = held_bookings(upstream)
     post = booking(upstream)
     rooms = [step(name, post, {"room": literal(name)}) for name in ("blue", "red")]
     plan = compiled([post], *rooms, answer={"id": ref("blue", "id")}, mutating=("blue", "red"))
-    slow = await house.executor(host_limits={"127.0.0.1": {"concurrency": 1}})
+    slow = await house.executor(host_limits={"127.0.0.1": {"concurrency": 1}}, lease_s=60 if paused else 0.5)
     following = asyncio.create_task(finish(slow, plan))
     await upstream.arrived.wait()
     await take_away(house)
     other = await house.executor()
     doubts = doubts_of((await finish(other, plan)).records)
     assert {doubt.step for doubt in doubts} == {"blue", "red"}
+    if paused:
+        monkeypatch.setattr("time.time", lambda now=time.time: now() + 60)
     await asyncio.sleep(0.5)  # a lease: sooner no other process takes over in earnest
     held.set()
     await following
