@@ -27,7 +27,7 @@ class Labels:
     Attributes:
         calls: by step, the arguments in which it differs from other calls of its operation, or its API.
         items: by step with ``foreach``, the first items that it was called for.
-        names: the names of values below a label without the number that tells them from another call's.
+        names: the names of values without the number that tells them from another call's.
     """
 
     calls: Mapping[str, str] = field(default_factory=dict)
@@ -67,10 +67,15 @@ def labels_of(plan: Plan | None, records: Sequence[StepRecord], values: Sequence
 
 
 def _bare_names(values: Sequence[AnswerValue]) -> dict[str, str]:
-    """The names of the values; without its number where another value has that name: ``id`` for ``id_2``."""
+    """The names of the values; without the number that only tells them from another call's: ``id`` for ``id_2``."""
     names = {value.name for value in values}
-    found = {name: _NUMBER.sub("", name) for name in names}
-    return {name: base if base in names else name for name, base in found.items()}
+    own = {(value.step, value.name) for value in values}
+    found = {}
+    for value in values:
+        base = _NUMBER.sub("", value.name)
+        numbered = base in names or (value.path and value.path[-1] == base)
+        found[value.name] = base if numbered and (value.step, base) not in own else value.name
+    return found
 
 
 def _differences(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:

@@ -131,11 +131,10 @@ def _rows_of(value: AnswerValue) -> Hashable:
 def _labelled(values: Sequence[AnswerValue], labels: Labels) -> Iterator[str]:
     """The lines of the values, those of a call with a label below it."""
     for step, of_step in groupby(values, lambda value: value.step):
-        found = list(of_step)
+        found = [one.model_copy(update={"name": labels.names.get(one.name, one.name)}) for one in of_step]
         label = _joined_lines(labels.calls.get(step, ""))
         if label:
             yield f"{label}:"
-            found = [one.model_copy(update={"name": labels.names.get(one.name, one.name)}) for one in found]
         blocks = (_lines(list(group), labels.items.get(step, ())) for _, group in groupby(found, _rows_of))
         yield from (f"  {line}" if label else line for line in chain.from_iterable(blocks))
 

@@ -48,6 +48,9 @@ def test_calls_of_different_operations_that_answer_alike_stand_below_their_names
     records = [record(step, {}) for step in ("var1", "var2", "var3")]
     values = [value("var1", "id", 1, "id"), value("var2", "id_2", 2, "id"), value("var3", "line_2", "x", "line_2")]
     assert text_of(plan, records, values) == "track:\n  id: 1\ncancel:\n  id: 2\nline_2: x"
+    assert text_of(plan, records, values[1:]) == "id: 2\nline_2: x"  # the first one gave no value
+    twice = [value("var1", "at", "x", "from", "at"), value("var1", "at_2", "y", "to", "at")]
+    assert text_of(plan, records, twice) == "at: x\nat_2: y"
 
 
 def loop(items: JsonValue, answers: JsonValue) -> str:
