@@ -26,13 +26,15 @@ _NOT_TO: Final = re.compile(
 _CHANGING: Final = stem_set("affect alter change modify touch")
 """Verbs of any change. What they forbid has to be named."""
 _IF: Final = re.compile(
-    r"(?<!\beven )(?<!\bknow )(?<!\btell me )\b(?:if|unless|in\s+case|provided(?:\s+that)?)\s+"
+    r"(?<!\beven )(?<!\bas )(?<!\bsee )(?<!\bmind )(?<!\bknow )(?<!\btell me )"
+    r"\b(?:if|unless|in\s+case|provided(?:\s+that)?)\s+"
     r"(?!(?:you|this|that|these|those|so|not)\b)"
     r"[^.,;:!?\n]{1,60}?(?:\s+(?:is|are|was|were|has|have|had|do|does|did)(?:n['\u2019]t)?|['\u2019]s)"
     r"\s+(?P<state>(?:(?!\s+(?:and|but|then)\b)[^.,;:!?\n]){1,60})",
     re.IGNORECASE,
 )
 """A condition: what is compared, and the state that it must have."""
+_PRONOUN: Final = re.compile(r"\b(?:it|its|them|that|those|this|these)\b", re.IGNORECASE)
 _DATE: Final = re.compile(r"\d{4}-\d\d")
 
 
@@ -87,10 +89,10 @@ def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
 def forbidden_steps(query: str, plan: Plan, apis: Mapping[str, Api]) -> dict[str, str]:
     """The changes of a plan that the request only forbids, each with the words: of 5 in "do not cancel 5, cancel 6".
 
-    Nothing else of the request has the value for which the call is made, and the operation has the verb.
+    Nothing else of the request has the value for which the call is made or may mean it, and the operation has the verb.
     """
     bare = without_quotes(query[:MAX_CHARS])
-    clauses = list(_NOT_TO.finditer(bare))
+    clauses = [one for one in _NOT_TO.finditer(bare) if not _PRONOUN.search(bare, one.end())]
     rest = _NOT_TO.sub(" ", bare)
     found = {}
     for step in plan.steps if clauses else ():

@@ -87,6 +87,8 @@ def test_the_words_that_forbid_the_change_are_found(query: str, subject: Plan, w
         ("Book a room every day this week except Sunday", BOOKS_DAYS),
         ("List the orders, do not list them", READS),
         ("Cancel order ord_17 if possible", CANCELS),
+        ("Cancel order ord_17 and see if it is gone", CANCELS),
+        ("Cancel order ord_17, it looks as if it was paid", CANCELS),
         ("Cancel order ord_17 even if it is late", CANCELS),
         ("Cancel order ord_17 and let me know if it is done", CANCELS),
         ("Tell the guest if the room is late", READS),
@@ -112,6 +114,7 @@ CANCELS_TWO = plan(
         ("Cancel ord_17 but do not cancel ord_17", CANCELS, ["var1"]),
         ("Don't forget to cancel ord_17 and ord_3", CANCELS_TWO, ["var1", "var2"]),
         ("Don't refund ord_17, cancel it and ord_3", CANCELS_TWO, ["var1", "var2"]),
+        ("Don't cancel ord_17 today, do it tomorrow", CANCELS, ["var1"]),
         ("List the orders, do not list ord_17", READS, ["var1"]),
     ],
 )
