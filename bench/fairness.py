@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import json
 import statistics
-import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -13,10 +12,7 @@ from contextlib import asynccontextmanager
 import httpx2
 
 from bench.figures import Figure
-from bench.processes import service
-from bench.solve import TEMPLATES, queries, sandbox_env
-from deploy.onebox import sandbox_access
-from deploy.sockets import free_port
+from bench.solve import TEMPLATES, beside_sandbox, queries
 from services.clients import GatewayClient, open_http
 from services.contracts.api import ImportReport, ImportRequest
 from services.contracts.solve import SolveRequest
@@ -39,22 +35,8 @@ FACTOR = 2.0
 
 def measure() -> list[Figure]:
     """Run Nestor in one process and the sandbox in another. One tenant floods with long sentences and slow runs."""
-    host, port = f"127.0.0.1:{free_port()}", free_port()
-    access, url = sandbox_access(host), f"http://127.0.0.1:{port}"
-    nestor = {
-        "NESTOR_EXECUTOR_SECRETS": access.secrets,
-        "NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS": json.dumps([host]),
-        "NESTOR_GATEWAY_LOG_LEVEL": "WARNING",
-        "NESTOR_GATEWAY_PRINCIPALS": json.dumps(PRINCIPALS),
-    }
-    sandbox = ("sandbox", "--port", host.split(":")[1])
-    serve = ("deploy.cli", "serve", "--port", str(port))
-    with (
-        tempfile.TemporaryDirectory() as data,
-        service(*sandbox, env=sandbox_env(access), url=f"http://{host}", ready="/openapi.json"),
-        service(*serve, "--data", data, env=nestor, url=url, ready="/readyz"),
-    ):
-        return asyncio.run(_measured(url, httpx2.get(f"http://{host}/openapi.json").text))
+    with beside_sandbox(NESTOR_GATEWAY_PRINCIPALS=json.dumps(PRINCIPALS)) as nestor:
+        return asyncio.run(_measured(nestor.url, nestor.document))
 
 
 async def _measured(url: str, document: str) -> list[Figure]:

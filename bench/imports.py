@@ -53,14 +53,14 @@ def measure() -> list[Figure]:
     ]
 
 
-def large_document(operations: int = OPERATIONS, size: int = BYTES) -> str:
-    """A deterministic OpenAPI document with ``operations`` operations and at least ``size`` bytes."""
+def large_document() -> str:
+    """A deterministic OpenAPI document with ``OPERATIONS`` operations and at least ``BYTES`` bytes."""
     chance = random.Random(1)
-    schemas = {f"Thing{n}": _schema(chance, n) for n in range(operations // 5)}
+    schemas = {f"Thing{n}": _schema(chance, n) for n in range(OPERATIONS // 5)}
     paths: dict[str, Any] = {}
-    for number in range(operations):
+    for number in range(OPERATIONS):
         noun = chance.choice(_NOUNS)
-        operation = _operation(chance, noun, number, f"Thing{number % max(len(schemas), 1)}")
+        operation = _operation(chance, noun, number, f"Thing{number % len(schemas)}")
         paths[f"/{noun}s/{number}"] = {"post" if number % 2 else "get": operation}
     document = {
         "openapi": "3.1.0",
@@ -68,8 +68,8 @@ def large_document(operations: int = OPERATIONS, size: int = BYTES) -> str:
         "paths": paths,
         "components": {"schemas": schemas},
     }
-    missing = size - len(json.dumps(document))
-    each = max(missing // operations, 0)
+    missing = BYTES - len(json.dumps(document))
+    each = max(missing // OPERATIONS, 0)
     for item in paths.values():
         for operation in item.values():
             operation["responses"]["default"] = {"description": _prose(chance, each)}

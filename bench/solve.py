@@ -7,13 +7,16 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx2
 
 from bench.figures import Figure
 from bench.processes import rss_mb, service
-from deploy.onebox import SandboxAccess, sandbox_access
+from deploy.onebox import sandbox_access
 from deploy.sockets import free_port
 from services.clients import GatewayClient, open_http
 from services.contracts.api import ImportReport, ImportRequest
@@ -38,43 +41,46 @@ def queries() -> list[str]:
     ]
 
 
-def sandbox_env(access: SandboxAccess) -> dict[str, str]:
-    """The sandbox's settings as environment variables."""
-    given = access.settings.model_dump(exclude_none=True)
-    shown = {name: getattr(value, "get_secret_value", lambda v=value: str(v))() for name, value in given.items()}
-    return {f"NESTOR_SANDBOX_{name.upper()}": value for name, value in shown.items()}
+class Beside(NamedTuple):
+    """A running Nestor, and the document of the sandbox beside it."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    start_s: float
+    document: str
 
 
-def measure() -> list[Figure]:
-    """Start Nestor and the sandbox as two processes, and measure Nestor."""
+@contextmanager
+def beside_sandbox(**more: str) -> Iterator[Beside]:
+    """Start Nestor, with these environment variables too, and the sandbox as two processes."""
     host, port = f"127.0.0.1:{free_port()}", free_port()
     access, url = sandbox_access(host), f"http://127.0.0.1:{port}"
+    given = access.settings.model_dump(exclude_none=True)
+    shown = {name: getattr(value, "get_secret_value", lambda v=value: str(v))() for name, value in given.items()}
+    sandbox = {f"NESTOR_SANDBOX_{name.upper()}": value for name, value in shown.items()}
     nestor = {
         "NESTOR_EXECUTOR_SECRETS": access.secrets,
         "NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS": json.dumps([host]),
         "NESTOR_GATEWAY_LOG_LEVEL": "WARNING",
+        **more,
     }
+    serve = ("deploy.cli", "serve", "--port", str(port))
     with (
         tempfile.TemporaryDirectory() as data,
-        service(
-            "sandbox",
-            "--port",
-            host.split(":")[1],
-            env=sandbox_env(access),
-            url=f"http://{host}",
-            ready="/openapi.json",
-        ),
-        service("deploy.cli", "serve", "--port", str(port), "--data", data, env=nestor, url=url, ready="/readyz") as (
-            child,
-            start_s,
-        ),
+        service("sandbox", "--port", host.split(":")[1], env=sandbox, url=f"http://{host}", ready="/openapi.json"),
+        service(*serve, "--data", data, env=nestor, url=url, ready="/readyz") as (process, start_s),
     ):
-        document = httpx2.get(f"http://{host}/openapi.json").text
-        import_s = asyncio.run(_import(url, document))
-        overheads = asyncio.run(_overheads(url))
+        yield Beside(url, process, start_s, httpx2.get(f"http://{host}/openapi.json").text)
+
+
+def measure() -> list[Figure]:
+    """Start Nestor and the sandbox as two processes, and measure Nestor."""
+    with beside_sandbox() as nestor:
+        import_s = asyncio.run(_import(nestor.url, nestor.document))
+        overheads = asyncio.run(_overheads(nestor.url))
         return [
-            Figure("start of everything in one process", start_s, "s", 4),
-            Figure("memory after import and solving", rss_mb(child.pid), "MB", 600),
+            Figure("start of everything in one process", nestor.start_s, "s", 4),
+            Figure("memory after import and solving", rss_mb(nestor.process.pid), "MB", 600),
             Figure("import of the sandbox", import_s, "s", 5),
             Figure("POST /solve overhead, p50", statistics.median(overheads), "ms", 80),
             Figure("POST /solve overhead, p95", statistics.quantiles(overheads, n=20)[-1], "ms"),

@@ -115,7 +115,7 @@ class CatalogueStorage:
         size = sum(len(document) for document, _ in found.values())
         return parse() if size <= _AT_ONCE_BYTES else await asyncio.to_thread(parse)
 
-    async def of_provider(self, provider: str, tenant: str | None = None) -> AsyncGenerator[list[str], None]:
+    async def of_provider(self, provider: str, tenant: str | None) -> AsyncGenerator[list[str], None]:
         """The JSON of the provider's APIs that this tenant sees, a few at a time, in order of their ids."""
         query = select(APIS.c.id, APIS.c.document, APIS.c.tenants).where(APIS.c.provider == provider)
         query, after = query.order_by(APIS.c.id).limit(_ROWS), ""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from schemathesis.core.errors import InvalidSchema
 
+from services.encoder import Encoder, load_encoder
 from services.telemetry import configure_logging
 from tests.support import fuzz
 
@@ -13,6 +14,7 @@ pytest_plugins = [
     "tests.support.migrations",
     "tests.support.postgres",
     "tests.support.redis",
+    "tests.support.upstream",
 ]
 
 
@@ -28,6 +30,12 @@ def _readiness() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("services.app.SHARED_S", 0.0)
         yield
+
+
+@pytest.fixture(scope="session")
+def encoder() -> Encoder:
+    """The encoder that ships, loaded once."""
+    return load_encoder()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

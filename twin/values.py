@@ -25,19 +25,16 @@ _FORMATS: Mapping[str, str] = {
 }
 
 
-def example_of(
-    schema: JsonValue, name: str, definitions: Mapping[str, JsonSchema], depth: int = 0, number: int = 1
-) -> JsonValue:
+def example_of(schema: JsonValue, name: str, definitions: Mapping[str, JsonSchema], *, number: int = 1) -> JsonValue:
     """A value of this schema. The same number always gives the same value.
 
     Args:
         schema: the schema of the value.
         name: used in the generated texts.
         definitions: targets of its references.
-        depth: the current nesting depth.
         number: distinguishes values of the same schema.
     """
-    return _Maker(definitions, number).value(schema, name, depth)
+    return _Maker(definitions, number).value(schema, name, 0)
 
 
 class _Maker:

@@ -22,6 +22,9 @@ class Candidates(StrEnum):
     GOLD = "gold"
 
 
+Distractors = Annotated[
+    int, typer.Option(min=0, max=150, help="Wrong APIs to add to the `gold` ones: the nearest, shuffled.")
+]
 Demos = Annotated[
     Path | None,
     typer.Option(help="Demonstrations for the planner: a folder like DATA, or a file for `nestor demos import`."),
@@ -55,9 +58,7 @@ def eval_plan(
     k: Annotated[
         int | None, typer.Option("--k", min=1, max=100, help="Number of candidates. [as many as `/solve`]")
     ] = None,
-    distractors: Annotated[
-        int, typer.Option(min=0, max=150, help="Wrong APIs to add to the `gold` ones: the nearest, shuffled.")
-    ] = 0,
+    distractors: Distractors = 0,
     planner: Annotated[str | None, typer.Option(help="Planner backend. [the one that serves]")] = None,
     demos: Demos = None,
     shots: Shots = None,

@@ -32,6 +32,7 @@ Evidence = Annotated[bool, typer.Option(help="Plan again with the results so far
 Explain = Annotated[
     bool, typer.Option("--explain", help="Then show the planners used, and the language model's prompt and answers.")
 ]
+Values = Annotated[list[str] | None, typer.Option(help="NAME=VALUE that the app already knows; can be repeated.")]
 Sentence = Annotated[bool | None, typer.Option(help="Let a language model phrase the answer, if there is one.")]
 
 
@@ -57,9 +58,7 @@ def solve(
     timezone: Annotated[str | None, typer.Option(help="Time zone that 'today' refers to, e.g. Europe/Lisbon.")] = None,
     locale: Annotated[str | None, typer.Option(help="Locale of the request, e.g. pt-PT.")] = None,
     sentence: Sentence = None,
-    value: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE that the app already knows; can be repeated.")
-    ] = None,
+    value: Values = None,
 ) -> None:
     """Solve a request in words.
 

@@ -283,13 +283,12 @@ def open_chat(
     temperature: float = 0.0,
     logprobs: bool = False,
     patience: Patience | None = None,
-    transport: httpx2.AsyncBaseTransport | None = None,
 ) -> ChatClient:
     """A client of the server at ``url``, in the form that OpenAI's clients use. Adds ``/v1`` if ``url`` has no path."""
     base = url.rstrip("/")
     if not urlsplit(base).path:
         base += "/v1"
-    http = open_http(f"{base}/", transport)
+    http = open_http(f"{base}/")
     return ChatClient(http, model, key=key, temperature=temperature, logprobs=logprobs, patience=patience)
 
 

@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from services.clients import GatewayClient, open_http
 from services.contracts.api import ImportReport, ImportRequest
 from services.contracts.run import RunStatus
 from services.contracts.start import StartRequest
-from tests.support.upstream import Seen, Upstream, serve_upstream
+from tests.support.upstream import Seen, Upstream
 
 SOON_S = 90
 SETTINGS = {
@@ -67,12 +67,6 @@ def answers(server: Server, path: str) -> None:
             pass
         time.sleep(0.05)
     raise TimeoutError(path)
-
-
-@pytest.fixture
-async def upstream() -> AsyncIterator[Upstream]:
-    async with serve_upstream() as running:
-        yield running
 
 
 def shop(origin: str) -> ImportRequest:

@@ -9,13 +9,6 @@ import pytest
 from services.storage.engine import create_engine
 from services.storage.migrate import migrate
 from tests.support.durable import House
-from tests.support.upstream import Upstream, serve_upstream
-
-
-@pytest.fixture
-async def upstream() -> AsyncIterator[Upstream]:
-    async with serve_upstream() as running:
-        yield running
 
 
 @pytest.fixture

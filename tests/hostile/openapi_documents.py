@@ -240,6 +240,7 @@ def sizes() -> Iterator[tuple[str, Hostile]]:
 def amplifiers() -> Iterator[tuple[str, Hostile]]:
     """Parts that are written once and used by every operation: small as text, huge when read."""
     many, some = 7_000, 300
+    crossed = partial(Hostile, refused="refer to each other")
 
     def shared(members: dict[str, Any], count: int = many, **declared: Any) -> str:
         return json.dumps(openapi({f"/{n}": {"post": members} for n in range(count)}, components=declared))
@@ -256,54 +257,32 @@ def amplifiers() -> Iterator[tuple[str, Hostile]]:
     yield "definitions", Hostile(partial(shared, answers(ref("D0")), schemas=chained), refused="bytes together")
     wide = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(20_000)}}
     body = takes(wide)["requestBody"]
-    yield (
-        "request-body",
-        Hostile(
-            partial(shared, {"requestBody": {"$ref": "#/components/requestBodies/B"}}, requestBodies={"B": body}),
-            refused="refer to each other",
-        ),
-    )
-    answer = answers(wide)["responses"]["200"]
-    yield (
-        "response",
-        Hostile(
-            partial(shared, {"responses": {"200": {"$ref": "#/components/responses/R"}}}, responses={"R": answer}),
-            refused="refer to each other",
-        ),
-    )
-    yield (
-        "definition-too-large-to-keep",
-        Hostile(partial(shared, takes(ref("W")), some, schemas={"W": wide}), apis=some),
-    )
+    sent = {"requestBody": {"$ref": "#/components/requestBodies/B"}}
+    yield "request-body", crossed(partial(shared, sent, requestBodies={"B": body}))
+    answered = {"responses": {"200": {"$ref": "#/components/responses/R"}}}
+    yield "response", crossed(partial(shared, answered, responses={"R": answers(wide)["responses"]["200"]}))
+    kept = partial(shared, takes(ref("W")), some, schemas={"W": wide})
+    yield "definition-too-large-to-keep", Hostile(kept, apis=some)
     parameters = [{"name": f"p{n}", "in": "query", "schema": {"type": "string"}} for n in range(5_000)]
     yield "parameters", Hostile(partial(items, {"post": operation(parameters=parameters)}), refused="too often")
     unusable = [*({"in": "query"} for _ in range(5_000)), {"$ref": "#/gone"}]
-    yield (
-        "unusable-parameters",
-        Hostile(partial(items, {"post": {"parameters": unusable}}), refused="refer to each other"),
-    )
+    yield "unusable-parameters", crossed(partial(items, {"post": {"parameters": unusable}}))
     codes: dict[str, Any] = {"responses": {f"x{n}": {} for n in range(50_000)}}
-    yield "responses", Hostile(partial(items, {"post": codes}), refused="refer to each other")
+    yield "responses", crossed(partial(items, {"post": codes}))
     media: dict[str, Any] = {"content": {f"text/x{n}": {} for n in range(50_000)}}
-    yield "media-types", Hostile(partial(items, {"post": {"requestBody": media}}), refused="refer to each other")
+    yield "media-types", crossed(partial(items, {"post": {"requestBody": media}}))
     yield "description", Hostile(partial(items, {"post": {"description": "x" * 5 * MIB}}, some), apis=some)
     example = {"default": {f"k{n}": n for n in range(50_000)}, "enum": ["x" * 900] * 999}
-    yield "examples", Hostile(
-        partial(shared, {"responses": {"200": {"$ref": "#/components/responses/R"}}},
-                responses={"R": answers(example)["responses"]["200"]}),
-        refused="together",
-    )  # fmt: skip
+    exemplified = partial(shared, answered, responses={"R": answers(example)["responses"]["200"]})
+    yield "examples", Hostile(exemplified, refused="together")
     needs: list[dict[str, Any]] = [{f"s{n}": [] for n in range(50_000)}]
     yield "security", Hostile(lambda: json.dumps(openapi({"/x": {"get": operation()}}, security=needs)), skipped=1)
     ladder = {f"A{n}": {"allOf": [ref(f"A{n + 1}")]} for n in range(15_000)}
     steps = {f"/{n}": {"get": operation(**answers(ref(f"A{n * 30}")))} for n in range(500)}
-    yield (
-        "ladder",
-        Hostile(lambda: json.dumps(openapi(steps, components={"schemas": ladder})), refused="refer to each other"),
-    )
+    yield "ladder", crossed(lambda: json.dumps(openapi(steps, components={"schemas": ladder})))
     consumed = {"swagger": "2.0", "info": {"title": "Hostile"}, "consumes": ["text/x"] * 50_000}
     old = {f"/{n}": {"post": {"parameters": [{"in": "body", "name": "b", "schema": {}}]}} for n in range(many)}
-    yield "consumes", Hostile(lambda: json.dumps(consumed | {"paths": old}), refused="refer to each other")
+    yield "consumes", crossed(lambda: json.dumps(consumed | {"paths": old}))
 
 
 def encodings() -> Iterator[tuple[str, Hostile]]:

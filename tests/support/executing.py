@@ -1,10 +1,21 @@
-"""Short ways to write APIs, plans and proofs for tests of the executor."""
+"""Short ways to write APIs, plans and proofs for tests of the executor, and to read results."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from services.contracts.api import Api, ApiResponse, Location, Parameter, RequestBody, SecurityRequirement, Style
+from executor_svc.models import CallResult
+from services.contracts.api import (
+    Api,
+    ApiResponse,
+    Location,
+    Parameter,
+    RequestBody,
+    SecretKind,
+    SecurityRequirement,
+    Style,
+)
 from services.contracts.execution import ExecuteRequest
+from services.contracts.outcome import Failed, Succeeded
 from services.contracts.plan import (
     AnswerOutput,
     ItemReference,
@@ -59,6 +70,16 @@ def api(
     return made.model_copy(update={"content_hash": content_hash(made.model_dump(mode="json"))})
 
 
+def needs(kind: str, secret: str = "test.it", **more: Any) -> SecurityRequirement:
+    """A credential that an API asks for."""
+    return SecurityRequirement(scheme="it", kind=SecretKind(kind), secret=secret, **more)
+
+
+def key_in(location: str, parameter: str = "X-Key", secret: str = "test.it") -> SecurityRequirement:
+    """A key that an API asks for in this place."""
+    return needs("api_key", secret, location=Location(location), parameter=parameter)
+
+
 def literal(value: Any) -> LiteralValue:
     return LiteralValue(value=value)
 
@@ -89,3 +110,16 @@ def compiled(apis: list[Api], *steps: Step, answer: dict[str, Reference] | None 
 
 def request(plan: CompiledPlan, **more: Any) -> ExecuteRequest:
     return ExecuteRequest(run_id="run-1", compiled=plan, **more)
+
+
+def value(result: CallResult) -> Any:
+    """The value of a call that succeeded."""
+    assert isinstance(result.outcome, Succeeded), result.outcome
+    return result.outcome.value
+
+
+def failed(result: CallResult, reason: str) -> Failed:
+    """The outcome of a call that failed for this reason."""
+    assert isinstance(result.outcome, Failed), result.outcome
+    assert result.outcome.reason == reason, result.outcome
+    return result.outcome

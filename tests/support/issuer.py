@@ -20,6 +20,12 @@ METADATA, JWKS = "/.well-known/openid-configuration", "/jwks"
 Private = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 
+def settings_of(url: str, **fields: Any) -> dict[str, Any]:
+    """A gateway's settings for the issuer at this URL. Its principals are of the tenant `red`, unless a claim says."""
+    base = {"name": "corp", "issuer": url, "audience": [AUDIENCE]}
+    return base | ({} if "tenant_claim" in fields else {"tenant": "red"}) | fields
+
+
 def new_key(algorithm: str, bits: int = 2048) -> Private:
     """A private key for RS256, ES256 or EdDSA."""
     if algorithm == "RS256":

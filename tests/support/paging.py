@@ -8,8 +8,7 @@ from aiohttp import web
 
 from executor_svc.models import CallResult
 from services.contracts.api import Parameter
-from services.contracts.outcome import Succeeded
-from tests.support.executing import parameter
+from tests.support.executing import parameter, value
 from tests.support.upstream import Seen, Upstream
 
 Page = Any
@@ -32,11 +31,6 @@ def paged(upstream: Upstream, answer: Callable[[dict[str, str]], Page]) -> None:
     async def reply(seen: Seen) -> web.StreamResponse:
         page = answer({name: values[0] for name, values in parse_qs(seen.query, keep_blank_values=True).items()})
         return page if isinstance(page, web.Response) else web.json_response(page)
-
-
-def value(result: CallResult) -> Any:
-    assert isinstance(result.outcome, Succeeded), result.outcome
-    return result.outcome.value
 
 
 def read(result: CallResult) -> tuple[Any, int, bool]:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import pytest
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
@@ -101,6 +102,13 @@ async def serve_upstream() -> AsyncIterator[Upstream]:
     upstream = Upstream()
     async with serving(upstream._handle, cancel=True) as upstream.host:
         yield upstream
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[Upstream]:
+    """An upstream for one test."""
+    async with serve_upstream() as running:
+        yield running
 
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -73,10 +73,10 @@ def send(api: Api, twin: Twin, arguments: Mapping[str, JsonValue]) -> Answer:
     return once() if shown.digest.challenged(api.method, url, asked) else answer
 
 
-def required_arguments(api: Api, *, number: int = 1) -> dict[str, JsonValue]:
+def required_arguments(api: Api) -> dict[str, JsonValue]:
     """A value for each required argument, made from its schema."""
     wanted = [one for one in api.parameters if one.required]
-    return {one.name: example_of(one.json_schema, one.wire_name, api.definitions, number=number) for one in wanted}
+    return {one.name: example_of(one.json_schema, one.wire_name, api.definitions) for one in wanted}
 
 
 def try_all(apis: tuple[Api, ...]) -> Iterator[Tried]:

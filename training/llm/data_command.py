@@ -23,7 +23,7 @@ def build_data(
     hold_out_apis: float | None,
     excluded: Sequence[Path],
     out: Path,
-    seed: int | None = None,
+    seed: int | None,
 ) -> int:
     """Build and check the data, and print the statistics. Progress goes to standard error.
 

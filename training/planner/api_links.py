@@ -71,7 +71,6 @@ _LOOSE = frozenset(
 _IDS = frozenset(
     ("id", "identifier", "code", "number", "key", "uuid", "iata", "sku", "ref", "reference", "name", "symbol")
 )
-_ECHO = 0.3
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -37,9 +37,7 @@ _TERSE = 0.12
 _START = datetime(2024, 1, 1, 8, tzinfo=UTC)
 
 
-def synthesise(
-    apis: Iterable[Api], seed: int, count: int, *, source: str = "synthetic", lexicon: Lexicon | None = None
-) -> Iterator[Example]:
+def synthesise(apis: Iterable[Api], seed: int, count: int, *, source: str = "synthetic") -> Iterator[Example]:
     """Generate examples for a catalogue lazily.
 
     Args:
@@ -47,11 +45,10 @@ def synthesise(
         seed: of the generator.
         count: how many; fewer only if the catalogue has nothing to ask for.
         source: the examples' source.
-        lexicon: usual values by noun; by default from the catalogue's own descriptions.
     """
     rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
     catalogue = Catalogue(apis)
-    maker = _Maker(catalogue, rng, lexicon_of(catalogue.apis) if lexicon is None else lexicon, source)
+    maker = _Maker(catalogue, rng, lexicon_of(catalogue.apis), source)
     yield from _shuffled(maker.examples(count), rng.randrange(2**32), min(_BUFFER, max(count // 4, 1)))
 
 

@@ -15,6 +15,10 @@ from training.retriever.examples import Request, Source
 from training.retriever.towers import Towers
 
 _K = 10
+_DOCUMENTS = 500
+"""Most per source: the needed ones, and random others."""
+_ASKED = 75
+"""Most requests per source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +35,16 @@ class ValidationMeter:
     Args:
         sources: catalogues.
         requests: validation requests of each, in the same order.
-        documents: maximum per source: the needed ones, and random others.
-        asked: maximum number of requests per source.
     """
 
-    def __init__(
-        self, sources: Sequence[Source], requests: Sequence[Sequence[Request]], documents: int = 500, asked: int = 75
-    ) -> None:
+    def __init__(self, sources: Sequence[Source], requests: Sequence[Sequence[Request]]) -> None:
         rng = random.Random(7)  # noqa: S311 - a repeatable sample, not a secret
         self._parts = []
         for source, theirs in zip(sources, requests, strict=True):
-            chosen = rng.sample(list(theirs), min(asked, len(theirs)))
+            chosen = rng.sample(list(theirs), min(_ASKED, len(theirs)))
             needed = sorted({one for request in chosen for one in request.documents})
             others = sorted(source.documents.keys() - set(needed))
-            ids = (*needed, *rng.sample(others, min(len(others), max(0, documents - len(needed)))))
+            ids = (*needed, *rng.sample(others, min(len(others), max(0, _DOCUMENTS - len(needed)))))
             texts = tuple(source.documents[one].text for one in ids)
             if chosen:
                 self._parts.append(_Part(source.name, tuple(chosen), ids, texts))

@@ -14,7 +14,14 @@ from services.registry import Entry, RegistryError
 
 FOR_LLM = ("torch", "transformers", "peft", "trl", "datasets", "accelerate")
 TO_SERVE = ("gguf", "xllamacpp")
-_REGISTRY_SETTING = "NESTOR_LLM_REGISTRY"
+
+Registry = Annotated[
+    Path,
+    typer.Option(
+        help="Folder of registry.json; the model is promoted there if it is better.", envvar="NESTOR_LLM_REGISTRY"
+    ),
+]
+Limit = Annotated[int, typer.Option(min=1, help="Number of requests to measure per held-out folder.")]
 
 
 class Method(StrEnum):
@@ -50,13 +57,8 @@ def train_llm(
     gguf: Annotated[
         Path | None, typer.Option(help="BASE as a GGUF file, if it is a folder: to export and measure.")
     ] = None,
-    registry: Annotated[
-        Path,
-        typer.Option(
-            help="Folder of registry.json; the model is promoted there if it is better.", envvar=_REGISTRY_SETTING
-        ),
-    ] = REGISTRY,
-    limit: Annotated[int, typer.Option(min=1, help="Number of requests to measure per held-out folder.")] = 30,
+    registry: Registry = REGISTRY,
+    limit: Limit = 30,
     gate: Annotated[bool, typer.Option("--gate/--no-gate", help="Measure, and promote if better.")] = True,
 ) -> None:
     """Finetune a language model to plan, export it, measure it, and promote it if it is better.
@@ -101,8 +103,8 @@ def gate_llm(
     candidate: Annotated[Path, typer.Argument(help="Folder that `nestor train llm` wrote.", file_okay=False)],
     gguf: Annotated[Path, typer.Option(help="The base it was trained on, as a GGUF file.", dir_okay=False)],
     data: Annotated[Path, typer.Option(help="Folder that `nestor train data` wrote.", file_okay=False)],
-    registry: Annotated[Path, typer.Option(help="Folder of registry.json.", envvar=_REGISTRY_SETTING)] = REGISTRY,
-    limit: Annotated[int, typer.Option(min=1, help="Number of requests to measure per held-out folder.")] = 30,
+    registry: Registry = REGISTRY,
+    limit: Limit = 30,
 ) -> None:
     """Compare a finetuned model with the current one, and promote it if it is better.
 

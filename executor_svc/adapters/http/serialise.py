@@ -15,8 +15,6 @@ from pydantic import JsonValue
 
 from services.contracts.api import Location, Style
 
-Scalar = str | int | float | bool
-
 MAX_PARTS: Final = 20_000
 """Most pairs, or parts of a body, that a request is built from."""
 _PIECE: Final = 65_536

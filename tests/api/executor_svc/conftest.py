@@ -14,15 +14,8 @@ from deploy.sockets import serving
 from executor_svc.main import create_app
 from executor_svc.settings import ExecutorSettings
 from services.clients import ExecutorClient, open_http
-from tests.support.upstream import Upstream, serve_upstream
 
 Starter = Callable[..., Any]
-
-
-@pytest.fixture
-async def upstream() -> AsyncIterator[Upstream]:
-    async with serve_upstream() as running:
-        yield running
 
 
 @pytest.fixture

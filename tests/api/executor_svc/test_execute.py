@@ -314,13 +314,8 @@ async def test_credentials_are_listed_by_name_and_seen_nowhere(
         )
         for k in kinds
     ]
-    own = {
-        "key": 0,
-        "query": 1,
-        "basic": 2,
-        "bearer": 3,
-        "oauth": 5,
-    }  # each secret is also in an argument of the call that presents it
+    # Each secret is also in an argument of the call that presents it.
+    own = {"key": 0, "query": 1, "basic": 2, "bearer": 3, "oauth": 5}
     steps = [step(f"s{n}_{a.name}", a, {"b": literal(canaries[own[a.name]])}) for n in range(3) for a in apis]
     events, finished = await run(executor, request(compiled(apis, *steps)))
     assert {type(r.outcome) for r in finished.records} == {Succeeded, Failed}
@@ -328,14 +323,8 @@ async def test_credentials_are_listed_by_name_and_seen_nowhere(
     sent = str([(s.target, dict(s.headers)) for s in upstream.seen])
     assert all(canary in sent for canary in (canaries[0], canaries[1], canaries[3], canaries[5]))
     streamed = "".join(event.model_dump_json() for event in events)
-    public = [
-        streamed,
-        await text(executor, "/metrics"),
-        await text(executor, "/credentials"),
-        await text(executor, "/readyz"),
-    ]
-    public += [*capfd.readouterr()]
-    assert "canary" not in "".join(public)
+    public = [await text(executor, path) for path in ("/metrics", "/credentials", "/readyz")]
+    assert "canary" not in "".join([streamed, *public, *capfd.readouterr()])
 
 
 async def test_problems_and_documentation(executor: ExecutorClient) -> None:

@@ -22,9 +22,8 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Gateway]:
         yield running
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A gateway's database, one of each kind in turn."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    return f"sqlite+aiosqlite:///{tmp_path}/gateway.db"
+@pytest.fixture
+async def either(database_url: str) -> AsyncIterator[Gateway]:
+    """A gateway on a database of each kind."""
+    async with open_gateway(database_url) as running:
+        yield running

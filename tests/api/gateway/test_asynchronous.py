@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,14 +75,10 @@ async def test_a_failed_run_is_given_back_too(gateway: Gateway) -> None:
     assert (again.id, again.status) == (caught.value.extensions["run_id"], RunStatus.FAILED)
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-async def test_of_many_equal_requests_at_once_one_is_run(
-    database: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    where = request.getfixturevalue("postgres_url") if database == "postgresql" else tmp_path
+async def test_of_many_equal_requests_at_once_one_is_run(database_url: str) -> None:
     fakes = Fakes()
     fakes.planner.delay_s = 0.1
-    async with open_gateway(where, fakes) as one, open_gateway(where, fakes) as two:
+    async with open_gateway(database_url, fakes) as one, open_gateway(database_url, fakes) as two:
         asked = ask(ASK_ROOM, mutations="allow")
         runs = await asyncio.gather(
             *(gateway.client.solve(asked, idempotency_key="same") for gateway in (one, two) * 8)

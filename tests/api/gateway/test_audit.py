@@ -67,8 +67,8 @@ async def told(client: GatewayClient, *actions: Action, **which: Any) -> list[Au
     return list((await client.audit(actions=actions, **which)).entries)[::-1]
 
 
-async def test_what_is_done_with_runs_is_told(database: str) -> None:
-    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+async def test_what_is_done_with_runs_is_told(database_url: str) -> None:
+    async with open_gateway(database_url, principals=PRINCIPALS) as gateway:
         boss = gateway.as_principal("red-boss-token")
         first, second = [await boss.solve(ask(ASK_ROOM)) for _ in range(2)]
         await boss.approve(first.id, BOOKING.id, digest=first.digest)
@@ -93,8 +93,8 @@ async def test_what_is_done_with_runs_is_told(database: str) -> None:
         assert [one.id for one in await told(boss, target=first.id)] == [found[0].id]
 
 
-async def test_which_secrets_runs_present_is_told_once_a_day(database: str) -> None:
-    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+async def test_which_secrets_runs_present_is_told_once_a_day(database_url: str) -> None:
+    async with open_gateway(database_url, principals=PRINCIPALS) as gateway:
         boss, operator = gateway.as_principal("red-boss-token"), gateway.as_principal("operator-token")
         executor = gateway.fakes.executor
         executor.presents = {FIND.id: ("world.key",), HOLIDAYS.id: ("world.key", "world.login")}
@@ -200,9 +200,9 @@ async def test_secrets_of_reads_before_an_approval_are_told_if_they_are_cut_off(
         assert [one.target for one in await told(boss, Action.PRESENT)] == ["world.one"]
 
 
-async def test_a_long_target_is_told_by_its_beginning_and_its_hash(database: str) -> None:
+async def test_a_long_target_is_told_by_its_beginning_and_its_hash(database_url: str) -> None:
     names = [f"world.{'k' * 990}{last}" for last in ("a", "b", "\x00")]
-    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+    async with open_gateway(database_url, principals=PRINCIPALS) as gateway:
         boss, executor = gateway.as_principal("red-boss-token"), gateway.fakes.executor
         executor.presents = {FIND.id: tuple(names), HOLIDAYS.id: (f"world.{'k' * 394}",)}
         run = await boss.solve(ask(ASK_HOLIDAYS))
@@ -223,8 +223,8 @@ def change(seq: int, what: JournalChange, secret: str = "crm.key", account: str 
     return JournalEntry(seq=seq, at=at, change=what, secret=secret, detail="hosts: crm.example", account=account)
 
 
-async def test_changes_of_secrets_are_copied_once_and_only_the_operator_reads_them(database: str) -> None:
-    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+async def test_changes_of_secrets_are_copied_once_and_only_the_operator_reads_them(database_url: str) -> None:
+    async with open_gateway(database_url, principals=PRINCIPALS) as gateway:
         boss, operator = gateway.as_principal("red-boss-token"), gateway.as_principal("operator-token")
         executor, log = gateway.fakes.executor, gateway.app.state.audit
         executor.journal = [change(1, "added"), change(2, "changed", account="ann"), change(3, "removed")]
@@ -269,8 +269,8 @@ async def test_the_gateway_copies_without_being_asked(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_an_entry_of_an_older_process_has_no_detail(database: str) -> None:
-    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+async def test_an_entry_of_an_older_process_has_no_detail(database_url: str) -> None:
+    async with open_gateway(database_url, principals=PRINCIPALS) as gateway:
         row = entry(Principal("ann", "default"), Action.REVOKE_KEY, "key_1")
         del row["detail"]
         await gateway.app.state.audit.add(row)
@@ -278,8 +278,8 @@ async def test_an_entry_of_an_older_process_has_no_detail(database: str) -> None
         assert (found.target, found.detail) == ("key_1", "")
 
 
-async def test_what_a_later_version_wrote_is_listed_as_it_is(database: str) -> None:
-    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+async def test_what_a_later_version_wrote_is_listed_as_it_is(database_url: str) -> None:
+    async with open_gateway(database_url, principals=PRINCIPALS) as gateway:
         row = entry(Principal("ann", "default"), Action.REVOKE_KEY, "key_1")
         await gateway.app.state.audit.add(row | {"action": "key.rotate", "outcome": "postponed"})
         operator = gateway.as_principal("operator-token")
@@ -368,7 +368,7 @@ async def test_a_tenant_reads_its_own_and_the_operator_all(gateway: Gateway) -> 
             assert (await gateway.http.request(method, path, headers=headers)).status_code in (404, 405)
 
 
-async def test_what_is_in_force_is_told_when_it_changes(database: str) -> None:
+async def test_what_is_in_force_is_told_when_it_changes(database_url: str) -> None:
     changed = ({**PRINCIPALS[0], "roles": ["administer"]}, PRINCIPALS[1])
     rotated = ({**PRINCIPALS[0], "token": "another-token"}, PRINCIPALS[1])
     expected = [Action.POLICY, Action.PRINCIPALS]
@@ -380,14 +380,14 @@ async def test_what_is_in_force_is_told_when_it_changes(database: str) -> None:
         (changed, ("crm.*",), [Action.PRINCIPALS]),
     ):
         expected += more
-        async with open_gateway(database, principals=principals, policy_deny=deny) as gateway:
+        async with open_gateway(database_url, principals=principals, policy_deny=deny) as gateway:
             found = await told(gateway.as_principal(principals[0]["token"]))
             assert [one.action for one in found] == expected
             assert "token" not in str(found)
 
 
-async def test_a_database_of_the_version_before_is_upgraded(database: str) -> None:
-    engine = create_engine(database)
+async def test_a_database_of_the_version_before_is_upgraded(database_url: str) -> None:
+    engine = create_engine(database_url)
 
     await migrate_to(engine, "gateway", "0003")
     async with engine.begin() as connection:

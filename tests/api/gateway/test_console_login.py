@@ -27,9 +27,6 @@ from tests.support.gateways import (
 )
 from tests.support.issuer import AUDIENCE, serve_issuer
 
-MANY: Final = "Find a country and list many holidays"
-
-
 SCREENS: Final = ("runs", "playground", "approvals", "review", "catalogue", "catalogue/providers", "ops")
 
 

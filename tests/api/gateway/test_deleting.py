@@ -16,17 +16,17 @@ OLD = "run_000000000001" + "0" * 20
 """The id of a run from 1970."""
 
 
-async def rows(database: str) -> tuple[int, int]:
+async def rows(database_url: str) -> tuple[int, int]:
     """The numbers of runs and of events."""
-    engine = create_engine(database)
+    engine = create_engine(database_url)
     async with engine.connect() as connection:
         found = [await connection.scalar(sa.select(sa.func.count()).select_from(t)) for t in (RUNS, RUN_EVENTS)]
     await engine.dispose()
     return found[0] or 0, found[1] or 0
 
 
-async def test_a_deleted_run_is_gone_with_its_events_and_its_key(database: str) -> None:
-    async with open_gateway(database) as gateway:
+async def test_a_deleted_run_is_gone_with_its_events_and_its_key(database_url: str) -> None:
+    async with open_gateway(database_url) as gateway:
         run = await gateway.client.solve(ask(ASK_ROOM, mutations="allow"), idempotency_key="k")
         await gateway.client.delete_run(run.id)
         assert "forget" in gateway.fakes.executor.calls
@@ -34,13 +34,13 @@ async def test_a_deleted_run_is_gone_with_its_events_and_its_key(database: str) 
             await gateway.client.run(run.id)
         with pytest.raises(NotFound):
             await gateway.client.delete_run(run.id)
-        assert await rows(database) == (0, 0)
+        assert await rows(database_url) == (0, 0)
         again = await gateway.client.solve(ask(ASK_HOLIDAYS), idempotency_key="k")
         assert again.id != run.id
 
 
-async def test_of_two_deletions_at_once_the_second_finds_nothing(database: str) -> None:
-    async with open_gateway(database) as gateway:
+async def test_of_two_deletions_at_once_the_second_finds_nothing(database_url: str) -> None:
+    async with open_gateway(database_url) as gateway:
         run = await gateway.client.solve(ask(ASK_ROOM, mutations="allow"))
         gateway.fakes.executor.delay_s = 0.1  # both have read the run before one deletes it
         ends = await asyncio.gather(*(gateway.client.delete_run(run.id) for _ in range(2)), return_exceptions=True)
@@ -101,25 +101,25 @@ async def test_a_run_that_was_approved_more_than_once_is_forgotten_by_all_its_id
 
 
 @pytest.mark.parametrize("days", [0.0, 1.0])
-async def test_runs_are_kept_as_long_as_the_operator_says(database: str, days: float) -> None:
-    async with open_gateway(database) as gateway:
+async def test_runs_are_kept_as_long_as_the_operator_says(database_url: str, days: float) -> None:
+    async with open_gateway(database_url) as gateway:
         over = await gateway.client.solve(ask(ASK_HOLIDAYS))
         waiting = await gateway.client.solve(ask(ASK_ROOM))
         new = await gateway.client.solve(ask(ASK_HOLIDAYS))
-    engine = create_engine(database)
+    engine = create_engine(database_url)
     async with write(engine) as connection:  # these began long ago
         for number, run in enumerate((over, waiting)):
             for table, column in ((RUNS, RUNS.c.id), (RUN_EVENTS, RUN_EVENTS.c.run_id)):
                 statement = table.update().where(column == run.id)
                 await connection.execute(statement.values({column.name: f"{OLD}{number}"}))
     await engine.dispose()
-    async with open_gateway(database, keep_runs_days=days, keep_events_days=10_000) as gateway:
+    async with open_gateway(database_url, keep_runs_days=days, keep_events_days=10_000) as gateway:
         ids = {new.id, f"{OLD}1"} | (set() if days else {f"{OLD}0"})
         async with asyncio.timeout(20):
             while {line.id for line in (await gateway.client.runs()).runs} != ids:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         if not days:
-            assert (await rows(database))[0] == 3
+            assert (await rows(database_url))[0] == 3
 
 
 async def test_a_stream_of_a_run_that_is_deleted_ends(gateway: Gateway) -> None:

@@ -24,12 +24,11 @@ from tests.support.gateways import (
 KINDS = ["planned", "step_started", "step_finished", "step_started", "step_finished", "finished"]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Gateway, Gateway]]:
+@pytest.fixture
+async def pair(database_url: str) -> AsyncIterator[tuple[Gateway, Gateway]]:
     """Two gateways on one database."""
-    database = request.getfixturevalue("postgres_url") if request.param == "postgresql" else tmp_path
     fakes = Fakes()
-    async with open_gateway(database, fakes) as one, open_gateway(database, fakes) as two:
+    async with open_gateway(database_url, fakes) as one, open_gateway(database_url, fakes) as two:
         yield one, two
 
 

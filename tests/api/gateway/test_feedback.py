@@ -1,7 +1,6 @@
 """Confirmed and rejected runs on both databases, and the demos made from confirmed ones."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,6 @@ PRINCIPALS = (
     {"name": "rival", "tenant": "blue", "token": "blue-token-1"},
 )
 CONFIRM, REJECT = FeedbackRequest(verdict=Verdict.CONFIRMED), FeedbackRequest(verdict=Verdict.REJECTED)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def either(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Gateway]:
-    database = request.getfixturevalue("postgres_url") if request.param == "postgresql" else tmp_path
-    async with open_gateway(database) as running:
-        yield running
 
 
 async def counted(gateway: Gateway, verdict: Verdict) -> float:

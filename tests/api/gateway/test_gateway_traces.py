@@ -71,12 +71,9 @@ async def test_a_run_that_fails_is_told_by_the_name_of_its_problem(made: Made, t
     assert "secret" not in "".join(one.to_json() for one in made.all)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @pytest.mark.usefixtures("real_migrations")
-async def test_runs_of_before_belong_to_no_trace(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    sqlite = f"sqlite+aiosqlite:///{tmp_path}/gateway.db"
-    engine = create_engine(sqlite if kind == "sqlite" else request.getfixturevalue("postgres_url"))
-
+async def test_runs_of_before_belong_to_no_trace(database_url: str) -> None:
+    engine = create_engine(database_url)
     await migrate_to(engine, "gateway", "0004")
     async with engine.begin() as connection:
         columns = "id, status, query, created_at, total_ms, document, tenant, owner, epoch, takeovers, cancel_requested"

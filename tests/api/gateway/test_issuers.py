@@ -11,22 +11,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import jwt
 import pytest
 from aiohttp import web
-from prometheus_client import CollectorRegistry
-from pydantic import ValidationError
 
 from gateway.issuer_keys import FETCH_EVERY_S, KEEP_S, MAX_BYTES, REFRESH_S, IssuerKeys
 from gateway.issuers import Issuers
-from gateway.metrics import GatewayMetrics
 from gateway.roles import Role
-from gateway.settings import GatewaySettings, IssuerSettings
 from services.contracts.access import Action, KeyRequest
-from services.errors import Forbidden, ServiceUnavailable, TooManyAttempts, Unauthorized
+from services.errors import Forbidden, TooManyAttempts, Unauthorized
 from tests.support.gateways import ASK_ROOM, BOOKING, Gateway, ask, open_gateway
-from tests.support.issuer import AUDIENCE, JWKS, METADATA, Issuer, jwk_of, new_key, serve_issuer
+from tests.support.issuer import AUDIENCE, JWKS, METADATA, Issuer, jwk_of, new_key, serve_issuer, settings_of
 from tests.support.ports import held_port
 from tests.support.upstream import Seen
 
@@ -43,11 +38,6 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def issuer() -> AsyncIterator[Issuer]:
     async with serve_issuer() as running:
         yield running
-
-
-def settings_of(url: str, **fields: Any) -> dict[str, Any]:
-    base = {"name": "corp", "issuer": url, "audience": [AUDIENCE]}
-    return base | ({} if "tenant_claim" in fields else {"tenant": "red"}) | fields
 
 
 @asynccontextmanager
@@ -344,33 +334,6 @@ async def test_an_impossible_address_of_keys_is_an_outage(tmp_path: Path, issuer
         assert 'nestor_issuer_reachable{issuer="corp"} 0.0' in (await gateway.http.get("/metrics")).text
 
 
-async def test_keys_in_many_chunks_do_not_hold_up_others() -> None:
-    """Chunks that have been received already are read without waiting for anything."""
-
-    class Chunks(httpx2.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            for _ in range(5_000):
-                yield b" "
-
-    turns, metrics = 0, GatewayMetrics(CollectorRegistry())
-
-    async def count_turns() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    settings = IssuerSettings.model_validate(settings_of("https://a.example", jwks_url="https://a.example/keys"))
-    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, stream=Chunks()))
-    keys = IssuerKeys(settings, httpx2.AsyncClient(transport=transport), metrics)
-    counting = asyncio.create_task(count_turns())
-    with pytest.raises(ServiceUnavailable):
-        await keys.find("one", "EdDSA")
-    counting.cancel()
-    assert turns > 1_000
-    await keys.aclose()
-
-
 async def test_known_keys_outlive_an_outage(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     async with trusting(tmp_path, issuer) as gateway:
         assert (await status(gateway, issuer.token()))[0] == 200
@@ -430,32 +393,3 @@ async def test_with_an_issuer_nobody_else_is_taken(tmp_path: Path, issuer: Issue
         assert (await gateway.http.get("/runs")).status_code == 401
         assert (await status(gateway, issuer.token()))[0] == 200
         assert not gateway.app.state.settings.takes_anybody
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"issuer": "http://login.example.com"},
-        {"issuer": "ftp://127.0.0.1"},
-        {"issuer": ""},
-        {"jwks_url": "http://login.example.com/jwks"},
-        {"audience": []},
-        {"tenant": None},
-        {"tenant_claim": "org", "tenant": "red"},
-        {"tenants": ["red"]},
-        {"name": "a name"},
-        {"roles": {"x": ["boss"]}},
-        {"algorithms": ["none"]},
-    ],
-)
-def test_settings_that_cannot_be(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        GatewaySettings.model_validate({"issuers": [settings_of("https://login.example.com", tenant="red") | fields]})
-
-
-def test_two_issuers_have_two_names() -> None:
-    one, two = settings_of("https://a.example"), settings_of("https://b.example")
-    with pytest.raises(ValidationError, match="two issuers"):
-        GatewaySettings.model_validate({"issuers": [one, two]})
-    with pytest.raises(ValidationError, match="two issuers"):
-        GatewaySettings.model_validate({"issuers": [one, one | {"name": "other"}]})

@@ -36,8 +36,8 @@ async def made(gateway: Gateway, token: str, **fields: Any) -> CreatedKey:
     return await gateway.as_principal(token).create_key(asked)
 
 
-async def rows(database: str, table: sa.Table) -> list[str]:
-    engine = create_engine(database)
+async def rows(database_url: str, table: sa.Table) -> list[str]:
+    engine = create_engine(database_url)
     async with engine.connect() as connection:
         found = [str(tuple(row)) for row in await connection.execute(sa.select(table))]
     await engine.dispose()
@@ -45,17 +45,19 @@ async def rows(database: str, table: sa.Table) -> list[str]:
 
 
 async def test_a_key_is_valid_at_once_everywhere_until_it_is_revoked(
-    database: str, monkeypatch: pytest.MonkeyPatch
+    database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with AsyncExitStack() as stack:
-        one, two = [await stack.enter_async_context(open_gateway(database, principals=PRINCIPALS)) for _ in range(2)]
+        one, two = [
+            await stack.enter_async_context(open_gateway(database_url, principals=PRINCIPALS)) for _ in range(2)
+        ]
         key = await made(one, "red-boss-token", name="desk")
         there = two.as_principal(key.key)
         run = await there.solve(ask(ASK_ROOM))
         assert (run.tenant, run.asked_by) == ("red", "desk")
         assert (await one.as_principal("red-boss-token").run(run.id)).id == run.id
         for table in (KEYS, AUDIT):
-            text = " ".join(await rows(database, table))
+            text = " ".join(await rows(database_url, table))
             assert key.id in text
             assert key.key.rpartition(key.id)[2][1:] not in text
         listed = (await two.as_principal("red-importer-token").keys()).keys

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -21,20 +21,13 @@ from services.contracts.outcome import StepRecord, Succeeded
 from services.contracts.run import Run, RunPage, RunStatus, RunSummary
 from services.errors import NotFound
 from services.storage.engine import read
+from tests.api.gateway.test_quotas import two_tenants
 from tests.support.console_pages import log_in, post
-from tests.support.gateways import ASK_HOLIDAYS, HOLIDAYS, Gateway, ask, open_gateway, until
+from tests.support.gateways import ASK_HOLIDAYS, HOLIDAYS, Gateway, ask, until
 
-PRINCIPALS = (
-    {"name": "kiosk", "tenant": "guests", "token": "kiosk-token"},
-    {"name": "desk", "tenant": "office", "token": "desk-token"},
-)
 LARGE = Succeeded(value=["x" * 1_000] * 100, status=200)
 KIOSK = {"Authorization": "Bearer kiosk-token"}
 MANY = 100
-
-
-def two_tenants(folder: Path, **settings: Any) -> AbstractAsyncContextManager[Gateway]:
-    return open_gateway(folder, principals=PRINCIPALS, **settings)
 
 
 class _Upload:

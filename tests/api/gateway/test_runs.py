@@ -13,13 +13,6 @@ from services.errors import NotFound, Unauthorized
 from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, Gateway, ask, open_gateway
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def either(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Gateway]:
-    database = request.getfixturevalue("postgres_url") if request.param == "postgresql" else tmp_path
-    async with open_gateway(database) as running:
-        yield running
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sqlite", "postgresql"])
 async def standing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
     """A gateway that is shared by all tests of refused requests, because these leave no state."""

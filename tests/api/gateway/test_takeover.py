@@ -30,12 +30,12 @@ LEASE_S = 0.5
 
 
 @pytest.fixture
-async def pair(database: str) -> AsyncIterator[tuple[Gateway, Gateway]]:
+async def pair(database_url: str) -> AsyncIterator[tuple[Gateway, Gateway]]:
     """Two gateways on one database with the same peers."""
     fakes = Fakes()
     async with (
-        open_gateway(database, fakes, lease_s=LEASE_S) as one,
-        open_gateway(database, fakes, lease_s=LEASE_S) as two,
+        open_gateway(database_url, fakes, lease_s=LEASE_S) as one,
+        open_gateway(database_url, fakes, lease_s=LEASE_S) as two,
     ):
         yield one, two
 
@@ -78,12 +78,12 @@ async def test_the_runs_of_a_gateway_that_dies_go_on_in_another(
     assert numbers[-1] > 1_000_000
 
 
-async def test_a_tenant_gets_no_more_runs_by_a_takeover_than_it_may_have(database: str) -> None:
+async def test_a_tenant_gets_no_more_runs_by_a_takeover_than_it_may_have(database_url: str) -> None:
     """With a hundred at each of two gateways it had all two hundred runs of the one that was left."""
     fakes = Fakes()
     async with (
-        open_gateway(database, fakes, lease_s=LEASE_S, limits={"runs": 1}) as one,
-        open_gateway(database, fakes, lease_s=LEASE_S, limits={"runs": 1}) as two,
+        open_gateway(database_url, fakes, lease_s=LEASE_S, limits={"runs": 1}) as one,
+        open_gateway(database_url, fakes, lease_s=LEASE_S, limits={"runs": 1}) as two,
     ):
         fakes.executor.gate = asyncio.Event()
         runs = [await gateway.client.solve(unhurried(ASK_HOLIDAYS)) for gateway in (one, two)]
@@ -95,14 +95,16 @@ async def test_a_tenant_gets_no_more_runs_by_a_takeover_than_it_may_have(databas
         assert [(await ended(two.client, run.id)).status for run in runs] == [RunStatus.SUCCEEDED] * 2
 
 
-async def test_a_clock_that_was_set_back_keeps_no_run_of_the_dead(pair: tuple[Gateway, Gateway], database: str) -> None:
+async def test_a_clock_that_was_set_back_keeps_no_run_of_the_dead(
+    pair: tuple[Gateway, Gateway], database_url: str
+) -> None:
     one, two = pair
     one.fakes.executor.gate = asyncio.Event()
     run = await one.client.solve(unhurried(ASK_HOLIDAYS))
     await until(lambda: "execute" in one.fakes.executor.calls)
     await one.die()
     one.fakes.executor.gate = None
-    engine = create_engine(database)
+    engine = create_engine(database_url)
     async with write(engine) as connection:  # its last heartbeat is in the future
         owner = sa.select(RUNS.c.owner).where(RUNS.c.id == run.id).scalar_subquery()
         await connection.execute(
@@ -205,23 +207,23 @@ async def test_a_run_that_outlasts_the_patience_of_who_asked_twice_is_shown_as_i
     assert (await first).id == again.json()["id"]
 
 
-async def test_a_run_that_brings_down_one_gateway_after_another_is_given_up(database: str) -> None:
+async def test_a_run_that_brings_down_one_gateway_after_another_is_given_up(database_url: str) -> None:
     fakes = Fakes()
     fakes.planner.delay_s = 20
-    async with open_gateway(database, fakes, shutdown_grace_s=0) as gateway:
+    async with open_gateway(database_url, fakes, shutdown_grace_s=0) as gateway:
         run = await gateway.client.solve(unhurried(ASK_HOLIDAYS))
     for takeover in (1, 2):
-        async with open_gateway(database, fakes, shutdown_grace_s=0, max_takeovers=2) as gateway:
+        async with open_gateway(database_url, fakes, shutdown_grace_s=0, max_takeovers=2) as gateway:
             await until(lambda: fakes.planner.calls.count("plan") == takeover + 1)  # noqa: B023
-    async with open_gateway(database, fakes, max_takeovers=2) as gateway:
+    async with open_gateway(database_url, fakes, max_takeovers=2) as gateway:
         done = await ended(gateway.client, run.id)
     assert done.status is RunStatus.FAILED
     assert done.problem is not None
     assert "3 times" in done.problem.detail
 
 
-async def test_a_run_that_was_lost_without_a_death_is_found_by_its_own_gateway(database: str) -> None:
-    async with open_gateway(database, lease_s=LEASE_S) as gateway:
+async def test_a_run_that_was_lost_without_a_death_is_found_by_its_own_gateway(database_url: str) -> None:
+    async with open_gateway(database_url, lease_s=LEASE_S) as gateway:
         gateway.fakes.planner.delay_s = 20
         run = await gateway.client.solve(unhurried(ASK_HOLIDAYS))
         (task,) = gateway.app.state.service._runs._tasks
@@ -230,18 +232,18 @@ async def test_a_run_that_was_lost_without_a_death_is_found_by_its_own_gateway(d
         assert (await ended(gateway.client, run.id)).status is RunStatus.SUCCEEDED
 
 
-async def test_what_was_stored_by_a_version_that_kept_no_plan_ends_as_failed(database: str) -> None:
+async def test_what_was_stored_by_a_version_that_kept_no_plan_ends_as_failed(database_url: str) -> None:
     fakes = Fakes()
     fakes.executor.gate = asyncio.Event()
-    async with open_gateway(database, fakes, shutdown_grace_s=0) as gateway:
+    async with open_gateway(database_url, fakes, shutdown_grace_s=0) as gateway:
         run = await gateway.client.solve(unhurried(ASK_ROOM))
         await until(lambda: "execute" in fakes.executor.calls)
-    engine = create_engine(database)
+    engine = create_engine(database_url)
     async with write(engine) as connection:
         await connection.execute(RUNS.update().values(compiled=None))
         assert await connection.scalar(sa.select(sa.func.count()).select_from(MEMBERS)) == 0
     await engine.dispose()
-    async with open_gateway(database, fakes) as gateway:
+    async with open_gateway(database_url, fakes) as gateway:
         done = await ended(gateway.client, run.id)
     assert done.status is RunStatus.FAILED
     assert done.problem is not None

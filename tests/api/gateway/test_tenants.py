@@ -1,7 +1,6 @@
 """Principals, and the isolation of tenants from each other."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from pydantic import SecretStr, ValidationError
@@ -23,10 +22,9 @@ PRINCIPALS = (
 )
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Gateway]:
-    database = request.getfixturevalue("postgres_url") if request.param == "postgresql" else tmp_path
-    async with open_gateway(database, principals=PRINCIPALS, token="single-token") as running:
+@pytest.fixture
+async def shared(database_url: str) -> AsyncIterator[Gateway]:
+    async with open_gateway(database_url, principals=PRINCIPALS, token="single-token") as running:
         yield running
 
 

@@ -38,13 +38,6 @@ PRINCIPALS: tuple[dict[str, Any], ...] = (
 ALL = frozenset(Role)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    return f"sqlite+aiosqlite:///{tmp_path}/gateway.db"
-
-
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
     async with open_gateway(tmp_path, principals=PRINCIPALS) as running:
@@ -86,8 +79,8 @@ async def deleted(gateway: Gateway, token: str, tenant: str) -> list[TenantDelet
     return reports
 
 
-async def test_all_of_a_tenant_is_exported_and_nothing_else(database: str) -> None:
-    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+async def test_all_of_a_tenant_is_exported_and_nothing_else(database_url: str) -> None:
+    async with open_gateway(database_url, principals=PRINCIPALS) as gateway:
         red = await key_of(gateway)
         await furnish(gateway, red, "redshop")
         await furnish(gateway, "blue-boss-token", "blueshop")
@@ -152,8 +145,8 @@ async def test_what_a_tenant_has_read_hinders_neither_its_export_nor_its_deletio
     assert [step.done for step in await deleted(gateway, "operator-token", "red")] == [True]
 
 
-async def test_all_of_a_tenant_is_deleted_and_nothing_else(database: str) -> None:
-    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+async def test_all_of_a_tenant_is_deleted_and_nothing_else(database_url: str) -> None:
+    async with open_gateway(database_url, principals=PRINCIPALS) as gateway:
         red = await key_of(gateway)
         await furnish(gateway, red, "redshop")
         await furnish(gateway, "blue-boss-token", "blueshop")

@@ -15,7 +15,7 @@ from retriever_svc.settings import RetrieverSettings
 from services.clients import InProcessTransport, RetrieverClient, open_http
 from services.contracts.api import Api
 from services.contracts.retrieval import LookupRequest, RetrieveRequest
-from services.encoder import Encoder, load_encoder
+from services.encoder import Encoder
 from services.errors import NotFound
 from services.storage.engine import create_engine
 from services.storage.migrate import _config
@@ -24,11 +24,6 @@ from tests.unit.retriever_svc.catalogue import api, open_service
 LIONS = api("feedLions", "Feed the lions", path="/lions", method="POST", tags=("Animals",))
 TIGERS = api("feedTigers", "Feed the tigers", path="/tigers", tags=("Animals", "\x00ödd\n"), deprecated=True)
 BEARS = api("feedBears", "Feed the bears", path="/bears", tenants=("red", "blue"))
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return load_encoder()
 
 
 @pytest.fixture
@@ -153,18 +148,11 @@ async def test_tenants_that_cannot_be_are_refused(http: httpx2.AsyncClient, tena
         assert answer.headers["content-type"] == "application/problem+json"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    return f"sqlite+aiosqlite:///{tmp_path}/retriever.db"
-
-
-async def test_a_catalogue_of_before_can_be_filtered(url: str, encoder: Encoder) -> None:
-    async with open_service(url, encoder) as service:
+async def test_a_catalogue_of_before_can_be_filtered(database_url: str, encoder: Encoder) -> None:
+    async with open_service(database_url, encoder) as service:
         for one in (LIONS, TIGERS):
             await service.create(one)
-    engine = create_engine(url)
+    engine = create_engine(database_url)
 
     def back(connection: Connection) -> None:
         config = _config("retriever_svc")
@@ -175,7 +163,7 @@ async def test_a_catalogue_of_before_can_be_filtered(url: str, encoder: Encoder)
     async with engine.begin() as connection:
         await connection.run_sync(back)
     await engine.dispose()
-    async with open_service(url, encoder) as service:
+    async with open_service(database_url, encoder) as service:
         assert await service.get(TIGERS.id) == TIGERS
 
         async def listed(filters: Filters) -> list[str]:

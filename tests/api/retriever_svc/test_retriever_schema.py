@@ -9,13 +9,8 @@ from starlette.testclient import TestClient
 
 from retriever_svc.main import create_app
 from retriever_svc.settings import RetrieverSettings
-from services.encoder import Encoder, load_encoder
+from services.encoder import Encoder
 from tests.support.fuzz import BOUNDED, check, schema_of
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return load_encoder()
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """The knowledge base's migrations, with a demo of before in the tables, on both databases."""
 
-from pathlib import Path
-
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -14,11 +12,9 @@ from tests.support.migrations import migrate_to
 from tests.unit.demo_svc.support import demo
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @pytest.mark.usefixtures("real_migrations")
-async def test_what_is_there_stays_everyones(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    sqlite = f"sqlite+aiosqlite:///{tmp_path}/demos.db"
-    engine = create_engine(sqlite if kind == "sqlite" else request.getfixturevalue("postgres_url"))
+async def test_what_is_there_stays_everyones(database_url: str) -> None:
+    engine = create_engine(database_url)
     storage = DemoStorage(engine)
     old = demo("how was it before?", "p.a")
     old = old.model_copy(update={"id": demo_id(old)})

@@ -17,7 +17,7 @@ from evals.data import DataError, read_all
 from evals.metrics import auroc
 from evals.retrieve import build_snapshot
 from retriever_svc.engine.ranking import RankingOptions
-from services.encoder import Encoder, load_encoder
+from services.encoder import Encoder
 from tests.unit.evals.folders import TOOLS, folder
 
 QUIET = Progress(disable=True)
@@ -33,11 +33,6 @@ OWNED = [
     {"name": "days.com~b.listFeasts", "description": "Feasts of a country"},
     {"name": "sun.getSunrise", "description": "When the sun rises"},
 ]
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return load_encoder()
 
 
 def test_requests_with_their_own_tools_are_asked_of_those(tmp_path: Path, encoder: Encoder) -> None:

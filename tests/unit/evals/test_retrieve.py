@@ -19,7 +19,7 @@ from retriever_svc.engine.filters import NO_FILTERS
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
 from services.contracts.api import Location, Parameter
-from services.encoder import Encoder, TokenEncoding, Vectors, load_encoder
+from services.encoder import Encoder, TokenEncoding, Vectors
 from tests.unit.evals.folders import INSTANCES, folder
 from tests.unit.retriever_svc.catalogue import api
 
@@ -41,11 +41,6 @@ class Counting:
 
     def encode_tokens(self, text: str, *, special: bool = False) -> TokenEncoding:
         return self.inner.encode_tokens(text, special=special)
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return load_encoder()
 
 
 @pytest.fixture(scope="module")

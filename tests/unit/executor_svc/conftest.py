@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,16 +16,9 @@ from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api
 from services.storage.engine import create_engine
 from tests.support.durable import House
-from tests.support.upstream import Upstream, serve_upstream
 
 Caller = Callable[..., Coroutine[Any, Any, CallResult]]
 Opener = Callable[..., Awaitable[Caller]]
-
-
-@pytest.fixture
-async def upstream() -> AsyncIterator[Upstream]:
-    async with serve_upstream() as running:
-        yield running
 
 
 @pytest.fixture
@@ -68,13 +60,10 @@ async def opened() -> AsyncIterator[Opener]:
         yield open_adapter
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
+@pytest.fixture
+async def house(database_url: str) -> AsyncIterator[House]:
     """Executors on one database, of either kind."""
-    url = f"sqlite+aiosqlite:///{tmp_path}/executor.db"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgres_url")
-    engine = create_engine(url)
+    engine = create_engine(database_url)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(engine.dispose)
-        yield House(url, stack, engine)
+        yield House(database_url, stack, engine)

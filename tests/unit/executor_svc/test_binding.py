@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +10,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 from pydantic import JsonValue
 
-from executor_svc.binding import ResolvedCalls, resolved_calls
 from executor_svc.main import open_executor
 from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
@@ -31,7 +29,6 @@ from services.contracts.plan import (
 )
 from services.contracts.planning import CompiledPlan
 from services.contracts.preview import PreviewRequest, PreviewResponse
-from services.size_budget import SizeBudget
 from tests.support.executing import api, compiled, item, literal, parameter, ref, step
 from tests.support.upstream import Upstream
 
@@ -113,34 +110,6 @@ async def test_a_condition_on_a_value_that_is_not_there_does_not_hold(
     assert [request.calls for request in answer.requests] == [int(there)]
     finished = await run(executor, plan, answer)
     assert (finished.status, len(posted(upstream))) == ("succeeded", int(there))
-
-
-def test_a_condition_on_whether_values_are_there_copies_none_of_them() -> None:
-    """A plan may name one large answer ten thousand times."""
-    large: list[JsonValue] = [[number] for number in range(10_000)]
-    outputs: dict[str, JsonValue] = {"var1": {"items": large, "none": None}}
-
-    def calls(left: Value, **more: Any) -> Any:
-        one = step("var2", api("http://x.example", "/a"), when=When(left=left, op="exists"), **more)
-        found = resolved_calls(one, outputs, frozenset({"var1"}), 100, SizeBudget(1_000))
-        assert isinstance(found, ResolvedCalls)
-        return found
-
-    many, none = (ref("var1", "items"),) * 10, ref("var1", "none")
-    tracemalloc.start()
-    try:
-        assert len(calls(ListValue(items=many)).calls) == 1
-        assert len(calls(ObjectValue(fields={"a": ListValue(items=many), "b": none})).calls) == 1
-        part = calls(ListValue(items=(*many, ref("var3", "id"))))
-        taken = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert taken < 500_000  # one copy takes more than a million; other threads take some meanwhile
-    assert part.step.when.left == ListValue(items=(ref("var3", "id"),))
-    for missing in (none, ref("var1", "no"), ListValue(items=(*many, ref("var1", "no")))):
-        assert calls(missing).calls == ()
-    each = ForEach(items=ListValue(items=(literal(1), literal(2))))
-    assert len(calls(ListValue(items=(*many, item())), foreach=each).calls) == 2
 
 
 async def test_without_being_told_to_it_reads_nothing(executor: ExecutorService, upstream: Upstream) -> None:

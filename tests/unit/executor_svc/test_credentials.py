@@ -11,22 +11,14 @@ import structlog
 from aiohttp import web
 
 from executor_svc.models import CallResult
-from services.contracts.api import Api, Location, SecretKind, SecurityRequirement
+from services.contracts.api import Api, Location, SecurityRequirement
 from services.contracts.outcome import Failed, Succeeded
-from tests.support.executing import api, parameter
+from tests.support.executing import api, key_in, needs, parameter
 from tests.support.upstream import Seen, Upstream, serve_upstream
 from tests.unit.executor_svc.conftest import Opener
 
 CANARY = "canary+/ü s3cret"
 PLAIN = "canary-s3cret-plain"
-
-
-def needs(kind: str, name: str = "test.it", **more: Any) -> SecurityRequirement:
-    return SecurityRequirement(scheme="it", kind=SecretKind(kind), secret=name, **more)
-
-
-def key_in(location: str, name: str = "X-Key") -> SecurityRequirement:
-    return needs("api_key", location=Location(location), parameter=name)
 
 
 def forms(secret: str) -> set[str]:

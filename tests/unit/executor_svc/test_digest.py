@@ -7,9 +7,9 @@ import pytest
 from aiohttp import web
 
 from deploy.sockets import serving
-from services.contracts.api import RequestBody, SecretKind, SecurityRequirement
+from services.contracts.api import RequestBody
 from services.contracts.outcome import Failed, Succeeded
-from tests.support.executing import api, parameter
+from tests.support.executing import api, failed, needs, parameter
 from tests.support.upstream import Seen, Upstream
 from tests.unit.executor_svc.conftest import Opener
 from twin.digest import Challenges
@@ -18,7 +18,7 @@ from twin.received import Received
 from twin.service import Twin
 
 PASSWORD = "canary-s3cret-plain"
-NEED = SecurityRequirement(scheme="it", kind=SecretKind.DIGEST, secret="test.it")
+NEED = needs("digest")
 CHALLENGE = 'Digest realm="r", nonce="n", qop="auth", algorithm=SHA-256'
 
 
@@ -84,8 +84,7 @@ async def test_hostile_challenges_end_in_a_clear_failure(
     upstream.replies("/x", web.Response(status=401, headers={"WWW-Authenticate": challenge}))
     call = await opened(entry(upstream.host))
     result = await call(api(upstream.origin, "/x", security=((NEED,),)))
-    assert isinstance(result.outcome, Failed)
-    assert result.outcome.reason == reason
+    failed(result, reason)
     assert len(upstream.seen) <= 2
     sent = " ".join(str(dict(seen.headers)) for seen in upstream.seen)
     assert "Basic" not in sent
@@ -118,6 +117,5 @@ async def test_the_challenge_of_several_is_taken_and_kept_for_the_pages_of_a_cal
 async def test_it_goes_to_the_hosts_of_its_entry_alone(upstream: Upstream, opened: Opener) -> None:
     call = await opened(entry("elsewhere.example"))
     result = await call(api(upstream.origin, "/x", security=((NEED,),)))
-    assert isinstance(result.outcome, Failed)
-    assert result.outcome.reason == "credential"
+    failed(result, "credential")
     assert upstream.seen == []

@@ -110,14 +110,9 @@ async def test_an_argument_of_that_name_goes_before(made: Made, upstream: Upstre
     assert upstream.seen[0].headers.getall("traceparent") == ["mine"]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @pytest.mark.usefixtures("real_migrations")
-async def test_executions_of_before_belong_to_no_trace(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    sqlite = f"sqlite+aiosqlite:///{tmp_path}/executor.db"
-    engine = create_engine(sqlite if kind == "sqlite" else request.getfixturevalue("postgres_url"))
-
+async def test_executions_of_before_belong_to_no_trace(database_url: str) -> None:
+    engine = create_engine(database_url)
     await migrate_to(engine, "executor_svc", "0001")
     async with engine.begin() as connection:
         row: dict[str, Any] = {"id": "run-1", "plan_id": "p", "status": "succeeded", "owner": "", "epoch": 1}

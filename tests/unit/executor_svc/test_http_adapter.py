@@ -15,25 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from python_multipart import parse_form
 
-from executor_svc.models import CallResult
 from services.contracts.api import RequestBody
 from services.contracts.outcome import Failed, InDoubt, Succeeded
 from tests.support.examples import examples
-from tests.support.executing import api, parameter
+from tests.support.executing import api, failed, parameter, value
 from tests.support.upstream import Broken, Seen, Upstream, serve_raw
 from tests.unit.executor_svc.conftest import Opener
-
-
-def value(result: CallResult) -> Any:
-    assert isinstance(result.outcome, Succeeded), result.outcome
-    return result.outcome.value
-
-
-def failed(result: CallResult, reason: str) -> Failed:
-    assert isinstance(result.outcome, Failed), result.outcome
-    assert result.outcome.reason == reason, result.outcome
-    return result.outcome
-
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
@@ -235,15 +222,6 @@ async def test_a_kept_connection_that_died_does_not_put_a_mutating_call_in_doubt
         for method in ("GET", "POST", "GET", "POST", "POST"):
             assert value(await call(api(f"http://{host}", "/", method=method))) == {}
     assert len(heads) == 5
-
-
-async def test_a_refused_connection_is_tried_again_for_any_method(opened: Opener) -> None:
-    async with serve_raw(Broken(0)) as host:
-        pass
-    for method in ("GET", "POST"):
-        result = await (await opened())(api(f"http://{host}", "/", method=method))
-        assert failed(result, "connection").message.startswith(f"no connection to {host}: ")
-        assert result.attempts == 3
 
 
 async def test_a_name_that_does_not_exist(opened: Opener) -> None:

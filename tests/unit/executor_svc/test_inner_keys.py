@@ -12,7 +12,7 @@ from python_multipart import parse_form
 from deploy.sockets import serving
 from services.contracts.api import Api, Location, Parameter, RequestBody, SecretKind, SecurityRequirement
 from services.contracts.outcome import Failed, Succeeded
-from tests.support.executing import api, parameter
+from tests.support.executing import api, failed, parameter
 from tests.support.upstream import Seen, Upstream
 from tests.unit.executor_svc.conftest import Opener
 from twin.main import create_app
@@ -104,16 +104,14 @@ async def test_a_key_that_was_set_for_no_place_stays_out_of_what_operations_give
 async def test_nothing_is_sent_without_it_or_where_it_cannot_travel(upstream: Upstream, opened: Opener) -> None:
     elsewhere = await opened(entry("elsewhere.example"))
     result = await elsewhere(sending(upstream.origin), title="x")
-    assert isinstance(result.outcome, Failed)
-    assert result.outcome.reason == "credential"
+    failed(result, "credential")
     call = await opened(entry(upstream.host))
     whole = Parameter(name="body", wire_name="body", location=Location.BODY)
     subject = sending(upstream.origin).model_copy(
         update={"parameters": (whole,), "body": RequestBody(whole=True, required=True)}
     )
     result = await call(subject, body=[1])
-    assert isinstance(result.outcome, Failed)
-    assert result.outcome.reason == "bad_request"
+    failed(result, "bad_request")
     assert upstream.seen == []
 
 

@@ -14,9 +14,8 @@ from executor_svc.adapters.http.coding import Decoder
 from executor_svc.adapters.http.response import decode
 from executor_svc.masking import Masker
 from services.byte_budget import BudgetTimeout, ByteBudget
-from services.contracts.api import SecretKind, SecurityRequirement
 from services.contracts.outcome import Failed, Succeeded
-from tests.support.executing import api
+from tests.support.executing import api, needs
 from tests.support.upstream import Seen, Upstream, serve_raw
 from tests.unit.executor_svc.conftest import Opener
 
@@ -55,8 +54,7 @@ async def test_the_loop_turns_while_a_large_answer_is_read(
         monkeypatch.setattr(Masker, "json", waiting(Masker.json))
     upstream.replies("/large", {"said": ["x" * 70_000, "a-long-s3cret"]})
     call = await opened({"test.it": {"value": "a-long-s3cret", "hosts": [upstream.host]}})
-    needed = SecurityRequirement(scheme="it", kind=SecretKind.BEARER, secret="test.it")
-    result = await call(api(upstream.origin, "/large", security=((needed,),)))
+    result = await call(api(upstream.origin, "/large", security=((needs("bearer"),),)))
     assert result.outcome == Succeeded(value={"said": ["x" * 70_000, "***"]}, status=200)
     assert turned.is_set()
 

@@ -11,17 +11,15 @@ from aiohttp import web
 
 from executor_svc.adapters.http import adapter, request, sending
 from executor_svc.adapters.http.serialise import encode
-from services.contracts.api import Api, Location, RequestBody, SecretKind, SecurityRequirement
+from services.contracts.api import Api, RequestBody
 from services.contracts.outcome import Failed, Succeeded
 from services.size_budget import SizeBudget, SizeExceeded
-from tests.support.executing import api, parameter
+from tests.support.executing import api, key_in, parameter
 from tests.support.upstream import Seen, Upstream
 from tests.unit.executor_svc.conftest import Opener
 
 JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
-KEY = SecurityRequirement(
-    scheme="k", kind=SecretKind.API_KEY, secret="test.k", location=Location.BODY, parameter="k"
-)  # fmt: skip
+KEY = key_in("body", "k", "test.k")
 
 
 def taking(upstream: Upstream, media_type: str, name: str = "text", *, keyed: bool = False) -> Api:

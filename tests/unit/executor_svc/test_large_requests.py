@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -368,3 +369,31 @@ async def test_requests_wait_for_room_before_they_are_built(upstream: Upstream, 
     assert isinstance((await small).outcome, Succeeded)
     assert isinstance((await call(taking, text="x" * 200_000, value_bytes=200_000)).outcome, Succeeded)
     assert upstream.count("/take") == 3
+
+
+def test_a_condition_on_whether_values_are_there_copies_none_of_them() -> None:
+    """A plan may name one large answer ten thousand times."""
+    large: list[JsonValue] = [[number] for number in range(10_000)]
+    outputs: dict[str, JsonValue] = {"var1": {"items": large, "none": None}}
+
+    def calls(left: Value, **more: Any) -> Any:
+        one = step("var2", api("http://x.example", "/a"), when=When(left=left, op="exists"), **more)
+        found = resolved_calls(one, outputs, frozenset({"var1"}), 100, SizeBudget(1_000))
+        assert isinstance(found, ResolvedCalls)
+        return found
+
+    many, none = (ref("var1", "items"),) * 10, ref("var1", "none")
+    tracemalloc.start()
+    try:
+        assert len(calls(ListValue(items=many)).calls) == 1
+        assert len(calls(ObjectValue(fields={"a": ListValue(items=many), "b": none})).calls) == 1
+        part = calls(ListValue(items=(*many, ref("var3", "id"))))
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert taken < 500_000  # one copy takes more than a million; other threads take some meanwhile
+    assert part.step.when.left == ListValue(items=(ref("var3", "id"),))
+    for missing in (none, ref("var1", "no"), ListValue(items=(*many, ref("var1", "no")))):
+        assert calls(missing).calls == ()
+    each = ForEach(items=ListValue(items=(literal(1), literal(2))))
+    assert len(calls(ListValue(items=(*many, item())), foreach=each).calls) == 2

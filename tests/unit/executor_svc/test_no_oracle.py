@@ -3,9 +3,9 @@
 from aiohttp import web
 
 from executor_svc.models import CallResult
-from services.contracts.api import Api, SecretKind, SecurityRequirement
+from services.contracts.api import Api
 from services.contracts.outcome import Failed, Succeeded
-from tests.support.executing import api, parameter
+from tests.support.executing import api, needs, parameter
 from tests.support.upstream import Seen, Upstream
 from tests.unit.executor_svc.conftest import Opener
 
@@ -16,8 +16,7 @@ OTHERS = {"bank.key": {"value": SECRET, "hosts": ["api.bank.example"]}}
 
 
 def presenting(called: Api) -> Api:
-    needed = SecurityRequirement(scheme="it", kind=SecretKind.BEARER, secret="test.it")
-    return called.model_copy(update={"security": ((needed,),), "content_hash": ""})
+    return called.model_copy(update={"security": ((needs("bearer"),),), "content_hash": ""})
 
 
 def ending_in(upstream: Upstream, guess: str) -> None:

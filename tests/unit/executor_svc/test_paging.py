@@ -14,9 +14,9 @@ from deploy.onebox import sandbox_access
 from deploy.sockets import address, listen, serving
 from retriever_svc.importers import import_document
 from sandbox.main import create_app as create_sandbox
-from services.contracts.api import Api, Location, SecretKind, SecurityRequirement
-from tests.support.executing import api, parameter
-from tests.support.paging import PATH, Page, linked, number, paged, read, token, value
+from services.contracts.api import Api
+from tests.support.executing import api, key_in, parameter, value
+from tests.support.paging import PATH, Page, linked, number, paged, read, token
 from tests.support.upstream import Seen, Upstream, serve_upstream
 from tests.unit.executor_svc.conftest import Opener
 
@@ -65,11 +65,8 @@ class TestLinks:
         async with serve_upstream() as evil:
             to = target.format(other=evil.host, host=upstream.host)
             paged(upstream, lambda _: linked([1], f'<{to}>; rel="next"'))
-            needs = SecurityRequirement(
-                scheme="k", kind=SecretKind.API_KEY, secret="k", location=Location.HEADER, parameter="X-Key"
-            )
-            call = await opened({"k": {"value": "canary-1234", "hosts": [upstream.host]}})
-            result = await call(api(upstream.origin, PATH, security=((needs,),)))
+            call = await opened({"test.it": {"value": "canary-1234", "hosts": [upstream.host]}})
+            result = await call(api(upstream.origin, PATH, security=((key_in("header"),),)))
             assert read(result) == ([1], 1, True)
             assert evil.seen == []
         assert all(seen.path == PATH or seen.path.endswith("/list") for seen in upstream.seen)
@@ -99,11 +96,10 @@ class TestLinks:
             return linked([page], f"<{target}>; rel=next") if page < 3 else [page]
 
         paged(upstream, answer)
-        needs = SecurityRequirement(
-            scheme="k", kind=SecretKind.API_KEY, secret="k", location=Location.QUERY, parameter="key"
+        call = await opened(
+            {"test.it": {"value": "canary 1234", "in": "query", "name": "key", "hosts": [upstream.host]}}
         )
-        call = await opened({"k": {"value": "canary 1234", "in": "query", "name": "key", "hosts": [upstream.host]}})
-        result = await call(api(upstream.origin, PATH, security=((needs,),)))
+        result = await call(api(upstream.origin, PATH, security=((key_in("query", "key"),),)))
         assert read(result) == ([1, 2, 3], 3, False)
         assert [seen.query.count("canary%201234") for seen in upstream.seen] == [1, 1, 1]
         assert "canary" not in repr(result)

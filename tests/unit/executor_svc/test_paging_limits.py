@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from services.contracts.outcome import Failed
-from tests.support.executing import api
-from tests.support.paging import PATH, Page, linked, number, paged, read, token, value
+from tests.support.executing import api, failed, value
+from tests.support.paging import PATH, Page, linked, number, paged, read, token
 from tests.support.upstream import Seen, Upstream
 from tests.unit.executor_svc.conftest import Opener
 
@@ -103,9 +102,7 @@ async def test_half_a_list_does_not_pass_for_a_list(
 ) -> None:
     upstream.replies(PATH, linked([1], "</list?page=2>; rel=next"), second)
     result = await (await opened())(api(upstream.origin, PATH))
-    assert isinstance(result.outcome, Failed)
-    assert result.outcome.reason == reason
-    assert result.outcome.message.startswith(words)
+    assert failed(result, reason).message.startswith(words)
     assert (result.attempts, result.pages) == (1, 1)
 
 
@@ -124,8 +121,7 @@ async def test_the_deadline_holds_for_all_pages_together(upstream: Upstream, ope
         return linked([len(upstream.seen)], f"</list?page={len(upstream.seen) + 1}>; rel=next")
 
     result = await (await opened(max_pages=1_000))(api(upstream.origin, PATH), within_s=0.5)
-    assert isinstance(result.outcome, Failed)
-    assert result.outcome.reason == "timeout"
+    failed(result, "timeout")
 
 
 async def test_each_page_is_checked_against_the_schema(upstream: Upstream, opened: Opener) -> None:

@@ -5,21 +5,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from services.contracts.api import Location, SecretKind, SecurityRequirement
+from services.contracts.api import SecurityRequirement
 from services.contracts.outcome import Failed, Succeeded
-from tests.support.executing import api
+from tests.support.executing import api, failed, key_in, needs
 from tests.support.upstream import Seen, Upstream
 from tests.unit.executor_svc.conftest import Opener
 
 SECRET = "Key-Of-The-Operator"
-
-
-def needs(kind: str, **more: Any) -> SecurityRequirement:
-    return SecurityRequirement(scheme="it", kind=SecretKind(kind), secret="test.it", **more)
-
-
-def key_in(location: str, name: str) -> SecurityRequirement:
-    return needs("api_key", location=Location(location), parameter=name)
 
 
 WHOLE = {"in": "header", "name": "Authorization", "scheme": "api_key"}
@@ -52,9 +44,7 @@ async def test_a_document_cannot_have_it_elsewhere(
 
     call = await opened({"test.it": {"value": SECRET, "hosts": [upstream.host]} | entry})
     result = await call(api(upstream.origin, "/text/slug", security=((asked,),)))
-    assert isinstance(result.outcome, Failed)
-    assert result.outcome.reason == "credential"
-    assert words in result.outcome.message
+    assert words in failed(result, "credential").message
     assert upstream.seen == []
 
 

@@ -25,12 +25,9 @@ CRM: dict[str, Any] = {"value": "canary-one", "hosts": ["api.crm.example"], "in"
 BANK: dict[str, Any] = {"client_id": "me", "client_secret": "canary-two", "hosts": ["bank.example"]}
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
-    url = f"sqlite+aiosqlite:///{tmp_path}/executor.db"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgres_url")
-    engine = create_engine(url)
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
+    engine = create_engine(database_url)
     async with engine.begin() as connection:
         await connection.run_sync(METADATA.create_all)
     yield engine

@@ -9,17 +9,11 @@ from aiohttp import web
 from executor_svc.models import CallResult
 from services.contracts.api import Location, SecretKind, SecurityRequirement
 from services.contracts.outcome import Failed, InDoubt, Succeeded
-from tests.support.executing import api
+from tests.support.executing import api, failed
 from tests.support.upstream import Broken, Upstream, serve_raw
 from tests.unit.executor_svc.conftest import Opener
 
 KEY = "Idempotency-Key"
-
-
-def failed(result: CallResult, reason: str) -> Failed:
-    assert isinstance(result.outcome, Failed), result.outcome
-    assert result.outcome.reason == reason, result.outcome
-    return result.outcome
 
 
 def doubt(result: CallResult) -> str:

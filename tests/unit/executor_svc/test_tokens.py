@@ -24,7 +24,7 @@ from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api, SecretKind, SecurityRequirement
 from services.contracts.outcome import Failed, Succeeded
 from tests.support.authorization import CLIENT, PASSWORD, SECRET, USER, AuthorizationServer, serve_authorization
-from tests.support.executing import api
+from tests.support.executing import api, failed
 from tests.support.upstream import Seen, serve_upstream
 from tests.unit.executor_svc.conftest import Caller, Opener
 
@@ -75,9 +75,7 @@ def write(file: Path, entry: dict[str, Any]) -> Path:
 
 
 def told(result: CallResult) -> str:
-    assert isinstance(result.outcome, Failed), result.outcome
-    assert result.outcome.reason == "credential"
-    return result.outcome.message
+    return failed(result, "credential").message
 
 
 @pytest.mark.parametrize("kind", ["oauth2", "openid_connect", "bearer", "other"])

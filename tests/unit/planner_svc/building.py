@@ -21,6 +21,7 @@ from services.contracts.plan import (
     When,
 )
 from services.contracts.planning import CompileResponse, Diagnostic, DiagnosticCode, Policy
+from services.errors import DeadlineExceeded
 
 TEXT: dict[str, JsonValue] = {"type": "string"}
 WHOLE: dict[str, JsonValue] = {"type": "integer"}
@@ -115,3 +116,8 @@ def only(response: CompileResponse, code: DiagnosticCode) -> Diagnostic:
     """The one diagnostic there is."""
     assert [diagnostic.code for diagnostic in response.diagnostics] == [code], response.diagnostics
     return response.diagnostics[0]
+
+
+def used_up() -> None:
+    """A checkpoint after the budget's end."""
+    raise DeadlineExceeded("It takes more than 3 s of processor time.")

@@ -12,14 +12,9 @@ from planner_svc.backends.compact.items import MAX_HEAD, SHAPES, Kind, encode, i
 from planner_svc.reading.api_cache import MOST_CHARACTERS_EACH, ApiCache
 from planner_svc.reading.profile import Profile, read_profile
 from services.contracts.api import Api
-from services.encoder import Encoder, TokenEncoding, Vectors, load_encoder
+from services.encoder import Encoder, TokenEncoding, Vectors
 from services.errors import DeadlineExceeded
 from tests.unit.planner_svc.worlds import GET_WEATHER, HOSTILE, SHOP, api, param
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return load_encoder()
 
 
 def test_an_api_comes_first_then_its_parameters_with_their_options_then_its_answers() -> None:

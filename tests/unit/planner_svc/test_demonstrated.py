@@ -16,6 +16,7 @@ from services.compute import ComputePool
 from services.contracts.demo import Demo
 from services.contracts.plan import Plan
 from services.errors import DeadlineExceeded
+from tests.unit.planner_svc.building import used_up
 from tests.unit.planner_svc.demonstrated_world import asking, demo_of, demos, pairs, wanted
 
 _RELATIVE = r"tomorrow|friday|thursday|weekend|12 June"
@@ -227,9 +228,6 @@ def test_items_of_lists_count_as_values(backend: DemonstratedBackend, looked: li
 
 
 def test_a_search_for_values_ends_at_its_budget(backend: DemonstratedBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    def used_up() -> None:
-        raise DeadlineExceeded("It takes more than 3 s of processor time.")
-
     demo = of_many(3, "Hotels in acities")
     monkeypatch.setattr("planner_svc.backends.demonstrated.mentions.checkpoint", used_up)
     with pytest.raises(DeadlineExceeded):

@@ -29,7 +29,7 @@ from planner_svc.reading.questions import asks_only_for_facts
 from planner_svc.reading.values import find_spans
 from services.contracts.api import Api, Location
 from services.errors import DeadlineExceeded
-from tests.unit.planner_svc.building import TEXT, api, param, plan, prove, record, step
+from tests.unit.planner_svc.building import TEXT, api, param, plan, prove, record, step, used_up
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 LONG = 100_000
@@ -105,9 +105,6 @@ def test_an_api_is_read_within_one_budget(visits: list[int]) -> None:
 
 
 def test_reading_an_api_ends_at_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    def used_up() -> None:
-        raise DeadlineExceeded("It takes more than 3 s of processor time.")
-
     monkeypatch.setattr(schemas, "checkpoint", used_up)
     with pytest.raises(DeadlineExceeded):
         read_profile(api("get_thing", param("name")))

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -46,15 +45,8 @@ def encoder() -> CountingEncoder:
     return CountingEncoder()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite+aiosqlite:///{tmp_path}/catalogue.db"
-    return str(request.getfixturevalue("postgres_url"))
-
-
-async def test_create_update_delete(url: str, encoder: CountingEncoder) -> None:
-    async with open_service(url, encoder) as service:
+async def test_create_update_delete(database_url: str, encoder: CountingEncoder) -> None:
+    async with open_service(database_url, encoder) as service:
         assert (await service.status()).catalogue_version == 0
         await service.create(HOLIDAYS.model_copy(update={"content_hash": "whatever"}))
         assert await service.get("zoo.listHolidays") == HOLIDAYS
@@ -79,8 +71,8 @@ async def test_create_update_delete(url: str, encoder: CountingEncoder) -> None:
         assert (await service.find("holidays", 5)).hits == ()
 
 
-async def test_an_import_replaces_the_provider(url: str, encoder: CountingEncoder) -> None:
-    async with open_service(url, encoder) as service:
+async def test_an_import_replaces_the_provider(database_url: str, encoder: CountingEncoder) -> None:
+    async with open_service(database_url, encoder) as service:
         first = await imported(service, HOLIDAYS, SUN)
         assert (first.added, first.updated, first.unchanged, first.removed, first.catalogue_version) == (2, 0, 0, 0, 1)
         again = await imported(service, HOLIDAYS, SUN)
@@ -94,8 +86,8 @@ async def test_an_import_replaces_the_provider(url: str, encoder: CountingEncode
         assert status.catalogue_version == status.index_version == third.catalogue_version == 3
 
 
-async def test_a_failed_import_changes_nothing(url: str, encoder: CountingEncoder) -> None:
-    async with open_service(url, encoder) as service:
+async def test_a_failed_import_changes_nothing(database_url: str, encoder: CountingEncoder) -> None:
+    async with open_service(database_url, encoder) as service:
         await imported(service, HOLIDAYS)
         foreign = api("x", provider="hr").model_copy(update={"id": HOLIDAYS.id})
         with pytest.raises(Conflict):
@@ -110,32 +102,32 @@ async def test_a_failed_import_changes_nothing(url: str, encoder: CountingEncode
         assert (await service.status()).providers == {"zoo": 1}
 
 
-async def test_a_text_is_embedded_once(url: str, encoder: CountingEncoder) -> None:
-    async with open_service(url, encoder) as service:
+async def test_a_text_is_embedded_once(database_url: str, encoder: CountingEncoder) -> None:
+    async with open_service(database_url, encoder) as service:
         await imported(service, HOLIDAYS, SUN)
         assert encoder.texts == 2
         await imported(service, HOLIDAYS, with_content_hash(SUN.model_copy(update={"deprecated": True})))
         assert encoder.texts == 2
         await imported(service, HOLIDAYS, SUN, api("new", "Something new"))
         assert encoder.texts == 3
-    async with open_service(url, encoder) as service:
+    async with open_service(database_url, encoder) as service:
         assert encoder.texts == 3
         assert (await service.find("sun rise", 1)).hits[0][1].id == SUN.id
 
 
-async def test_another_encoder_embeds_anew_at_start_and_once(url: str, encoder: CountingEncoder) -> None:
-    async with open_service(url, encoder) as service:
+async def test_another_encoder_embeds_anew_at_start_and_once(database_url: str, encoder: CountingEncoder) -> None:
+    async with open_service(database_url, encoder) as service:
         await imported(service, HOLIDAYS, SUN)
     other = CountingEncoder("another@1")
-    async with open_service(url, other) as service:
+    async with open_service(database_url, other) as service:
         assert (other.texts, (await service.status()).encoder) == (2, "another@1")
-    async with open_service(url, other):
+    async with open_service(database_url, other):
         assert other.texts == 2
 
 
-async def test_other_replicas_see_changes(url: str, encoder: CountingEncoder) -> None:
+async def test_other_replicas_see_changes(database_url: str, encoder: CountingEncoder) -> None:
     fresh = {"version_check_s": 0.0}
-    async with open_service(url, encoder, **fresh) as one, open_service(url, encoder, **fresh) as two:
+    async with open_service(database_url, encoder, **fresh) as one, open_service(database_url, encoder, **fresh) as two:
         await imported(one, HOLIDAYS, SUN)
         result = await two.find("public holidays", 1)
         assert (result.version, result.hits[0][1].id) == (1, HOLIDAYS.id)
@@ -144,8 +136,11 @@ async def test_other_replicas_see_changes(url: str, encoder: CountingEncoder) ->
         assert (result.version, [a.id for _, a in result.hits]) == (2, [SUN.id])
 
 
-async def test_a_stale_index_never_answers_with_a_changed_api(url: str, encoder: CountingEncoder) -> None:
-    async with open_service(url, encoder) as one, open_service(url, encoder, version_check_s=3_600) as two:
+async def test_a_stale_index_never_answers_with_a_changed_api(database_url: str, encoder: CountingEncoder) -> None:
+    async with (
+        open_service(database_url, encoder) as one,
+        open_service(database_url, encoder, version_check_s=3_600) as two,
+    ):
         await imported(one, HOLIDAYS, SUN)
         await two.sync()
         changed = with_content_hash(HOLIDAYS.model_copy(update={"deprecated": True}))
@@ -154,11 +149,11 @@ async def test_a_stale_index_never_answers_with_a_changed_api(url: str, encoder:
         assert (result.version, changed in [a for _, a in result.hits]) == (2, True)
 
 
-async def test_searches_during_changes_see_whole_versions(url: str, encoder: CountingEncoder) -> None:
+async def test_searches_during_changes_see_whole_versions(database_url: str, encoder: CountingEncoder) -> None:
     def generation(n: int) -> list[object]:
         return [api(f"op{i}", f"Generation {n} of thing {i}") for i in range(6)]
 
-    async with open_service(url, encoder, version_check_s=0.0) as service:
+    async with open_service(database_url, encoder, version_check_s=0.0) as service:
         await imported(service, *generation(0))  # type: ignore[arg-type]
 
         async def look() -> None:
@@ -177,8 +172,8 @@ async def test_searches_during_changes_see_whole_versions(url: str, encoder: Cou
             group.create_task(change())
 
 
-async def test_concurrent_writers_lose_nothing(url: str, encoder: CountingEncoder) -> None:
-    async with open_service(url, encoder) as one, open_service(url, encoder) as two:
+async def test_concurrent_writers_lose_nothing(database_url: str, encoder: CountingEncoder) -> None:
+    async with open_service(database_url, encoder) as one, open_service(database_url, encoder) as two:
         async with asyncio.TaskGroup() as group:
             for n in range(10):
                 group.create_task((one, two)[n % 2].create(api(f"op{n}", f"Thing number {n}")))
@@ -187,15 +182,15 @@ async def test_concurrent_writers_lose_nothing(url: str, encoder: CountingEncode
         assert (status.apis, status.catalogue_version, status.index_version) == (10, 10, 10)
 
 
-async def test_nul_and_other_scripts_survive(url: str, encoder: CountingEncoder) -> None:
+async def test_nul_and_other_scripts_survive(database_url: str, encoder: CountingEncoder) -> None:
     odd = api("odd", "a\x00b \u52d5\u7269\u5712 \U0001f992", description="\x00")
-    async with open_service(url, encoder) as service:
+    async with open_service(database_url, encoder) as service:
         assert await service.create(odd) == odd
         assert await service.get(odd.id) == odd
 
 
-async def test_a_page_after_removed_apis_skips_none(url: str, encoder: CountingEncoder) -> None:
-    async with open_service(url, encoder) as service:
+async def test_a_page_after_removed_apis_skips_none(database_url: str, encoder: CountingEncoder) -> None:
+    async with open_service(database_url, encoder) as service:
         await imported(service, *(api(f"op{n:02}", f"Thing {n}", method="GET" if n % 2 else "PUT") for n in range(12)))
         for filters, after in ((NO_FILTERS, "zoo.op03"), (Filters(methods=("PUT",)), "zoo.op10")):
             *_, seen, further = await service.listing(filters, 3)
@@ -205,8 +200,8 @@ async def test_a_page_after_removed_apis_skips_none(url: str, encoder: CountingE
             assert [entry.id for entry in page] == [after]
 
 
-async def test_pages(url: str, encoder: CountingEncoder) -> None:
-    async with open_service(url, encoder) as service:
+async def test_pages(database_url: str, encoder: CountingEncoder) -> None:
+    async with open_service(database_url, encoder) as service:
         await imported(service, *(api(f"op{n:02}", f"Thing {n}") for n in range(12)))
         version, total, page, further = await service.listing(NO_FILTERS, 10)
         assert (version, total, len(page), further) == (1, 12, 10, "zoo.op09")

@@ -97,16 +97,9 @@ PATHS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite+aiosqlite:///{tmp_path}/catalogue.db"
-    return str(request.getfixturevalue("postgres_url"))
-
-
 @pytest.fixture
-async def service(url: str) -> AsyncIterator[CatalogueService]:
-    async with open_service(url, CountingEncoder()) as service:
+async def service(database_url: str) -> AsyncIterator[CatalogueService]:
+    async with open_service(database_url, CountingEncoder()) as service:
         yield service
 
 

@@ -19,7 +19,7 @@ from retriever_svc.engine.vectors import as_ids, open_indexes
 from retriever_svc.models import Entry, Hit, Listing
 from services.contracts.api import Api, ApiResponse, Location, Parameter
 from services.contracts.retrieval import Clause
-from services.encoder import Encoder, load_encoder
+from services.encoder import Encoder
 from tests.unit.retriever_svc.catalogue import api
 
 DIMENSION = 4
@@ -149,11 +149,6 @@ APIS = (
     api("findCountry", "Look up an ISO entry", path="/iso", tags=("codes",), response=CODE, parameters=(NAME,)),
     api("holidaysTaken", "Public holidays that employees have taken", provider="hr", path="/leave", tenants=("red",)),
 )
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return load_encoder()
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import json
 import threading
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,21 +28,14 @@ PATHS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite+aiosqlite:///{tmp_path}/catalogue.db"
-    return str(request.getfixturevalue("postgres_url"))
-
-
 @pytest.fixture
 def encoder() -> CountingEncoder:
     return CountingEncoder()
 
 
 @pytest.fixture
-async def service(url: str, encoder: CountingEncoder) -> AsyncIterator[CatalogueService]:
-    async with open_service(url, encoder) as service:
+async def service(database_url: str, encoder: CountingEncoder) -> AsyncIterator[CatalogueService]:
+    async with open_service(database_url, encoder) as service:
         yield service
 
 
@@ -127,13 +119,13 @@ async def test_an_api_moved_to_another_provider_keeps_the_document_out(service: 
 
 
 async def test_another_importer_reads_known_documents_again(
-    url: str, encoder: CountingEncoder, monkeypatch: pytest.MonkeyPatch
+    database_url: str, encoder: CountingEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_service(url, encoder) as service:
+    async with open_service(database_url, encoder) as service:
         await send(service, document(PATHS))
         assert [one.current for one in (await service.documents.documents(10)).documents] == [True]
     monkeypatch.setattr(importing, "importer_version", lambda: "newer")
-    async with open_service(url, encoder) as service:
+    async with open_service(database_url, encoder) as service:
         assert [one.current for one in (await service.documents.documents(10)).documents] == [False]
         assert await parsed(service, document(PATHS))
         assert not await parsed(service, document(PATHS))

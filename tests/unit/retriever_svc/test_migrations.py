@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -10,22 +9,18 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-import retriever_svc
 from retriever_svc.document_records import DocumentRecords
 from retriever_svc.tables import METADATA
 from services.storage.engine import create_engine
 from tests.support.migrations import migrate_to
 
-MIGRATIONS = Path(retriever_svc.__file__).parent / "migrations"
 OLD = "INSERT INTO apis VALUES (1, 'zoo.feed', 'zoo', 'feed', 'POST', '/', '', '{}', '', '', '', '', {}, '{{}}')"
 HASH = "0123456789abcdef" * 4
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
-    sqlite = f"sqlite+aiosqlite:///{tmp_path}/catalogue.db"
-    url = sqlite if request.param == "sqlite" else request.getfixturevalue("postgres_url")
-    made = create_engine(url)
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
+    made = create_engine(database_url)
     yield made
     await made.dispose()
 

@@ -16,7 +16,7 @@ from retriever_svc.engine.texts import record
 from retriever_svc.engine.vectors import FlatIndex, as_ids
 from retriever_svc.models import Entry, Listing
 from services.contracts.api import Api, ApiResponse
-from services.encoder import Encoder, load_encoder
+from services.encoder import Encoder
 from services.words import spaced, words
 from tests.unit.retriever_svc.catalogue import api
 
@@ -30,11 +30,6 @@ APIS = (
     api("search", "Find a book in the library", path="/books"),
     api("listHolidays", "Holidays that employees have taken", provider="hr", path="/leave"),
 )
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return load_encoder()
 
 
 def entry_of(number: int, one: Api) -> Entry:

@@ -55,11 +55,6 @@ def tree(column: str, split: float, low: float, high: float, **changed: Any) -> 
 
 
 @pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return load_encoder()
-
-
-@pytest.fixture(scope="module")
 def snapshot(encoder: Encoder) -> Snapshot:
     return snapshot_of(APIS, encoder)
 

@@ -6,14 +6,9 @@ import pytest
 from retriever_svc.engine.clauses import split_clauses
 from retriever_svc.engine.ranking import whole
 from retriever_svc.engine.scoring import encode_clauses
-from services.encoder import Encoder, load_encoder
+from services.encoder import Encoder
 
 QUERY = "List the boards of the team, then send a text to Ola"
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return load_encoder()
 
 
 def test_each_clause_is_near_what_it_says_by_itself(encoder: Encoder) -> None:

@@ -11,9 +11,9 @@ from services.contracts.api import ImportChange
 from services.errors import Conflict
 from services.storage.engine import create_engine, write
 from tests.unit.retriever_svc.documents import document, operation
-from tests.unit.retriever_svc.test_importing import counts, encoder, send, service, url
+from tests.unit.retriever_svc.test_importing import counts, encoder, send, service
 
-__all__ = ["encoder", "service", "url"]
+__all__ = ["encoder", "service"]
 ANIMAL = "the-zoo.getAnimal"
 KEY = {"type": "apiKey", "in": "header", "name": "X-Key"}
 
@@ -164,13 +164,13 @@ async def test_a_renamed_operation_sends_no_credentials_to_another_token_url(ser
 
 @pytest.mark.parametrize("remembered", [True, False])
 async def test_what_is_left_out_once_moves_nowhere_when_it_returns(
-    service: CatalogueService, url: str, remembered: bool
+    service: CatalogueService, database_url: str, remembered: bool
 ) -> None:
     await send(service, zoo())
     fewer = zoo()
     del fewer["paths"]["/animals/{id}"]
     if not remembered:  # stored by a version that remembered no places
-        await forget(url)
+        await forget(database_url)
     report, _ = await send(service, fewer)
     assert report.applied
     returned = zoo()

@@ -16,7 +16,7 @@ from retriever_svc.engine.suppliers import find_suppliers, rest_of_small
 from retriever_svc.engine.texts import record
 from retriever_svc.models import Entry, Hit, Listing
 from services.contracts.api import Api, ApiResponse, Location, Parameter
-from services.encoder import Encoder, load_encoder
+from services.encoder import Encoder
 from tests.unit.retriever_svc.catalogue import api
 
 
@@ -75,11 +75,6 @@ OTHERS: dict[str, tuple[Api, ...]] = {
         for n in range(30)
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return load_encoder()
 
 
 def snapshot_of(apis: Sequence[Api], encoder: Encoder, before: Snapshot | None = None) -> Snapshot:

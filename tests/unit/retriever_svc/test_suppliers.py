@@ -3,8 +3,6 @@
 import json
 from collections.abc import Sequence
 
-import pytest
-
 from retriever_svc.engine.filters import NO_FILTERS, Filters
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
@@ -12,7 +10,7 @@ from retriever_svc.engine.texts import record
 from retriever_svc.importers import Limits, import_document
 from retriever_svc.models import Entry, Hit, Listing
 from services.contracts.api import Api
-from services.encoder import Encoder, load_encoder
+from services.encoder import Encoder
 
 
 def operation(
@@ -65,11 +63,6 @@ LOOKUP = operation(
 )
 WEATHER = operation("Weather", {"city": {"type": "string"}}, {"sky": "Cloudy or clear."}, "weather")
 OPENING = {"post": operation("Open a station", {}, {"station_code": "Code of the station."}, "open_station")}
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return load_encoder()
 
 
 def snapshot_of(apis: Sequence[Api], encoder: Encoder) -> Snapshot:

@@ -85,15 +85,9 @@ async def test_idle_replicas_are_told_by_redis(
         await changes_are_followed(one, two)
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-async def test_idle_replicas_look_for_themselves(
-    database: str, request: pytest.FixtureRequest, tmp_path: Path, encoder: CountingEncoder
-) -> None:
-    url = (
-        request.getfixturevalue("postgres_url") if database == "postgresql" else f"sqlite+aiosqlite:///{tmp_path}/c.db"
-    )
+async def test_idle_replicas_look_for_themselves(database_url: str, encoder: CountingEncoder) -> None:
     down = {"redis_url": "redis://127.0.0.1:1/0"}  # configured, and away
-    async with replica(url, encoder, **down) as one, replica(url, encoder, **down) as two:
+    async with replica(database_url, encoder, **down) as one, replica(database_url, encoder, **down) as two:
         await changes_are_followed(one, two)
 
 
@@ -244,14 +238,8 @@ async def test_of_equal_texts_the_one_that_is_left_is_embedded(tmp_path: Path, e
         assert await ids(service, "sun rise") == [twins[0].id]
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-async def test_only_what_differs_is_read(
-    database: str, request: pytest.FixtureRequest, tmp_path: Path, encoder: CountingEncoder
-) -> None:
-    url = (
-        request.getfixturevalue("postgres_url") if database == "postgresql" else f"sqlite+aiosqlite:///{tmp_path}/c.db"
-    )
-    async with counted(url, encoder) as (service, storage):
+async def test_only_what_differs_is_read(database_url: str, encoder: CountingEncoder) -> None:
+    async with counted(database_url, encoder) as (service, storage):
         await service.create(HOLIDAYS)
         await service.create(SUN)
         known = (await storage.changes({})).stamps

@@ -35,11 +35,6 @@ HOSTILE = {
 }
 
 
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return load_encoder()
-
-
 def test_identity_and_shape(encoder: Encoder) -> None:
     vectors = encoder.encode(TEXTS)
     assert encoder.dimension == 384

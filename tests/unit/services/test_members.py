@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -27,12 +26,9 @@ class Stopwatch:
         return self.now_s
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
-    url = f"sqlite+aiosqlite:///{tmp_path}/members.db"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgres_url")
-    opened = create_engine(url)
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
+    opened = create_engine(database_url)
     async with opened.begin() as connection:
         await connection.run_sync(METADATA.create_all)
     yield opened

@@ -1,7 +1,7 @@
 """What requests without an accepted token may take: counted turns, and whom they delay."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,8 +10,6 @@ from starlette.types import Message, Receive, Scope, Send
 
 from services import turns
 from services.turns import MOST, TurnsMiddleware, accept, give_up, waits
-
-Handle = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class House:

@@ -79,8 +79,8 @@ def gone(pid: int) -> bool:
     return False
 
 
-def wait_until(condition: Any, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
+def wait_until(condition: Any) -> None:
+    deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass in time"
         time.sleep(0.05)

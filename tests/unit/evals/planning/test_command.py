@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from deploy.cli import app
 from planner_svc.judging.fingerprint import fingerprint
 from planner_svc.judging.signs import SIGNS
 from services.encoder import PLANNER_MODEL, model_directory
 from tests.unit.evals.folders import folder
+from tests.unit.evals.planning.test_batches import call, measured
 from tests.unit.evals.planning.worlds import ROWS, TOOLS
 from tests.unit.evals.test_originals import nestful, seal_tools
 
@@ -20,16 +19,6 @@ KEYS = {
     "calibration_error", "latency_ms",
 }  # fmt: skip
 PERCENTAGES = ("format_acc", "partial_match", "full_match", "full_match_any_order", "pass_rate", "ran")
-
-
-def call(data: Path, *options: str) -> Result:
-    return CliRunner().invoke(app, ["eval", "plan", "--data", str(data), *options])
-
-
-def measured(data: Path, *options: str) -> dict[str, Any]:
-    result = call(data, "--json", *options)
-    assert result.exit_code == 0, result.output
-    return dict(json.loads(result.stdout))
 
 
 def test_the_shipped_planner_end_to_end(tmp_path: Path) -> None:

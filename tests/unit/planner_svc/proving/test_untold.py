@@ -14,8 +14,7 @@ from services.contracts.api import Api
 from services.contracts.plan import Plan
 from services.contracts.planning import Decision, PlanRequest, Policy
 from services.contracts.retrieval import Candidate
-from services.errors import DeadlineExceeded
-from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, record, step
+from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, record, step, used_up
 from tests.unit.planner_svc.judging.test_judge import Scripted
 
 ITEMS = {"type": "array", "items": record(product=TEXT, quantity=WHOLE)}
@@ -142,9 +141,6 @@ def planner_of(
 async def test_a_plan_stands_where_looking_for_what_is_missing_takes_too_long(
     pool: ComputePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def used_up() -> None:
-        raise DeadlineExceeded("It takes more than 3 s of processor time.")
-
     monkeypatch.setattr("planner_svc.proving.untold.checkpoint", used_up)
     request = PlanRequest(
         query="which carrier has order 4471?",

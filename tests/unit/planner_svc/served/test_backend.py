@@ -34,11 +34,6 @@ REQUEST = PlanRequest(
 FIRST = {"name": "find", "label": "var1", "arguments": {"name": "Portugal"}}
 SECOND = {"name": "holidays", "label": "var2", "arguments": {"country": "$var1.code$", "year": 2027}}
 WRONG = {"name": "holidays", "label": "var2", "arguments": {"country": "$var1.cod$", "year": 2027}}
-GOOD = plan(
-    step("var1", "find", name="Portugal"),
-    step("var2", "holidays", country="$var1.code$", year=2027),
-    answer="$var2.total$",
-)
 OTHER = plan(step("a", "find", name="x"))
 PLAIN = PlanDraft(OTHER, confidence=0.7)
 

@@ -212,7 +212,6 @@ UNTAUGHT = [
     {"calls": [], "need": ["finds a room"]},
 ]
 """What the short instruction says nothing of."""
-BEYOND_CALLS = r"'(var_result|foreach|need)'|\[\*\]"
 
 
 @pytest.mark.parametrize("answer", UNTAUGHT, ids=json.dumps)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from retriever_svc.engine.texts import embedding_text
 from services.contracts.api import Api, Location, Parameter
-from services.encoder import Encoder, load_encoder
+from services.encoder import Encoder
 from training.retriever.batches import make_batches
 from training.retriever.examples import Document, Pair, Request, Source, document, request_pairs, with_negatives
 from training.retriever.mining import mine
@@ -46,11 +46,6 @@ def catalogue(count: int) -> dict[str, Document]:
         for n in range(count)
     )
     return documents(*made)
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return load_encoder()
 
 
 def test_the_api_tower_reads_what_serves() -> None:
