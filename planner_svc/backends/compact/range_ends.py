@@ -12,6 +12,7 @@ from planner_svc.backends.compact.task import FillRequest
 from planner_svc.reading.limits import end_said, limit_named
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.quantities import amount_ranges
+from planner_svc.reading.timestamps import stamp_of
 
 if TYPE_CHECKING:
     from planner_svc.backends.compact.filling import Filler
@@ -65,7 +66,8 @@ def _drop_opposite(query: str, call: DraftCall, fills: Sequence[FillRequest]) ->
         own = None if fill.slot.choices else limit_named(fill.slot)
         if own is None or not isinstance(said, LiteralArgument) or said.place is None:
             continue
-        if end_said(query, said.place, moment=fill.slot.temporal) not in (None, own):
+        is_moment = fill.slot.temporal or stamp_of(fill.slot) is not None
+        if end_said(query, said.place, moment=is_moment) not in (None, own):
             del call.arguments[fill.slot.name]
             call.missing += [fill.slot.name] if fill.slot.required else []
 

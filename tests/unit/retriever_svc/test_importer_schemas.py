@@ -61,7 +61,7 @@ def test_dialects(written: Any, meant: dict[str, Any]) -> None:
     [
         {"type": 7, "enum": "x", "required": True, "properties": [], "items": 3, "allOf": {}, "minimum": "2"},
         {"minLength": -1, "maxItems": 2.5, "multipleOf": 0, "pattern": 3, "format": [], "examples": {}, "oneOf": []},
-        {"description": 3, "title": None, "additionalProperties": 3, "uniqueItems": "yes"},
+        {"description": 3, "title": None, "additionalProperties": 3, "uniqueItems": "maybe"},
         [],
         "string",
         None,
