@@ -87,7 +87,6 @@ class BackendAnswer:
         trace: what a language model was shown and answered.
         plan: the plan, the plan that the questions are about, or the plan that was denied.
         own_confidence: the backend's own confidence in the plan, or in there being no plan.
-        rank: place of the plan among the backend's drafts, 0 for the best.
         judged: whether the response's confidence is a judge's, rather than the backend's own.
         reworded: the request that the plan is for, with codes for names, or today's date; None: as it was asked.
     """
@@ -98,7 +97,6 @@ class BackendAnswer:
     trace: PlannerTrace | None = None
     plan: Plan | None = None
     own_confidence: float = 0.0
-    rank: int = 0
     judged: bool = False
     reworded: PlanRequest | None = None
 

@@ -90,7 +90,6 @@ async def _opened(
             settings.default_backend,
             pool,
             backend_timeout_s=settings.backend_timeout_s,
-            max_alternatives=settings.max_alternatives,
             metrics=metrics,
             turns=FairSlots(settings.max_plans, settings.max_plans_waiting, settings.max_plans_per_tenant, "plans"),
             policy=CascadePolicy(

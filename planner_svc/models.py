@@ -1,9 +1,7 @@
 """The planner's own types: what a backend hands to the service."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import overload
 
 from services.contracts.plan import Plan
 from services.contracts.planning import Diagnostic
@@ -40,15 +38,13 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class PlanDraft:
-    """A backend's proposal. It may fail to compile: the service proves it, and tries ``alternatives`` if that fails.
+    """A backend's proposal. It may fail to compile: the service proves it.
 
     Attributes:
-        plan: The best draft; None if no candidate fits (abstaining is an answer).
+        plan: The draft; None if no candidate fits (abstaining is an answer).
         confidence: Estimated probability, 0 to 1, that the plan is right; for an abstention, that abstaining is right.
         missing: Required arguments left out of ``plan`` on purpose because neither request nor context holds them.
         reason: Why there is no plan, in a sentence for the user; empty if there is a plan.
-        alternatives: The next best drafts, best first. The service tries a bounded number of them, and none if the best
-            draft compiles: see :class:`LazyPlans`.
         fault: Set if there is no plan because something failed; not set for an abstention.
         needs: Operations that a plan would need and that are not among the candidates, in words.
         revise: Makes a better draft from the compiler's diagnostics; None if that is not possible.
@@ -59,35 +55,7 @@ class PlanDraft:
     confidence: float = 0.0
     missing: tuple[MissingValue, ...] = ()
     reason: str = ""
-    alternatives: Sequence[Plan] = ()
     fault: Fault | None = None
     needs: tuple[str, ...] = ()
     revise: Callable[[Sequence[Diagnostic]], Awaitable["PlanDraft"]] | None = None
     trace: PlannerTrace | None = None
-
-
-class LazyPlans(Sequence[Plan]):
-    """A sequence of plans that is computed on first access; mostly it is never accessed.
-
-    Args:
-        make: computes the plans; called once, on the accessing thread.
-    """
-
-    def __init__(self, make: Callable[[], Iterable[Plan]]) -> None:
-        self._make = make
-
-    @cached_property
-    def _plans(self) -> tuple[Plan, ...]:
-        return tuple(self._make())
-
-    @overload
-    def __getitem__(self, index: int) -> Plan: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Plan]: ...
-    def __getitem__(self, index: int | slice) -> Plan | Sequence[Plan]:
-        """The plan at an index, or a slice of the plans."""
-        return self._plans[index]
-
-    def __len__(self) -> int:
-        """The number of plans."""
-        return len(self._plans)

@@ -66,7 +66,6 @@ class PlannerService:
         default: The backend used if a request names none and there is no language model.
         pool: Where proofs are computed, off the event loop.
         backend_timeout_s: How long one backend may take.
-        max_alternatives: How many alternative drafts are tried if the best does not compile.
         metrics: Counts answers by backend.
         turns: Limits how many requests are planned at once, and picks the next one; None: no limit.
         policy: Which backends are asked if a request names none.
@@ -86,7 +85,6 @@ class PlannerService:
         pool: ComputePool,
         *,
         backend_timeout_s: float,
-        max_alternatives: int,
         metrics: PlannerMetrics,
         turns: FairSlots | None = None,
         policy: CascadePolicy | None = None,
@@ -104,7 +102,7 @@ class PlannerService:
         self._default = default
         self._pool = pool
         self._backend_timeout_s = backend_timeout_s
-        self._prover = Prover(pool, max_alternatives)
+        self._prover = Prover(pool)
         self._metrics = metrics
         self._turns = turns or FairSlots(_NO_LIMIT, 0)
         self._writer = writer

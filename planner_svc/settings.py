@@ -181,12 +181,6 @@ class PlannerSettings(InternalSettings):
         "`unsure` and in the answer's first line. So is a plan whose calls do not give what is asked for. 0: no plan "
         "is marked.",
     )
-    max_alternatives: int = Field(
-        default=4,
-        ge=0,
-        le=50,
-        description="Further drafts of a backend that are tried if its best one does not compile.",
-    )
     model: str = Field(
         default=PLANNER_MODEL,
         description="The compact planner: the shipped one, or a directory that `nestor train planner` wrote.",

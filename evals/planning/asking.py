@@ -38,7 +38,7 @@ from services.contracts.api import Api
 from services.contracts.context import Context
 from services.contracts.demo import SelectedDemo
 from services.contracts.plan import Plan
-from services.contracts.planning import CompiledPlan, Diagnostic, PlanRequest, PlanResponse, Question
+from services.contracts.planning import CompiledPlan, Diagnostic, PlanRequest, PlanResponse
 from services.contracts.solve import SolveOptions
 from services.contracts.trace import ModelAttempt, PlannerTrace
 from services.encoder import model_directory
@@ -256,7 +256,7 @@ class Planner:
         plan, reason = response.plan, response.reason
         draft = self._backend.draft
         if response.status == "needs_input" and plan is None and draft is not None:
-            plan = asked_about(draft, response.questions)
+            plan = draft.plan
             reason = "; ".join(question.text for question in response.questions)
         if response.status == "no_plan":
             plan = None
@@ -271,15 +271,6 @@ class Planner:
             signs=self._judge.signs,
             model=self._judge.model,
         )
-
-
-def asked_about(draft: PlanDraft, questions: tuple[Question, ...]) -> Plan | None:
-    """The draft behind the questions: the first that has their steps and lacks the arguments they ask for.
-
-    If none does (the compiler may have repaired it), the best draft.
-    """
-    plans = [plan for plan in (draft.plan, *draft.alternatives) if plan is not None]
-    return next((plan for plan in plans if all(_lacks(plan, question) for question in questions)), draft.plan)
 
 
 @asynccontextmanager
@@ -326,7 +317,6 @@ async def open_planner(
             chosen,
             pool,
             backend_timeout_s=BACKEND_TIMEOUT_S,
-            max_alternatives=settings.max_alternatives,
             metrics=metrics,
             weigh={COMPACT: judge.weigh, MODEL: judge.weigh},
         )
@@ -335,8 +325,3 @@ async def open_planner(
         if served is not None:
             await served.aclose()
         await pool.close()
-
-
-def _lacks(plan: Plan, question: Question) -> bool:
-    step = plan.step(question.step)
-    return step is not None and step.api == question.api and question.argument not in step.arguments

@@ -24,7 +24,6 @@ SIGNS: Final = (
     "sure of a plan",
     "sure of a question",
     "sure of a refusal",
-    "second choice",
     "calls",
     "calls that change something",
     "values said",
@@ -62,7 +61,6 @@ def signs_of(request: PlanRequest, answer: BackendAnswer) -> tuple[float, ...]:
     return (
         *kinds,
         *(kind * sure for kind in kinds),
-        float(answer.rank > 0),
         float(len(steps)),
         float(sum(one.mutating for one in called)),
         math.log1p(len(literals)),

@@ -1,4 +1,4 @@
-"""Chooses the plan of a draft to offer: one that can be proved, leaves nothing out, and does what is asked."""
+"""Decides whether a draft's plan is offered: it can be proved, leaves nothing out, and does what is asked."""
 
 import dataclasses
 import math
@@ -40,61 +40,35 @@ class Prover:
 
     Args:
         pool: Where proofs are computed, off the event loop.
-        max_alternatives: How many alternative drafts are tried if the best does not compile.
     """
 
-    def __init__(self, pool: ComputePool, max_alternatives: int) -> None:
+    def __init__(self, pool: ComputePool) -> None:
         self._pool = pool
-        self._max_alternatives = max_alternatives
 
     async def answer(self, draft: PlanDraft, request: PlanRequest, backend: str) -> BackendAnswer:
-        """The first draft that compiles; else the first that lacks only user input; else a refusal.
-
-        A draft that lacks user input, or leaves out what the request says, is replaced only by an alternative that
-        calls all of its APIs. One that calls other APIs compiles more easily, but answers another question. If the
-        policy denies a changing call of the best draft, no alternative is tried: it would change something else, or
-        nothing.
+        """The plan if it compiles; else questions if only user input is missing; else a refusal.
 
         Raises:
             Overloaded: too much work is waiting.
         """
         confidence = probability(draft.confidence)
-        if draft.plan is None:
+        plan = draft.plan
+        if plan is None:
             return _answer_without_plan(draft, backend, confidence)
         apis = [candidate.api for candidate in request.candidates]
-        first: CompileResponse | None = None
-        asking: BackendAnswer | None = None
-        locked: BackendAnswer | None = None
-        for rank in range(1 + self._max_alternatives):
-            plan = draft.plan if rank == 0 else await self._alternative(draft, rank - 1)
-            if plan is None:
-                break
-            result = await self._prove(plan, apis, request, backend)
-            first = first or result
-            wrong, left_out = await self._objections(result, request, backend)
-            if wrong:
-                response = PlanResponse(status="no_plan", confidence=1 - confidence, backend=backend, reason=wrong)
-                return BackendAnswer(response, "no_plan", trace=draft.trace, own_confidence=response.confidence)
-            if rank == 0 and (denied := _denied_changes(plan, result, apis)):
-                refused = _refused_answer(draft, backend, "denied", result.diagnostics, denied)
-                return dataclasses.replace(refused, plan=plan, own_confidence=confidence)
-            compiled = None if left_out else result.compiled
-            if compiled is not None and (asking is None or _apis(plan) >= _apis(asking.plan)):
-                planned = _planned_answer(draft, compiled, result.diagnostics, backend, rank)
-                if not compiled.proof.missing:
-                    return planned
-                locked = locked or (planned if asking is None else None)  # prefer an alternative that can run
-            elif asking is None and locked is None:
-                asking = _asking_answer(draft, plan, result, left_out, request, backend)
-        if (answer := locked or asking) is not None:
-            return answer
-        diagnostics = first.diagnostics if first is not None else ()
-        return _refused_answer(draft, backend, "unproved", diagnostics, diagnostics)
-
-    async def _alternative(self, draft: PlanDraft, index: int) -> Plan | None:
-        """The alternative at an index, or None. Runs on the pool, since alternatives may be computed lazily."""
-        others = await self._pool.run(tuple, draft.alternatives)
-        return others[index] if index < len(others) else None
+        result = await self._prove(plan, apis, request, backend)
+        wrong, left_out = await self._objections(result, request, backend)
+        if wrong:
+            response = PlanResponse(status="no_plan", confidence=1 - confidence, backend=backend, reason=wrong)
+            return BackendAnswer(response, "no_plan", trace=draft.trace, own_confidence=response.confidence)
+        if denied := _denied_changes(plan, result, apis):
+            refused = _refused_answer(draft, backend, "denied", result.diagnostics, denied)
+            return dataclasses.replace(refused, plan=plan, own_confidence=confidence)
+        if result.compiled is not None and not left_out:
+            return _planned_answer(draft, result.compiled, result.diagnostics, backend)
+        if (asking := _asking_answer(draft, plan, result, left_out, request, backend)) is not None:
+            return asking
+        return _refused_answer(draft, backend, "unproved", result.diagnostics, result.diagnostics)
 
     async def _objections(
         self, result: CompileResponse, request: PlanRequest, backend: str
@@ -162,19 +136,19 @@ def _answer_without_plan(draft: PlanDraft, backend: str, confidence: float) -> B
 
 
 def _planned_answer(
-    draft: PlanDraft, compiled: CompiledPlan, diagnostics: tuple[Diagnostic, ...], backend: str, rank: int
+    draft: PlanDraft, compiled: CompiledPlan, diagnostics: tuple[Diagnostic, ...], backend: str
 ) -> BackendAnswer:
-    """The answer of a backend with a proved plan, the best of its draft or an alternative."""
+    """The answer of a backend with a proved plan."""
     confidence = probability(draft.confidence)
     response = PlanResponse(
         status="planned",
         plan=compiled.plan,
         compiled=compiled,
         diagnostics=diagnostics,
-        confidence=confidence if rank == 0 else min(confidence, 1 - confidence),
+        confidence=confidence,
         backend=backend,
     )
-    return BackendAnswer(response, "planned", None, draft.trace, response.plan, confidence, rank)
+    return BackendAnswer(response, "planned", None, draft.trace, response.plan, confidence)
 
 
 def _asking_answer(
@@ -220,10 +194,6 @@ def _refused_answer(
 def probability(confidence: float) -> float:
     """The confidence limited to 0 to 1; NaN becomes 0. Backends are not trusted to return a probability."""
     return 0.0 if math.isnan(confidence) else min(max(confidence, 0.0), 1.0)
-
-
-def _apis(plan: Plan | None) -> frozenset[str]:
-    return frozenset(step.api for step in plan.steps) if plan is not None else frozenset()
 
 
 def _errors(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:

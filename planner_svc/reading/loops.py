@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from itertools import dropwhile, takewhile
 from typing import Final
 
-from planner_svc.models import LazyPlans, PlanDraft
 from planner_svc.reading.answers import unique_name
 from planner_svc.reading.profile import Profile, profile_of
 from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stems, word_set
@@ -31,13 +29,6 @@ _EACH: Final = re.compile(
 _QUANTIFIED: Final = re.compile(r"\b(?:all|each|every)\b(?=(?P<words>(?:\s+[\w'\u2019-]{1,40}){0,6}))", re.IGNORECASE)
 _BEFORE_NOUN: Final = word_set("of the these those its their his her our my")
 _READING: Final = ("read", "compute")
-
-
-def draft_with_loops(draft: PlanDraft, query: str, apis: Mapping[str, Api]) -> PlanDraft:
-    """The draft with its plans as loops, see :func:`with_loops`."""
-    plan = with_loops(draft.plan, query, apis) if draft.plan is not None else None
-    alternatives = LazyPlans(lambda: (with_loops(other, query, apis) for other in draft.alternatives))
-    return replace(draft, plan=plan, alternatives=alternatives)
 
 
 def with_loops(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:

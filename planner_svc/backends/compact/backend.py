@@ -6,31 +6,24 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
 from planner_svc.backends.compact.assembly import Assembly
 from planner_svc.backends.compact.confidence import Calibration, signs_of
 from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.demo_hints import hints_from
 from planner_svc.backends.compact.encodings import Encodings
-from planner_svc.backends.compact.inputs import Floats, features_of
-from planner_svc.backends.compact.items import Encoded
+from planner_svc.backends.compact.inputs import features_of
 from planner_svc.backends.compact.reader import Reader
 from planner_svc.backends.compact.task import Task
 from planner_svc.evidence import TriedCalls
-from planner_svc.models import LazyPlans, PlanDraft
+from planner_svc.models import PlanDraft
 from planner_svc.reading.context import given_values, read_clock
-from planner_svc.reading.loops import draft_with_loops
+from planner_svc.reading.loops import with_loops
 from services.compute import ComputePool, checkpoint
 from services.contracts.api import Api
-from services.contracts.plan import Plan
 from services.contracts.planning import PlanRequest
 
 NOTHING: Final = "Nothing in the catalogue fits this request."
 MAX_CANDIDATES: Final = 24
-MAX_ALTERNATIVES: Final = 4
-LIKELY: Final = 0.1
-"""Smallest probability at which an API may replace one whose call cannot be proved."""
 
 
 class CompactBackend:
@@ -78,30 +71,9 @@ class CompactBackend:
         now, given = read_clock(request.context), given_values(request.context)
         hints = hints_from(request.demos, {one.api.id for one in seen}, now)
         decoder = Decoder(Task(request.query, apis, reading, now, given, hints), self._reader.judges)
-        chosen = decoder.chosen()
-        calls = decoder.calls(chosen)
+        calls = decoder.calls(decoder.chosen())
         if not calls:
             return PlanDraft(None, decoder.probability_of_set, reason=NOTHING)
-        best = Assembly(apis, calls, decoder)
-        drafted = PlanDraft(
-            best.plan(),
-            self._calibration.probability(signs_of(decoder, calls)),
-            best.missing(),
-            alternatives=LazyPlans(lambda: _alternatives(decoder, apis, chosen)),
-        )
-        return draft_with_loops(drafted, request.query, {one.api.id: one.api for one in seen})
-
-
-def _alternatives(decoder: Decoder, apis: Sequence[Encoded], chosen: Sequence[int]) -> list[Plan]:
-    """The next best plans: the least likely call's API replaced by the likeliest other one, or left out."""
-    called: Floats = decoder.called
-    likely = [int(n) for n in np.argsort(-called) if n not in chosen and called[n] >= LIKELY]
-    others = [number for number in likely if not apis[number].profile.api.mutating]  # a guess never changes anything
-    found: list[Plan] = []
-    for weakest in sorted(chosen, key=lambda number: float(called[number]))[:2]:
-        rest = [number for number in chosen if number != weakest]
-        for changed in ([*rest, *others[:1]], rest):
-            calls = decoder.calls(changed) if changed and sorted(changed) != sorted(chosen) else []
-            if calls:
-                found.append(Assembly(apis, calls, decoder).plan())
-    return found[:MAX_ALTERNATIVES]
+        assembly = Assembly(apis, calls, decoder)
+        plan = with_loops(assembly.plan(), request.query, {one.api.id: one.api for one in seen})
+        return PlanDraft(plan, self._calibration.probability(signs_of(decoder, calls)), assembly.missing())

@@ -238,7 +238,7 @@ async def test_a_change_waits_for_an_approval_as_ever(backend: DemonstratedBacke
     demo = demos()['Set a reminder "pay the rent" for 2028-05-01T07:00:00Z']
     pool = ComputePool(1)
     service = PlannerService(
-        {"demonstrated": backend}, "demonstrated", pool, backend_timeout_s=60, max_alternatives=0,
+        {"demonstrated": backend}, "demonstrated", pool, backend_timeout_s=60,
         metrics=PlannerMetrics(CollectorRegistry()),
     )  # fmt: skip
     try:

@@ -67,7 +67,7 @@ async def test_an_api_is_read_once_by_all_that_need_it(reads: list[str], query: 
                 context=Context(),
             )
             DemonstratedBackend(pool).draft(request)
-            answer = await Prover(pool, 0).answer(PlanDraft(drafted, 0.9), request, "compact")
+            answer = await Prover(pool).answer(PlanDraft(drafted, 0.9), request, "compact")
             assert isinstance(answer, BackendAnswer)
             assert answer.response.compiled is not None
             proved = answer.response.compiled

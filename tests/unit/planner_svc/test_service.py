@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from planner_svc.cascade import CascadePolicy
 from planner_svc.main import create_app
 from planner_svc.metrics import PlannerMetrics
-from planner_svc.models import LazyPlans, MissingValue, PlanDraft
+from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.service import PlannerService
 from planner_svc.settings import PlannerSettings
 from services.clients.base import open_http
@@ -60,9 +60,7 @@ def service(pool: ComputePool, draft: PlanDraft | Exception, delay_s: float = 0,
     metrics = PlannerMetrics(CollectorRegistry())
     backends = {"scripted": Scripted(draft, delay_s)} | more.pop("others", {})
     limit_s = 0.2 if delay_s else 20  # a busy machine is no slow backend
-    return PlannerService(
-        backends, "scripted", pool, backend_timeout_s=limit_s, max_alternatives=2, metrics=metrics, **more
-    )
+    return PlannerService(backends, "scripted", pool, backend_timeout_s=limit_s, metrics=metrics, **more)
 
 
 async def test_a_draft_that_compiles_is_planned(pool: ComputePool) -> None:
@@ -72,57 +70,24 @@ async def test_a_draft_that_compiles_is_planned(pool: ComputePool) -> None:
     assert response.plan == response.compiled.plan == GOOD
 
 
-async def test_the_next_best_draft_replaces_one_that_is_wrong(pool: ComputePool) -> None:
-    response = await service(pool, PlanDraft(WRONG, confidence=0.9, alternatives=(WRONG, GOOD))).plan(REQUEST)
-    assert response.status == "planned"
-    assert response.plan == GOOD
-    assert response.confidence == pytest.approx(0.1)
-
-
 LOCKED = api("locked", security=((SecurityRequirement(scheme="k", kind=SecretKind.API_KEY, secret="t.k"),),))
 CALLS_LOCKED = plan(step("a", "locked"))
-CALLS_NEWS = plan(step("a", "news"))
 
 
-@pytest.mark.parametrize(
-    ("drafts", "credentials", "chosen", "missing"),
-    [
-        ((CALLS_LOCKED,), (), CALLS_LOCKED, ("t.k",)),
-        ((CALLS_LOCKED, CALLS_NEWS), (), CALLS_NEWS, ()),
-        ((CALLS_LOCKED, CALLS_NEWS), ("t.k",), CALLS_LOCKED, ()),
-        ((CALLS_LOCKED, ASKS), (), CALLS_LOCKED, ("t.k",)),
-        ((CALLS_NEWS, CALLS_LOCKED), (), CALLS_NEWS, ()),  # a candidate that nobody needs asks for no key
-    ],
-)
-async def test_a_plan_whose_key_is_missing_is_planned_where_no_other_can_be_run(
-    pool: ComputePool, drafts: tuple[Plan, ...], credentials: tuple[str, ...], chosen: Plan, missing: tuple[str, ...]
+@pytest.mark.parametrize(("credentials", "missing"), [((), ("t.k",)), (("t.k",), ())])
+async def test_a_plan_says_which_keys_are_missing(
+    pool: ComputePool, credentials: tuple[str, ...], missing: tuple[str, ...]
 ) -> None:
     candidates = (*REQUEST.candidates, Candidate(api=LOCKED, score=1))
     request = REQUEST.model_copy(update={"candidates": candidates, "credentials": credentials})
-    draft = PlanDraft(drafts[0], confidence=0.9, alternatives=drafts[1:])
-    response = await service(pool, draft).plan(request)
-    assert (response.status, response.plan) == ("planned", chosen)
+    response = await service(pool, PlanDraft(CALLS_LOCKED, confidence=0.9)).plan(request)
+    assert (response.status, response.plan) == ("planned", CALLS_LOCKED)
     assert response.compiled is not None
     assert response.compiled.proof.missing == missing
 
 
-async def test_alternatives_are_made_only_where_they_are_needed(pool: ComputePool) -> None:
-    made: list[str] = []
-
-    def make() -> Iterator[Plan]:
-        made.append(threading.current_thread().name)
-        yield GOOD
-
-    first = await service(pool, PlanDraft(GOOD, alternatives=LazyPlans(make))).plan(REQUEST)
-    assert (first.status, made) == ("planned", [])
-    mended = await service(pool, PlanDraft(WRONG, alternatives=LazyPlans(make))).plan(REQUEST)
-    assert (mended.status, mended.plan) == ("planned", first.plan)
-    assert len(made) == 1
-    assert made != [threading.main_thread().name]  # where all computing is done
-
-
-async def test_alternatives_are_bounded(pool: ComputePool) -> None:
-    response = await service(pool, PlanDraft(WRONG, alternatives=(WRONG, WRONG, GOOD))).plan(REQUEST)
+async def test_a_draft_that_does_not_compile_is_refused_with_its_first_error(pool: ComputePool) -> None:
+    response = await service(pool, PlanDraft(WRONG)).plan(REQUEST)
     assert response.status == "no_plan"
     assert response.plan is None
     assert response.diagnostics[0].code is DiagnosticCode.UNKNOWN_STEP
@@ -138,29 +103,15 @@ async def test_missing_input_is_asked_for_in_the_backends_words(pool: ComputePoo
     assert [question.text for question in response.questions] == ["For which country?"]
 
 
-async def test_a_question_is_not_replaced_by_a_plan_for_something_else(pool: ComputePool) -> None:
-    junk = await service(pool, PlanDraft(ASKS, alternatives=(plan(step("n", "news")),))).plan(REQUEST)
-    assert junk.status == "needs_input"
-    fuller = await service(pool, PlanDraft(ASKS, alternatives=(GOOD,))).plan(REQUEST)
-    assert fuller.status == "planned"
-
-
-async def test_a_change_that_is_denied_is_not_replaced_by_something_else(pool: ComputePool) -> None:
+async def test_a_change_that_is_denied_is_refused(pool: ComputePool) -> None:
     save, other = api("save", param("x", required=True), method="POST"), api("note", method="POST")
     candidates = tuple(Candidate(api=a, score=1) for a in (save, other, NEWS))
     rule = PolicyRule(decision=Decision.DENY, api="t.save")
     request = REQUEST.model_copy(update={"candidates": candidates, "policy": Policy(rules=(rule,))})
-    others = (plan(step("n", "news")), plan(step("o", "note")))
     for best in (plan(step("s", "save", x="1")), plan(step("s", "save"))):
-        response = await service(pool, PlanDraft(best, alternatives=others)).plan(request)
+        response = await service(pool, PlanDraft(best)).plan(request)
         assert response.status == "no_plan"
         assert "the policy does not allow calls of t.save" in response.reason
-
-
-async def test_a_read_that_is_denied_gives_way_to_another(pool: ComputePool) -> None:
-    request = REQUEST.model_copy(update={"policy": Policy(rules=(PolicyRule(decision=Decision.DENY, api="t.find"),))})
-    response = await service(pool, PlanDraft(GOOD, alternatives=(plan(step("n", "news")),))).plan(request)
-    assert response.status == "planned"
 
 
 NOTE = api("note", param("about", required=True), param("text"), method="POST", summary="Write a note")
@@ -173,7 +124,7 @@ async def test_a_change_that_leaves_out_what_was_said_is_not_offered(pool: Compu
     assert (response.status, response.plan, response.compiled) == ("needs_input", None, None)
     assert [question.argument for question in response.questions] == ["text"]
     assert "would not use" in response.reason
-    better = await service(pool, PlanDraft(bare, confidence=0.9, alternatives=(whole,))).plan(NOTED)
+    better = await service(pool, PlanDraft(whole, confidence=0.9)).plan(NOTED)
     assert (better.status, better.plan) == ("planned", whole)
     said = NOTED.model_copy(update={"context": Context(values={"text": None})})
     assert (await service(pool, PlanDraft(bare)).plan(said)).status == "planned"
@@ -238,7 +189,7 @@ async def test_an_unknown_backend_is_refused(pool: ComputePool) -> None:
     with pytest.raises(ValidationFailed, match="there is scripted"):
         await service(pool, PlanDraft(GOOD)).plan(REQUEST.model_copy(update={"backend": "served"}))
     with pytest.raises(ValueError, match="default"):
-        PlannerService({}, "compact", pool, backend_timeout_s=1, max_alternatives=0, metrics=None)  # type: ignore[arg-type]
+        PlannerService({}, "compact", pool, backend_timeout_s=1, metrics=None)  # type: ignore[arg-type]
 
 
 async def test_two_different_apis_of_one_id_are_refused(pool: ComputePool) -> None:

@@ -87,9 +87,7 @@ class Copies:
 
 async def planned(pool: ComputePool, backend: Copies, query: str) -> object:
     metrics = PlannerMetrics(CollectorRegistry())
-    service = PlannerService(
-        {backend.name: backend}, backend.name, pool, backend_timeout_s=20, max_alternatives=2, metrics=metrics
-    )
+    service = PlannerService({backend.name: backend}, backend.name, pool, backend_timeout_s=20, metrics=metrics)
     response = await service.plan(asked(query, CONVERT))
     return (
         response.plan.steps[0].arguments["to"].model_dump()["value"] if response.plan is not None else response.status

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from evals.planning.asking import Answer, asked_about
+from evals.planning.asking import Answer
 from evals.planning.demonstrations import read_demos
 from evals.planning.evaluate import line_of
 from evals.planning.offers import Source
 from planner_svc.models import MissingValue, PlanDraft
 from services.codecs import nestful
-from services.contracts.plan import Plan
-from services.contracts.planning import Diagnostic, PlanRequest, Question
+from services.contracts.planning import Diagnostic, PlanRequest
 from services.contracts.trace import ModelAttempt, PlannerTrace
 from services.errors import ServiceUnavailable
 from tests.unit.evals.folders import folder
@@ -44,11 +43,9 @@ def test_the_reference_solutions_score_what_they_must(tmp_path: Path) -> None:
 def test_a_draft_that_lacks_something_is_scored_and_not_run(tmp_path: Path) -> None:
     def forgetful(request: PlanRequest) -> PlanDraft:
         calls: list[Any] = [{"name": "bookHotel", "arguments": {"nights": 2}}]
-        other: list[Any] = [{"name": "bookHotel", "arguments": {"nights": 3}}]
         calls.append({"name": "var_result", "arguments": {"x": "$var1$"}})
-        other.append({"name": "var_result", "arguments": {"x": "$var1$"}})
         missing = (MissingValue("var1", "hotel_id", "Which hotel?"),)
-        return PlanDraft(nestful.decode(calls), 0.7, missing, alternatives=(nestful.decode(other),))
+        return PlanDraft(nestful.decode(calls), 0.7, missing)
 
     # The compiler would find the hotel by a call of its own; without `findHotel` it cannot.
     (asked,), told = examine(tmp_path, Source.GIVEN, Known(forgetful), [ROWS[2] | {"tools": ["bookHotel"]}])
@@ -74,21 +71,6 @@ def test_a_plan_that_runs_and_calls_something_else_does_not_pass(tmp_path: Path)
     assert [(one.judged.ran, one.judged.passed) for one in asked] == [(True, True), (True, False)]
     assert (told.ran, told.pass_rate, told.subsets["nested"].ran) == (100.0, 50.0, 100.0)
     assert (line_of(asked[1])["ran"], line_of(asked[1])["passed"]) == (True, False)
-
-
-def test_the_draft_that_is_asked_about() -> None:
-    def draft(name: str, **arguments: Any) -> Plan:
-        return nestful.decode([{"name": name, "arguments": arguments, "label": "a"}])
-
-    def question(api: str, argument: str) -> Question:
-        return Question(step="a", api=api, argument=argument, text="?")
-
-    whole, lacking, other = draft("book", hotel=1, nights=2), draft("book", nights=2), draft("find")
-    drafted = PlanDraft(whole, alternatives=(other, lacking))
-    assert asked_about(drafted, (question("book", "hotel"),)) == lacking
-    assert asked_about(drafted, (question("find", "city"), question("find", "stars"))) == other
-    assert asked_about(drafted, (question("book", "hotel"), question("book", "nights"))) == whole  # none lacks both
-    assert asked_about(PlanDraft(None), (question("book", "hotel"),)) is None
 
 
 def test_a_plan_that_cannot_be_proved_is_no_plan(tmp_path: Path) -> None:

@@ -76,7 +76,6 @@ def service(
         "compact",
         pool,
         backend_timeout_s=5,
-        max_alternatives=2,
         metrics=PlannerMetrics(CollectorRegistry()),
         policy=policy,
         weigh={name: one for name, one in (("compact", weigh), ("served", of_model)) if one is not None},
@@ -142,7 +141,7 @@ async def test_a_change_must_be_likelier_than_a_read(pool: ComputePool) -> None:
 
 async def test_a_denied_change_is_told_of(pool: ComputePool) -> None:
     denying = REQUEST.model_copy(update={"policy": Policy(mutating=Decision.DENY)})
-    response = await service(pool, PlanDraft(CHANGE, 0.9, alternatives=(OTHER,)), holding(0.6)).plan(denying)
+    response = await service(pool, PlanDraft(CHANGE, 0.9), holding(0.6)).plan(denying)
     assert response.status == "no_plan"
     assert "denied" in response.reason or "policy" in response.reason
 
@@ -272,7 +271,7 @@ async def test_apis_are_read_by_the_default_planner(pool: ComputePool) -> None:
     reader, other = Scripted("compact", PlanDraft(None), read=1), Scripted("demonstrated", PlanDraft(None))
     backends = {one.name: one for one in (reader, other)}
     metrics = PlannerMetrics(CollectorRegistry())
-    asked = PlannerService(backends, "compact", pool, backend_timeout_s=1, max_alternatives=0, metrics=metrics)
+    asked = PlannerService(backends, "compact", pool, backend_timeout_s=1, metrics=metrics)
     assert (await asked.read([NEWS])).read == 1
     assert (reader.known, other.known) == ([NEWS], [])
 
@@ -289,9 +288,7 @@ async def test_apis_are_read_for_the_tenant_they_are_of(pool: ComputePool, monke
 
     monkeypatch.setattr(backend, "read", read)
     metrics = PlannerMetrics(CollectorRegistry())
-    asked = PlannerService(
-        {"compact": backend}, "compact", pool, backend_timeout_s=1, max_alternatives=0, metrics=metrics
-    )
+    asked = PlannerService({"compact": backend}, "compact", pool, backend_timeout_s=1, metrics=metrics)
     red, blue = (NEWS.model_copy(update={"id": f"x.{name}", "tenants": (name,)}) for name in ("red", "blue"))
     assert (await asked.read([red, blue, NEWS])).read == 2
     assert heard == [("x.red", "red"), ("x.blue", "blue"), (NEWS.id, "")]

@@ -132,7 +132,6 @@ def planner_of(
         "compact",
         pool,
         backend_timeout_s=5,
-        max_alternatives=0,
         metrics=PlannerMetrics(registry or CollectorRegistry()),
         policy=policy or CascadePolicy(),
     )

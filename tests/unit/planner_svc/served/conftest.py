@@ -81,7 +81,6 @@ async def world() -> AsyncIterator[Make]:
                 "plain",
                 pool,
                 backend_timeout_s=30,
-                max_alternatives=2,
                 metrics=metrics,
                 policy=policy,
             )
