@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Final
 
 from pydantic import JsonValue
@@ -124,9 +126,10 @@ def questions_about(query: str, context: Context, plan: Plan, apis: Mapping[str,
 
 
 def values_left_out(query: str, context: Context, plan: Plan, apis: Mapping[str, Api]) -> tuple[str, ...]:
-    """The texts of values that a plan that only reads leaves out, although one of its calls has an argument for them.
+    """The texts of values that a plan leaves out and that :func:`questions_about` does not ask about.
 
-    Empty if a step changes something: then :func:`questions_about` asks.
+    Of a plan that only reads, these are those for which one of its calls has an argument; of a change, when it is to be
+    made, if that is still to come: "cancel order 5 tomorrow".
 
     Args:
         query: the request.
@@ -134,14 +137,21 @@ def values_left_out(query: str, context: Context, plan: Plan, apis: Mapping[str,
         plan: a proved plan.
         apis: its APIs by id.
     """
-    if any(apis[step.api].mutating for step in plan.steps):
-        return ()
     query = query[:MAX_CHARS]
     profiles = _profiles(plan.steps, apis)
     left = _unused(query, context, plan, apis, profiles)
-    free = [argument for step in plan.steps for argument in _open_arguments(step, profiles[step.api], context)]
-    takes = (span.text for span in left if any(_may_take(argument, span) for argument in free))
+    if any(apis[step.api].mutating for step in plan.steps):
+        today = read_clock(context).date()
+        takes = (span.text for span in left if isinstance(span.value, Moment) and _is_to_come(span.value, today))
+    else:
+        free = [argument for step in plan.steps for argument in _open_arguments(step, profiles[step.api], context)]
+        takes = (span.text for span in left if any(_may_take(argument, span) for argument in free))
     return tuple(dict.fromkeys(text[:_MAX_TEXT] for text in takes))[:MAX_QUESTIONS]
+
+
+def _is_to_come(moment: Moment, today: date) -> bool:
+    last = moment.last_day().day
+    return last is None or last > today or (last == today and moment.clock is not None)
 
 
 def _profiles(steps: Iterable[Step], apis: Mapping[str, Api]) -> dict[str, Profile]:
@@ -201,10 +211,8 @@ class _PlanValues:
         numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
         self._sent = frozenset(numbers)
         numbers += [float(digits) for text in self._texts for digits in _DIGITS.findall(text)[:100]]
-        counts: dict[str, int] = {}
-        for step in plan.steps:
-            counts[step.api] = counts.get(step.api, 0) + 1
-        self._numbers = sorted({*numbers, *map(float, counts.values())})
+        self._counts = {*Counter(step.api for step in plan.steps).values()}
+        self._numbers = sorted({*numbers})
         self._dates = any(re.search(r"\d{4}|\d:\d\d", text) for text in self._texts) or any(n > 1e9 for n in numbers)
 
     def contains(self, span: Span) -> bool:
@@ -212,7 +220,7 @@ class _PlanValues:
         if isinstance(span.value, Duration):
             return self._text(span.text) or not self._sent.isdisjoint(_in_units(span.value))
         if span.kind == "moment":
-            return self._dates or self._text(span.text)
+            return self._dates or any(_folded(span.text) in said for said in self._texts)
         if span.kind == "number" and isinstance(span.value, int | float):
             return self._number(float(span.value)) or (len(span.text) > 2 and self._text(span.text))
         if self._text(str(span.value)):
@@ -239,7 +247,7 @@ class _PlanValues:
 
     def _number(self, value: float) -> bool:
         forms = {sign * form for sign in (1, -1) for scale in _SCALES for form in (value * scale, value / scale)}
-        return any(map(self._has, forms))
+        return value in self._counts or any(map(self._has, forms))
 
     def _has(self, value: float) -> bool:
         low, high = sorted((value / (1 + _NEARLY), value / (1 - _NEARLY)))

@@ -275,6 +275,7 @@ USAGE = api(
         ("how much data did vans use today?", {"fleet": "vans"}, ()),
         ("usage of vans this month", {"fleet": "vans"}, ("this month",)),
         ("usage of vans by the end of the month", {"fleet": "vans"}, ("the end of the month",)),
+        ("usage of vans last month", {"fleet": "month"}, ("last month",)),
         ('usage of the fleet "blue vans"', {}, ("blue vans",)),
         ("usage of the 3 fleets", {}, ()),
     ],
@@ -287,6 +288,26 @@ def test_what_a_plan_that_changes_something_leaves_out_is_only_asked() -> None:
     query = 'Create a task "Call Ada" on list L-7'
     assert asked(query, created())
     assert values_left_out(query, NOW, created(), APIS) == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        ("Remove task T-5 tomorrow", ("tomorrow",)),
+        ("Remove task T-5 at 5 pm on 3 December", ("5 pm on 3 December",)),
+        ("Remove task T-5 today", ()),
+        ("Remove task T-5, it is from 3 November 2026", ()),
+    ],
+)
+def test_when_a_change_is_to_be_made_is_told_if_no_argument_takes_it(query: str, left: tuple[str, ...]) -> None:
+    removed = plan(step("a", "remove_task", id="T-5"))
+    assert asked(query, removed) == []
+    assert values_left_out(query, NOW, removed, APIS) == left
+
+
+def test_an_amount_that_is_ten_times_the_number_of_calls_is_asked_about() -> None:
+    subject = plan(*(step(f"s{n}", "create_task", list_id="L-7", task={"name": "Buy"}) for n in range(2)))
+    assert asked('add "Buy" with 20 points to L-7, two times', subject) == ["task.points"]
 
 
 def test_a_day_for_a_time_in_seconds_is_asked_about() -> None:
