@@ -23,7 +23,7 @@ from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.left_out import add_look_ups
 from planner_svc.backends.compact.lengths import add_ends_by_length
-from planner_svc.backends.compact.new_values import tell_old_from_new_values
+from planner_svc.backends.compact.new_values import drop_other_options, tell_old_from_new_values
 from planner_svc.backends.compact.outputs import DEMONSTRATED
 from planner_svc.backends.compact.periods import add_other_ends, set_bounds
 from planner_svc.backends.compact.person_names import split_full_name
@@ -201,6 +201,7 @@ class Decoder:
             add_other_ends(self.filler, self._task.query, call, fills)
             set_bounds(self.filler, self._task.query, call, fills)
             add_ends_by_length(self.filler, self._task.query, call, fills)
+            drop_other_options(self._task.query, call, fills)
             call.arguments = {name: call.arguments[name] for name in order if name in call.arguments}
         return calls
 

@@ -8,12 +8,42 @@ from typing import Final
 
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.items import Encoded
+from planner_svc.backends.compact.task import FillRequest
 from planner_svc.reading.profile import Profile
+from planner_svc.reading.text import MAX_CHARS, stem
 from services.contracts.api import Location
 
 _TO: Final = re.compile(r"\b(?:to|into)\s+(?:the\s+)?[\"'\u201c\u2018]?$", re.IGNORECASE)
 _NEAR: Final = 20
 """Characters before a value that are searched for its preposition."""
+_NEW: Final = re.compile(
+    r"\b(?:to|as|into)\s+(?:be\s+)?(?:(?:an?|the)\s+)?(?P<new>(?-i:[a-z])[\w-]*)(?=\s*(?:$|[.,;!?)]|and\b|please\b))",
+    re.IGNORECASE,
+)
+"""What something is to become: "as done", "to urgent"."""
+
+
+def drop_other_options(query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
+    """Drop options that the request does not name from a change for which it says another new value.
+
+    "Set truck 5 to broken" sets none of the states "available" and "on tour"; which one is meant, the user is asked.
+
+    Args:
+        query: the request.
+        call: the call; its arguments are changed.
+        fills: what its arguments were filled from.
+    """
+    if not fills or fills[0].profile.effect != "change":
+        return
+    known = fills[0].profile.title.union(*(fill.slot.words for fill in fills))
+    said = (one.span("new") for one in _NEW.finditer(query[:MAX_CHARS]) if stem(one["new"]) not in known)
+    if all(any(start < b and a < end for a, b in call.places) for start, end in said):
+        return
+    for fill in fills:
+        chosen = call.arguments.get(fill.slot.name)
+        if fill.slot.choices and isinstance(chosen, LiteralArgument) and chosen.place is None:
+            del call.arguments[fill.slot.name]
+            call.missing += [fill.slot.name] if fill.slot.required else []
 
 
 def tell_old_from_new_values(query: str, apis: Sequence[Encoded], calls: Mapping[int, Sequence[DraftCall]]) -> None:
@@ -47,7 +77,7 @@ def _drop(call: DraftCall, new: set[tuple[int, int]]) -> None:
 
 
 def _drop_old(call: DraftCall, profile: Profile, look_up: DraftCall) -> None:
-    """Drop what the same words say under the same name in the look-up of the thing that a change's path names."""
+    """Drop what has the same name and value in the look-up of what a change's path names: it is so already."""
     slots = {slot.name: slot for slot in profile.slots}
     fed = (slots[name] for name, one in call.arguments.items() if isinstance(one, ReferenceArgument))
     if not any(slot.parameter.location is Location.PATH for slot in fed):
@@ -56,7 +86,7 @@ def _drop_old(call: DraftCall, profile: Profile, look_up: DraftCall) -> None:
         known = look_up.arguments.get(name)
         if not isinstance(one, LiteralArgument) or not isinstance(known, LiteralArgument):
             continue
-        if one.place is not None and one.place == known.place and slots[name].parameter.location is Location.BODY:
+        if one.value == known.value and slots[name].parameter.location is Location.BODY:
             del call.arguments[name]
             if slots[name].required:
                 call.missing.append(name)
