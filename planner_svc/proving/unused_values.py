@@ -172,10 +172,11 @@ def _unused(
     known = frozenset(word for profile in profiles.values() for word in profile.vocabulary)
     amounts, replaced = quantities(query), [*corrected(query), *excepted(query)]
     reads = not any(apis[step.api].mutating for step in plan.steps)
+    filters = any(map(_limits_change, plan.steps, (profiles.get(step.api) for step in plan.steps)))
     return [
         span
         for span in spans
-        if _is_meant(query, span, reads=reads)
+        if _is_meant(query, span, reads=reads, filters=filters)
         and not within(span.start, span.end, replaced)
         and not used.contains(span)
         and (span.kind == "duration" or not used.contains_amount(quantity_at(amounts, span.start, span.end)))
@@ -183,15 +184,30 @@ def _unused(
     ]
 
 
-def _is_meant(query: str, span: Span, *, reads: bool) -> bool:
-    """Whether a span is meant as a value: "PDF", "the two" and "was 58" are not. Any period limits what is read."""
+def _limits_change(step: Step, profile: Profile | None) -> bool:
+    """Whether a step could be told, by a moment that it lacks, for which things a change is made."""
+    if profile is None or not profile.api.mutating:
+        return False
+    filters = (one for one in profile.slots if one.temporal and one.parameter.location is Location.QUERY)
+    return any(limit_named(slot) is not None and slot.name not in step.arguments for slot in filters)
+
+
+def _is_meant(query: str, span: Span, *, reads: bool, filters: bool) -> bool:
+    """Whether a span is meant as a value: "PDF", "the two" and "was 58" are not.
+
+    Args:
+        query: the request.
+        span: the span.
+        reads: whether the plan only reads: any period limits it.
+        filters: whether a change lacks a moment that limits it: any moment does.
+    """
     if span.kind in ("number", "code") and not any(map(str.isdigit, span.text)):
         return False
     if span.kind == "number" and (_SPLIT.search(query[: span.start][-2:]) or _SIGN.match(query, span.end)):
         return False  # "186,40" is read as two numbers
     before = query[max(span.start - _BEFORE, 0) : span.start]
     limit = limit_before(query, span.start, moment=True)
-    if span.kind == "moment" and limit is not None and not limit.weak:
+    if span.kind == "moment" and (filters or (limit is not None and not limit.weak)):
         return True
     if span.kind == "duration":
         return _LENGTH.search(before) is not None

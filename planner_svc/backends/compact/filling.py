@@ -337,7 +337,7 @@ class Filler:
             value = as_in_examples(fill.target, written(form, text, self._task.now, moment, last=last))
         if not (is_stamp(stamp, read) and may_be_code(fill.slot, text)):
             return None
-        if moment is None and is_no_clock(text, formats):
+        if is_no_clock(text, formats, moment):
             return None
         allowed = value is not None and fill.allows([value] if fill.listed else value)
         return value if allowed else read if amount in (None, read) else None

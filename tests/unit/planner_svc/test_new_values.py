@@ -1,5 +1,6 @@
 """A change is looked up by what the thing is, not by what it is to become."""
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 
 from planner_svc.backends.compact import CompactBackend
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument, ReferenceArgument
-from planner_svc.backends.compact.new_values import drop_other_options, tell_old_from_new_values
+from planner_svc.backends.compact.new_values import drop_other_options, take_new_values, tell_old_from_new_values
+from planner_svc.backends.compact.said_moments import SaidMoments
 from planner_svc.backends.compact.spans import ParameterTarget
 from planner_svc.backends.compact.task import FillRequest
 from planner_svc.reading.profile import read_profile
@@ -64,6 +66,37 @@ def test_what_is_looked_up_by_is_not_set_again(required: bool, place: tuple[int,
     assert [*listing.arguments] == ["status"]
     assert [*change.arguments] == ["code"]
     assert change.missing == (["status"] if required else [])
+
+
+class Reader:
+    """Reads words as they are."""
+
+    def __init__(self, query: str) -> None:
+        self.query, self.moments = query, SaidMoments(query, datetime(2026, 11, 29, tzinfo=UTC))
+
+    def meaning(self, fill: FillRequest, start: int, end: int) -> str:
+        """The words at these characters."""
+        return self.query[start:end]
+
+
+@pytest.mark.parametrize(
+    ("query", "said", "value"),
+    [
+        ("Move task t1 from Doing to Done", "Doing", "Done"),
+        ("Move task t1 from Doing to Done", "Doing to Done", "Done"),
+        ("Move complaint t1 from Tim Roth to Lena Fox, please", "Tim Roth", "Lena Fox"),
+        ("Move pickup t1 from 2 December to 4 December, please", "2 December", "4 December"),
+        ("Move task t1 to Done", "Done", "Done"),
+        ("Take task t1 from Doing to Done", "Doing", "Doing"),
+    ],
+)
+def test_what_is_moved_gets_the_value_to_which_it_is_moved(query: str, said: str, value: str) -> None:
+    profile = read_profile(api("moveTask", "", param("list"), method="PATCH"))
+    fills = [FillRequest(ParameterTarget(0, 0, profile.slots[0]), profile, 1, (), [], [])]
+    place = query.index(said), query.index(said) + len(said)
+    call = DraftCall(0, 0.9, {"list": LiteralArgument(said, place, 0.9)})
+    take_new_values(Reader(query), query, call, fills)  # type: ignore[arg-type]
+    assert [one.value for one in call.arguments.values() if isinstance(one, LiteralArgument)] == [value]
 
 
 STATUS = param("status", {"type": "string", "enum": ["available", "in_workshop", "on_tour"]}, required=True)

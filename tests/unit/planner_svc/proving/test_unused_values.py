@@ -305,6 +305,14 @@ def test_when_a_change_is_to_be_made_is_told_if_no_argument_takes_it(query: str,
     assert values_left_out(query, NOW, removed, APIS) == left
 
 
+@pytest.mark.parametrize("words", ["of last week", "from 3 November", "of yesterday"])
+def test_a_moment_that_could_limit_a_change_is_asked_about(words: str) -> None:
+    before = param("before", {"type": "string", "format": "date"}, about="Only logs before this day", at=Location.QUERY)
+    purge = api("delete_logs", before, method="DELETE", path="/logs")
+    asked_about = questions_about(f"Delete the logs {words}", NOW, plan(step("a", "delete_logs")), {purge.id: purge})
+    assert [question.argument for question in asked_about] == ["before"]
+
+
 def test_an_amount_that_is_ten_times_the_number_of_calls_is_asked_about() -> None:
     subject = plan(*(step(f"s{n}", "create_task", list_id="L-7", task={"name": "Buy"}) for n in range(2)))
     assert asked('add "Buy" with 20 points to L-7, two times', subject) == ["task.points"]
