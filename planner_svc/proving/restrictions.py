@@ -13,6 +13,7 @@ from planner_svc.proving.unused_values import literals
 from planner_svc.reading.actions import asks_for_change, find_imperatives
 from planner_svc.reading.calendar_words import WEEKDAY
 from planner_svc.reading.profile import profile_of
+from planner_svc.reading.quantities import shares
 from planner_svc.reading.questions import polite_requests
 from planner_svc.reading.text import MAX_CHARS, STOP, stem, stems, without_quotes
 from services.contracts.api import Api, Location
@@ -47,6 +48,9 @@ def restriction(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     if not any(apis[step.api].mutating for step in plan.steps):
         return ""
     said = [text.casefold() for text in map(str, literals(plan))]
+    for share in shares(query):
+        if query[slice(*share)].strip("% ").removesuffix("percent").strip().casefold() not in said:
+            return " ".join(query[share[0] :].split()[:_WORDS])
     for found in _RESTRICTS.finditer(without_quotes(query[:MAX_CHARS])):
         words = query[found.start() : found.end()].split()[:_WORDS]
         if not any(" ".join(words[:2]).casefold() in text for text in said):

@@ -23,7 +23,7 @@ from planner_svc.reading.limits import limit_before, limit_named
 from planner_svc.reading.moments import Duration, Moment
 from planner_svc.reading.numbers import NUMBER_WORD
 from planner_svc.reading.profile import Profile, Slot, profile_of
-from planner_svc.reading.quantities import Quantity, quantities, quantity_at
+from planner_svc.reading.quantities import Quantity, quantities, quantity_at, shares
 from planner_svc.reading.text import MAX_CHARS, split_name, stem_set, stems, words_of
 from planner_svc.reading.timestamps import stamp_of
 from planner_svc.reading.units import UNIT_WORDS, converted
@@ -58,6 +58,9 @@ _PAST: Final = re.compile(
     re.IGNORECASE,
 )
 """Text before a value that is to be replaced."""
+_SHARE: Final = "share"
+_PART: Final = 0.5
+"""Stands for any share of something, such as "a third of order 5"."""
 _NEARLY: Final = 1e-6
 """Relative difference below which two numbers are equal."""
 _BEFORE: Final = 30
@@ -165,13 +168,15 @@ def _unused(
 
     Codes that consist of words of these profiles are left out: they name the API or the thing.
     """
+    reads = not any(apis[step.api].mutating for step in plan.steps)
     spans = [span for span in find_spans(query, read_clock(context)) if span.kind in _KINDS]
+    parts = () if reads else (Span("number", *place, query[slice(*place)], _PART, _SHARE) for place in shares(query))
+    spans += [part for part in parts if not any(map(str.isdigit, part.text))]
     if not spans:
         return []
     used = _PlanValues(plan, apis)
     known = frozenset(word for profile in profiles.values() for word in profile.vocabulary)
     amounts, replaced = quantities(query), [*corrected(query), *excepted(query)]
-    reads = not any(apis[step.api].mutating for step in plan.steps)
     filters = any(map(_limits_change, plan.steps, (profiles.get(step.api) for step in plan.steps)))
     return [
         span
@@ -201,7 +206,7 @@ def _is_meant(query: str, span: Span, *, reads: bool, filters: bool) -> bool:
         reads: whether the plan only reads: any period limits it.
         filters: whether a change lacks a moment that limits it: any moment does.
     """
-    if span.kind in ("number", "code") and not any(map(str.isdigit, span.text)):
+    if span.kind in ("number", "code") and span.unit != _SHARE and not any(map(str.isdigit, span.text)):
         return False
     if span.kind == "number" and (_SPLIT.search(query[: span.start][-2:]) or _SIGN.match(query, span.end)):
         return False  # "186,40" is read as two numbers
@@ -237,6 +242,8 @@ class _PlanValues:
             return self._text(span.text) or not self._sent.isdisjoint(_in_units(span.value))
         if span.kind == "moment":
             return self._dates or any(_folded(span.text) in said for said in self._texts)
+        if span.unit == _SHARE:
+            return self._has(_PART) or self._has(100 * _PART)
         if span.kind == "number" and isinstance(span.value, int | float):
             return self._number(float(span.value)) or (len(span.text) > 2 and self._text(span.text))
         if self._text(str(span.value)):

@@ -10,12 +10,13 @@ from babel.numbers import get_currency_precision
 
 from planner_svc.backends.compact.draft_calls import LiteralArgument
 from planner_svc.reading.profile import Slot
-from planner_svc.reading.quantities import Quantity, amount_ranges, quantity_at
+from planner_svc.reading.quantities import Quantity, amount_ranges, quantity_at, shares
 from planner_svc.reading.readings import number_in
 from planner_svc.reading.standard_codes import currency_at
 from planner_svc.reading.text import stem_set
 from planner_svc.reading.units import SMALLEST, converted, unit_of
 from planner_svc.reading.values import number_in_context
+from planner_svc.reading.withdrawn import within
 from services.contracts.api import Location
 
 NUMBERS: Final = frozenset({"integer", "number"})
@@ -27,6 +28,8 @@ _RANKED: Final = re.compile(
     r"\s+(?:(?:most|least)\s+\w+|latest|best|worst|(?!request|guest|interest)[a-z]{3,}est)\b", re.IGNORECASE
 )
 """Words after how many are wanted: "the five most expensive", "3 latest"."""
+_WHOLES: Final = stem_set("amount cost count credit fee payment price quantity sum total")
+"""Words in the names of arguments that take an amount, and no share of one."""
 _MAX_BETWEEN: Final = 100
 _COMMA: Final = re.compile(r"\d,\d")
 
@@ -44,14 +47,13 @@ def amount_meant(query: str, said: Sequence[Quantity], slot: Slot, start: int, e
         end: where they end.
 
     Raises:
-        ValueError: the argument does not take the amount: milligrams are no days, 2.5 is no integer, and the ids
-            "101,102" are two.
+        ValueError: the argument does not take the amount: milligrams are no days, 2.5 is no integer, the ids
+            "101,102" are two, and "10% of order 5" is no amount of money.
     """
     whole = quantity_at(said, start, end)
+    _check_whole(query, whole, slot, start, end)
     if whole is None:
         return None
-    if _names_a_thing(slot) and _COMMA.search(query, whole.start, whole.end):
-        raise ValueError(f"“{query[whole.start : whole.end]}” may be several")
     if not slot.kinds & NUMBERS:
         cut = number_in(query[start:end])
         return None if cut is None or whole.is_sum or cut == whole.amount else str(whole.amount)
@@ -73,6 +75,14 @@ def amount_meant(query: str, said: Sequence[Quantity], slot: Slot, start: int, e
     if isinstance(amount, float) and not amount.is_integer() and "number" not in slot.kinds:
         raise ValueError(f"“{query[whole.start : whole.end]}” is not a whole number")
     return number_in_context(query, whole.start, whole.end, slot.words, amount)
+
+
+def _check_whole(query: str, whole: Quantity | None, slot: Slot, start: int, end: int) -> None:
+    """Refuse what is a share of something, or several ids."""
+    if not _WHOLES.isdisjoint(slot.words) and within(start, end, shares(query)):
+        raise ValueError(f"“{query[start:end]}” is a share of something")
+    if whole is not None and _names_a_thing(slot) and _COMMA.search(query, whole.start, whole.end):
+        raise ValueError(f"“{query[whole.start : whole.end]}” may be several")
 
 
 def with_ids_between(query: str, slot: Slot, said: Sequence[LiteralArgument]) -> list[LiteralArgument]:

@@ -11,7 +11,7 @@ from planner_svc.backends.compact.items import Encoded
 from planner_svc.backends.compact.task import FillRequest
 from planner_svc.reading.profile import Profile
 from planner_svc.reading.ranges import MOVED, MOVED_REACH
-from planner_svc.reading.text import MAX_CHARS, stem
+from planner_svc.reading.text import MAX_CHARS, split_name, stem
 from services.contracts.api import Location
 
 if TYPE_CHECKING:
@@ -52,10 +52,9 @@ def take_new_values(filler: Filler, query: str, call: DraftCall, fills: Sequence
         days = (day[1] for day, _ in filler.moments.dated() if day[0] <= to.end() < day[1])
         named = _NAMED.match(query, to.end(), MAX_CHARS)
         place = to.end(), max(end, next(days, named.end() if named is not None else end))
-        taken = (one.place for one in call.arguments.values() if isinstance(one, LiteralArgument) and one is not old)
-        if place[0] >= place[1] or any(other and other[0] <= place[0] < other[1] for other in taken):
-            continue
-        if (value := filler.meaning(fill, *place)) is not None:
+        value = filler.meaning(fill, *place) if place[0] < place[1] else None
+        has = (one.value for one in call.arguments.values() if isinstance(one, LiteralArgument))
+        if value is not None and value not in has:
             call.arguments[fill.slot.name] = LiteralArgument(value, place, old.sure)
 
 
@@ -72,12 +71,13 @@ def drop_other_options(query: str, call: DraftCall, fills: Sequence[FillRequest]
     if not fills or fills[0].profile.effect != "change":
         return
     known = fills[0].profile.title.union(*(fill.slot.words for fill in fills))
-    said = (one.span("new") for one in _NEW.finditer(query[:MAX_CHARS]) if stem(one["new"]) not in known)
-    if all(any(start < b and a < end for a, b in call.places) for start, end in said):
-        return
-    for fill in fills:
+    said = [one for one in _NEW.finditer(query[:MAX_CHARS]) if stem(one["new"]) not in known]
+    new = {stem(one["new"]) for one in said if not any(one.start("new") < b and a < one.end() for a, b in call.places)}
+    for fill in fills if new else ():
         chosen = call.arguments.get(fill.slot.name)
-        if fill.slot.choices and isinstance(chosen, LiteralArgument) and chosen.place is None:
+        if not fill.slot.choices or not isinstance(chosen, LiteralArgument) or chosen.place is not None:
+            continue
+        if new.isdisjoint(map(stem, split_name(str(chosen.value)))):
             del call.arguments[fill.slot.name]
             call.missing += [fill.slot.name] if fill.slot.required else []
 

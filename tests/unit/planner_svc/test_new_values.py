@@ -109,6 +109,8 @@ TRUCK = param("truckId", required=True).model_copy(update={"location": Location.
         ("Set truck T-1 to broken", "PUT", False),
         ("Mark T-1 as done, please", "PUT", False),
         ("T-1 is broken", "PUT", True),
+        ("Send T-1 to its first tour", "PUT", True),
+        ("Send T-1 to the tour", "PUT", True),
         ("Add a note to T-1", "PUT", True),
         ("Give the status to truck T-1 that it had", "PUT", True),
         ("Add truck T-1 to whatever", "POST", True),

@@ -122,6 +122,21 @@ def test_what_an_argument_cannot_take_is_not_sent_in_part(said: str, name: str, 
 
 
 @pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("half of order A-12", "half"),
+        ("10% of order A-12", "10"),
+        ("10 % of it", "10 %"),
+        ("a third of 500", "a third"),
+    ],
+)
+def test_a_share_is_no_amount(text: str, cut: str) -> None:
+    with pytest.raises(ValueError, match="share"):
+        sent(text, cut, "amount")
+    assert sent("a discount of 10%", "10", "amount") == 10
+
+
+@pytest.mark.parametrize(
     ("name", "schema"), [("id", WHOLE), ("ticketId", WHOLE), ("ids", {"type": "array", "items": WHOLE})]
 )
 def test_ids_with_a_comma_between_them_are_not_one(name: str, schema: dict[str, Any]) -> None:

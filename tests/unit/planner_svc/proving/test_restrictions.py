@@ -29,6 +29,7 @@ APIS = {one.id: one for one in (DELETE, SEND, LIST, LABEL)}
         ("Make user 5 an admin, no, an editor", "no, an editor"),
         ("Delete the png messages of Anna", "png messages"),
         ("Could you delete all old read messages", "old read messages"),
+        ("Delete the read messages, that is half of them", "half of them"),
         ("Delete the read messages every Monday", "every Monday"),
     ],
 )

@@ -313,6 +313,17 @@ def test_a_moment_that_could_limit_a_change_is_asked_about(words: str) -> None:
     assert [question.argument for question in asked_about] == ["before"]
 
 
+@pytest.mark.parametrize("said", ["half of", "10% of", "a third of"])
+def test_a_share_that_no_argument_has_is_asked_about(said: str) -> None:
+    order = param("id", required=True, at=Location.PATH)
+    refund = api(
+        "refund", order, param("amount", {"type": "number"}, at=BODY), method="POST", path="/orders/{id}/refund"
+    )
+    subject = plan(step("a", "refund", id="A-12"))
+    asked_about = questions_about(f"Refund {said} order A-12", NOW, subject, {refund.id: refund})
+    assert [question.argument for question in asked_about] == ["amount"]
+
+
 def test_an_amount_that_is_ten_times_the_number_of_calls_is_asked_about() -> None:
     subject = plan(*(step(f"s{n}", "create_task", list_id="L-7", task={"name": "Buy"}) for n in range(2)))
     assert asked('add "Buy" with 20 points to L-7, two times', subject) == ["task.points"]
