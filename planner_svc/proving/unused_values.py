@@ -68,7 +68,7 @@ _MAX_LISTED: Final = 6
 _MAX_TEXT: Final = 100
 MAX_LEAVES: Final = 120
 """Most arguments of an API that are considered, as many as a request may state. The network reads fewer."""
-_SPLIT: Final = re.compile(r"\d[.,\s]$")
+_SPLIT: Final = re.compile(r"(?<![\w.,-])\d[\d.,]*[.,\s]$")
 _SIGN: Final = re.compile(r"[.,]\d")
 _MEASURE: Final = re.compile(r"\d+(?:\.\d+)?(?:[x\u00d7]\d+(?:\.\d+)?)*[A-Za-z]{0,3}")
 """A code of only numbers and their unit: "47U", "4x4x5"."""
@@ -208,7 +208,7 @@ def _is_meant(query: str, span: Span, *, reads: bool, filters: bool) -> bool:
     """
     if span.kind in ("number", "code") and span.unit != _SHARE and not any(map(str.isdigit, span.text)):
         return False
-    if span.kind == "number" and (_SPLIT.search(query[: span.start][-2:]) or _SIGN.match(query, span.end)):
+    if span.kind == "number" and (_SPLIT.search(query[: span.start][-_BEFORE:]) or _SIGN.match(query, span.end)):
         return False  # "186,40" is read as two numbers
     before = query[max(span.start - _BEFORE, 0) : span.start]
     limit = limit_before(query, span.start, moment=True)

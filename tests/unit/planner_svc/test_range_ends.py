@@ -50,6 +50,17 @@ class Days:
         return str(moment.last_day().day if fill.slot.role == "to" else moment.day)
 
 
+class Clocks(Days):
+    """Reads times of day."""
+
+    def meaning(self, fill: FillRequest, start: int, end: int) -> str:
+        """The time at these characters."""
+        moment = self.moments.at(start, end)
+        assert moment is not None
+        assert moment.clock is not None
+        return f"{moment.clock:%H:%M}"
+
+
 def moved(query: str, of: Api = LIST, /, **said: str) -> dict[str, object]:
     """The arguments, for which these words were marked."""
     profile = read_profile(of)
@@ -383,3 +394,24 @@ def test_a_change_does_not_end_at_the_time_of_day_at_which_it_starts() -> None:
     call = DraftCall(0, 0.9, {"window_start": ten, "window_end": ten})
     set_right_ends(Days(query), query, call, fills)  # type: ignore[arg-type]
     assert call.arguments == {"window_start": ten}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("on 5 December between 8 and 10", {"window_start": "10"}),
+        ("on 5 December, 8 to 10", {"window_end": "5 December, 8 to 10"}),
+        ("on 5 December from 8 to 10", {"window_start": "10", "window_end": "5 December from 8"}),
+    ],
+)
+def test_both_ends_of_a_range_are_told_apart(words: str, said: dict[str, str]) -> None:
+    query = f"Schedule a pickup {words}"
+    profile = read_profile(api("schedulePickup", "", param("window_start"), param("window_end"), method="POST"))
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    call = DraftCall(0, 0.9)
+    for name, text in said.items():
+        place = query.rindex(text), query.rindex(text) + len(text)
+        call.arguments[name] = LiteralArgument("?", place, 0.9)
+    add_other_ends(Clocks(query), query, call, fills)  # type: ignore[arg-type]
+    values = {name: one.value for name, one in call.arguments.items() if isinstance(one, LiteralArgument)}
+    assert values == {"window_start": "08:00", "window_end": "10:00"}

@@ -313,6 +313,11 @@ def test_a_moment_that_could_limit_a_change_is_asked_about(words: str) -> None:
     assert [question.argument for question in asked_about] == ["before"]
 
 
+def test_an_amount_after_a_code_is_asked_about() -> None:
+    subject = plan(*(step(f"s{n}", "create_task", list_id=f"L-{n}", task={"name": "Buy"}) for n in (71, 72)))
+    assert asked('add "Buy" to L-71 30 points and to L-72 50 points', subject)[:1] == ["task.points"]
+
+
 @pytest.mark.parametrize("said", ["half of", "10% of", "a third of"])
 def test_a_share_that_no_argument_has_is_asked_about(said: str) -> None:
     order = param("id", required=True, at=Location.PATH)
