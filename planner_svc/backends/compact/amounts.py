@@ -8,7 +8,8 @@ from typing import Final
 
 from babel.numbers import get_currency_precision
 
-from planner_svc.backends.compact.draft_calls import LiteralArgument
+from planner_svc.backends.compact.draft_calls import MAX_CALLS, LiteralArgument
+from planner_svc.reading.enumerations import enumerated
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.quantities import Quantity, amount_ranges, quantity_at, shares
 from planner_svc.reading.readings import number_in
@@ -31,6 +32,7 @@ _RANKED: Final = re.compile(
 _WHOLES: Final = stem_set("amount cost count credit fee payment price quantity sum total")
 """Words in the names of arguments that take an amount, and no share of one."""
 _MAX_BETWEEN: Final = 100
+_PLURAL: Final = re.compile(r"[a-z]s\s+(?:from\s+)?$", re.IGNORECASE)
 _COMMA: Final = re.compile(r"\d,\d")
 
 
@@ -81,7 +83,10 @@ def _check_whole(query: str, whole: Quantity | None, slot: Slot, start: int, end
     """Refuse what is a share of something, or several ids."""
     if not _WHOLES.isdisjoint(slot.words) and within(start, end, shares(query)):
         raise ValueError(f"“{query[start:end]}” is a share of something")
-    if whole is not None and _names_a_thing(slot) and _COMMA.search(query, whole.start, whole.end):
+    if whole is None or not _names_a_thing(slot):
+        return
+    is_long = _range_of_ids(query, (start, end)) and not ids_named(query, (start, end))
+    if _COMMA.search(query, whole.start, whole.end) or (is_long and slot.kinds != {"array"}):
         raise ValueError(f"“{query[whole.start : whole.end]}” may be several")
 
 
@@ -96,6 +101,33 @@ def with_ids_between(query: str, slot: Slot, said: Sequence[LiteralArgument]) ->
             at, between = found.index(high), range(low.value + 1, high.value)
             found[at:at] = [LiteralArgument(number, first, low.sure) for number in between]
     return found
+
+
+def ids_named(query: str, place: tuple[int, int]) -> list[tuple[str, tuple[int, int]]]:
+    """The numbers of the enumeration or of the short range in which a number is, each with its place.
+
+    These are 5, 6 and 7 for "5, 6 and 7" and for "5 to 7". Empty without one.
+    """
+    if members := enumerated(query, place):
+        return [(query[slice(*at)], at) for at in members]
+    if (found := _range_of_ids(query, place)) is None:
+        return []
+    (start, end), (first, last) = found
+    ids = range(int(query[start:end]), int(query[first:last]) + 1)
+    return (
+        [(str(one), (start, end)) for one in ids[:-1]] + [(query[first:last], (first, last))]
+        if len(ids) <= MAX_CALLS
+        else []
+    )
+
+
+def _range_of_ids(query: str, place: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Both ends of the range of ids in which these characters are: after a plural, so not "from tour 31 to 33"."""
+    for low, high in amount_ranges(query):
+        is_in, ids = low[0] <= place[0] and place[1] <= high[1], (query[slice(*low)], query[slice(*high)])
+        if is_in and all(map(str.isdecimal, ids)) and int(ids[0]) < int(ids[1]) and _PLURAL.search(query, 0, low[0]):
+            return low, high
+    return None
 
 
 def _names_a_thing(slot: Slot) -> bool:

@@ -38,6 +38,7 @@ from planner_svc.reading.asked import named_besides
 from planner_svc.reading.option_names import weekday_options
 from planner_svc.reading.profile import Field, Role, Slot
 from services.compute import checkpoint
+from services.contracts.api import Location
 
 CALLED: Final = 0.5
 """Smallest probability at which an API is called."""
@@ -207,11 +208,16 @@ class Decoder:
         return calls
 
     def _clearest_first(self, number: int, times: int) -> list[ParameterTarget]:
-        """An API's parameters, sorted by how clear it is which words say them, clearest first: weekdays are certain."""
+        """An API's parameters, sorted by how clear it is which words say them, clearest first.
+
+        Weekdays are certain, and so are several numbers for what the path names.
+        """
+        several = self.filler.members(number) > 1
         return sorted(
             self.filler.targets(number),
             key=lambda target: (
                 not weekday_options(target.slot),
+                not several or target.slot.parameter.location is not Location.PATH,
                 -self.filler.best_span_probability(target, times),
             ),
         )
