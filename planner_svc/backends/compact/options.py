@@ -50,7 +50,8 @@ class Options:
                 return  # any of them may be meant
             ranked = [(1.0, value) for value in others]
         likely = [value for odds, value in ranked if odds > 0]
-        if not likely and (named or not fill.profile.api.mutating):  # no change gets an option by a guess
+        needed = fill.slot.required and not fill.profile.api.mutating
+        if not likely and (named or needed):  # a guess neither changes anything nor limits what is found
             likely = [value for _, value in ranked[:1]]
         own = [one.value for one in named.values() if {one.role, fill.slot.role} != {"from", "to"}]
         if len(own) == fill.times > 1 or (own and explained and fill.listed):

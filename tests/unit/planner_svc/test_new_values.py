@@ -135,3 +135,27 @@ def test_the_state_of_a_condition_is_not_set(backend: CompactBackend) -> None:
     assert draft.plan is not None
     status = draft.plan.steps[0].arguments.get("status")
     assert status is None or status != LiteralValue(value="available")
+
+
+def test_nothing_is_looked_up_by_an_option_that_nobody_named(backend: CompactBackend) -> None:
+    states, kinds = (
+        {"type": "string", "enum": enum}
+        for enum in (["open", "in_progress", "done"], ["rigging", "engine", "cleaning"])
+    )
+    job = {"type": "object", "properties": {"id": {"type": "integer"}, "kind": TEXT, "status": TEXT}}
+    listing = api(
+        "listJobs",
+        "List jobs",
+        param("status", states, "Status"),
+        param("kind", kinds, "Kind"),
+        path="/jobs",
+        returns={"items": {"type": "array", "items": job}},
+    )
+    number = param("id", {"type": "integer"}, required=True).model_copy(update={"location": Location.PATH})
+    update = api("updateJob", "Update a job", number, param("status", states), method="PATCH", path="/jobs/{id}")
+    query = "Set all open jobs to in progress"
+    draft = backend.draft(
+        PlanRequest(query=query, candidates=tuple(Candidate(api=one, score=1) for one in (update, listing)))
+    )
+    assert draft.plan is not None
+    assert {name for step in draft.plan.steps for name in step.arguments} == {"status", "id"}
