@@ -13,6 +13,7 @@ from planner_svc.proving.unused_values import literals
 from planner_svc.reading.actions import find_imperatives
 from planner_svc.reading.asked import ANYTHING
 from planner_svc.reading.calendar_words import WEEKDAY
+from planner_svc.reading.conditions import CONDITION
 from planner_svc.reading.profile import profile_of
 from planner_svc.reading.readings import NO_CLOCK, whole_moments
 from planner_svc.reading.text import MAX_CHARS, split_name, stem, stem_set, stems, without_quotes
@@ -25,15 +26,6 @@ _NOT_TO: Final = re.compile(
 )
 _CHANGING: Final = stem_set("affect alter change modify touch")
 """Verbs of any change. What they forbid has to be named."""
-_IF: Final = re.compile(
-    r"(?<!\beven )(?<!\bas )(?<!\bsee )(?<!\bmind )(?<!\bknow )(?<!\btell me )"
-    r"\b(?:if|unless|in\s+case|provided(?:\s+that)?)\s+"
-    r"(?!(?:you|this|that|these|those|so|not)\b)"
-    r"[^.,;:!?\n]{1,60}?(?:\s+(?:is|are|was|were|has|have|had|do|does|did)(?:n['\u2019]t)?|['\u2019]s)"
-    r"\s+(?P<state>(?:(?!\s+(?:and|but|then)\b)[^.,;:!?\n]){1,60})",
-    re.IGNORECASE,
-)
-"""A condition: what is compared, and the state that it must have."""
 _PRONOUN: Final = re.compile(r"\b(?:it|its|them|that|those|this|these)\b", re.IGNORECASE)
 _DATE: Final = re.compile(r"\d{4}-\d\d")
 
@@ -56,7 +48,7 @@ def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     found = list(_NOT_TO.finditer(bare)) if changing else []
     excepted = list(EXCEPT.finditer(bare)) if changing else []
     replaced = [query[start:end] for start, end in corrected(query)] if changing else []
-    conditions = list(_IF.finditer(bare)) if changing and not any(step.when for step in plan.steps) else []
+    conditions = list(CONDITION.finditer(bare)) if changing and not any(step.when for step in plan.steps) else []
     if not found and not excepted and not replaced and not conditions:
         return ""
     verbs = {stem(verb) for verb, _ in find_imperatives(bare)}

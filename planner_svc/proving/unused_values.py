@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Final
 
 from pydantic import JsonValue
@@ -21,7 +23,7 @@ from planner_svc.reading.limits import limit_before, limit_named
 from planner_svc.reading.moments import Duration, Moment
 from planner_svc.reading.numbers import NUMBER_WORD
 from planner_svc.reading.profile import Profile, Slot, profile_of
-from planner_svc.reading.quantities import Quantity, quantities, quantity_at
+from planner_svc.reading.quantities import Quantity, quantities, quantity_at, shares
 from planner_svc.reading.text import MAX_CHARS, split_name, stem_set, stems, words_of
 from planner_svc.reading.timestamps import stamp_of
 from planner_svc.reading.units import UNIT_WORDS, converted
@@ -56,6 +58,9 @@ _PAST: Final = re.compile(
     re.IGNORECASE,
 )
 """Text before a value that is to be replaced."""
+_SHARE: Final = "share"
+_PART: Final = 0.5
+"""Stands for any share of something, such as "a third of order 5"."""
 _NEARLY: Final = 1e-6
 """Relative difference below which two numbers are equal."""
 _BEFORE: Final = 30
@@ -63,7 +68,7 @@ _MAX_LISTED: Final = 6
 _MAX_TEXT: Final = 100
 MAX_LEAVES: Final = 120
 """Most arguments of an API that are considered, as many as a request may state. The network reads fewer."""
-_SPLIT: Final = re.compile(r"\d[.,\s]$")
+_SPLIT: Final = re.compile(r"(?<![\w.,-])\d[\d.,]*[.,\s]$")
 _SIGN: Final = re.compile(r"[.,]\d")
 _MEASURE: Final = re.compile(r"\d+(?:\.\d+)?(?:[x\u00d7]\d+(?:\.\d+)?)*[A-Za-z]{0,3}")
 """A code of only numbers and their unit: "47U", "4x4x5"."""
@@ -124,9 +129,10 @@ def questions_about(query: str, context: Context, plan: Plan, apis: Mapping[str,
 
 
 def values_left_out(query: str, context: Context, plan: Plan, apis: Mapping[str, Api]) -> tuple[str, ...]:
-    """The texts of values that a plan that only reads leaves out, although one of its calls has an argument for them.
+    """The texts of values that a plan leaves out and that :func:`questions_about` does not ask about.
 
-    Empty if a step changes something: then :func:`questions_about` asks.
+    Of a plan that only reads, these are those for which one of its calls has an argument; of a change, when it is to be
+    made, if that is still to come: "cancel order 5 tomorrow".
 
     Args:
         query: the request.
@@ -134,14 +140,21 @@ def values_left_out(query: str, context: Context, plan: Plan, apis: Mapping[str,
         plan: a proved plan.
         apis: its APIs by id.
     """
-    if any(apis[step.api].mutating for step in plan.steps):
-        return ()
     query = query[:MAX_CHARS]
     profiles = _profiles(plan.steps, apis)
     left = _unused(query, context, plan, apis, profiles)
-    free = [argument for step in plan.steps for argument in _open_arguments(step, profiles[step.api], context)]
-    takes = (span.text for span in left if any(_may_take(argument, span) for argument in free))
+    if any(apis[step.api].mutating for step in plan.steps):
+        today = read_clock(context).date()
+        takes = (span.text for span in left if isinstance(span.value, Moment) and _is_to_come(span.value, today))
+    else:
+        free = [argument for step in plan.steps for argument in _open_arguments(step, profiles[step.api], context)]
+        takes = (span.text for span in left if any(_may_take(argument, span) for argument in free))
     return tuple(dict.fromkeys(text[:_MAX_TEXT] for text in takes))[:MAX_QUESTIONS]
+
+
+def _is_to_come(moment: Moment, today: date) -> bool:
+    last = moment.last_day().day
+    return last is None or last > today or (last == today and moment.clock is not None)
 
 
 def _profiles(steps: Iterable[Step], apis: Mapping[str, Api]) -> dict[str, Profile]:
@@ -155,17 +168,20 @@ def _unused(
 
     Codes that consist of words of these profiles are left out: they name the API or the thing.
     """
+    reads = not any(apis[step.api].mutating for step in plan.steps)
     spans = [span for span in find_spans(query, read_clock(context)) if span.kind in _KINDS]
+    parts = () if reads else (Span("number", *place, query[slice(*place)], _PART, _SHARE) for place in shares(query))
+    spans += [part for part in parts if not any(map(str.isdigit, part.text))]
     if not spans:
         return []
     used = _PlanValues(plan, apis)
     known = frozenset(word for profile in profiles.values() for word in profile.vocabulary)
     amounts, replaced = quantities(query), [*corrected(query), *excepted(query)]
-    reads = not any(apis[step.api].mutating for step in plan.steps)
+    filters = any(map(_limits_change, plan.steps, (profiles.get(step.api) for step in plan.steps)))
     return [
         span
         for span in spans
-        if _is_meant(query, span, reads=reads)
+        if _is_meant(query, span, reads=reads, filters=filters)
         and not within(span.start, span.end, replaced)
         and not used.contains(span)
         and (span.kind == "duration" or not used.contains_amount(quantity_at(amounts, span.start, span.end)))
@@ -173,15 +189,30 @@ def _unused(
     ]
 
 
-def _is_meant(query: str, span: Span, *, reads: bool) -> bool:
-    """Whether a span is meant as a value: "PDF", "the two" and "was 58" are not. Any period limits what is read."""
-    if span.kind in ("number", "code") and not any(map(str.isdigit, span.text)):
+def _limits_change(step: Step, profile: Profile | None) -> bool:
+    """Whether a step could be told, by a moment that it lacks, for which things a change is made."""
+    if profile is None or not profile.api.mutating:
         return False
-    if span.kind == "number" and (_SPLIT.search(query[: span.start][-2:]) or _SIGN.match(query, span.end)):
+    filters = (one for one in profile.slots if one.temporal and one.parameter.location is Location.QUERY)
+    return any(limit_named(slot) is not None and slot.name not in step.arguments for slot in filters)
+
+
+def _is_meant(query: str, span: Span, *, reads: bool, filters: bool) -> bool:
+    """Whether a span is meant as a value: "PDF", "the two" and "was 58" are not.
+
+    Args:
+        query: the request.
+        span: the span.
+        reads: whether the plan only reads: any period limits it.
+        filters: whether a change lacks a moment that limits it: any moment does.
+    """
+    if span.kind in ("number", "code") and span.unit != _SHARE and not any(map(str.isdigit, span.text)):
+        return False
+    if span.kind == "number" and (_SPLIT.search(query[: span.start][-_BEFORE:]) or _SIGN.match(query, span.end)):
         return False  # "186,40" is read as two numbers
     before = query[max(span.start - _BEFORE, 0) : span.start]
     limit = limit_before(query, span.start, moment=True)
-    if span.kind == "moment" and limit is not None and not limit.weak:
+    if span.kind == "moment" and (filters or (limit is not None and not limit.weak)):
         return True
     if span.kind == "duration":
         return _LENGTH.search(before) is not None
@@ -201,10 +232,8 @@ class _PlanValues:
         numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
         self._sent = frozenset(numbers)
         numbers += [float(digits) for text in self._texts for digits in _DIGITS.findall(text)[:100]]
-        counts: dict[str, int] = {}
-        for step in plan.steps:
-            counts[step.api] = counts.get(step.api, 0) + 1
-        self._numbers = sorted({*numbers, *map(float, counts.values())})
+        self._counts = {*Counter(step.api for step in plan.steps).values()}
+        self._numbers = sorted({*numbers})
         self._dates = any(re.search(r"\d{4}|\d:\d\d", text) for text in self._texts) or any(n > 1e9 for n in numbers)
 
     def contains(self, span: Span) -> bool:
@@ -212,7 +241,9 @@ class _PlanValues:
         if isinstance(span.value, Duration):
             return self._text(span.text) or not self._sent.isdisjoint(_in_units(span.value))
         if span.kind == "moment":
-            return self._dates or self._text(span.text)
+            return self._dates or any(_folded(span.text) in said for said in self._texts)
+        if span.unit == _SHARE:
+            return self._has(_PART) or self._has(100 * _PART)
         if span.kind == "number" and isinstance(span.value, int | float):
             return self._number(float(span.value)) or (len(span.text) > 2 and self._text(span.text))
         if self._text(str(span.value)):
@@ -239,7 +270,7 @@ class _PlanValues:
 
     def _number(self, value: float) -> bool:
         forms = {sign * form for sign in (1, -1) for scale in _SCALES for form in (value * scale, value / scale)}
-        return any(map(self._has, forms))
+        return value in self._counts or any(map(self._has, forms))
 
     def _has(self, value: float) -> bool:
         low, high = sorted((value / (1 + _NEARLY), value / (1 - _NEARLY)))

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from planner_svc.reading.profile import Effect, Profile
+from planner_svc.reading.effects import Effect
+from planner_svc.reading.profile import Profile
 from planner_svc.reading.questions import asks_only_for_facts
 from planner_svc.reading.text import MAX_CHARS, WORD, split_name, stem, stem_set, without_quotes
 

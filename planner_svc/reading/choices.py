@@ -53,7 +53,10 @@ def named_choices(slot: Slot, words: Sequence[Word]) -> Iterator[NamedChoice]:
     by_stem: dict[tuple[str, ...], JsonValue] = {}
     for choice in slot.choices:
         if isinstance(choice, str) and choice.strip():
-            by_stem.setdefault(tuple(stem(part) for part in re.findall(r"[^\W_]+", choice)), choice)
+            first, *rest = (stem(part) for part in re.findall(r"[^\W_]+", choice) or [choice])
+            by_stem.setdefault((first, *rest), choice)
+            if first in STOP and rest:
+                by_stem.setdefault((first, "the", *rest), choice)
             if choice in _SIGN_NAMES:
                 by_stem.setdefault((stem(_SIGN_NAMES[choice]),), choice)
             by_stem.setdefault(tuple(_NO_DEGREE.sub("", choice).lower().split("_")), choice)

@@ -49,9 +49,17 @@ def in_stated_format(moment: Moment, formats: Sequence[str]) -> list[str]:
     return found
 
 
-def is_no_clock(text: str, formats: Sequence[str]) -> bool:
-    """Whether an argument takes only times of day, and the text is not written as one: "8 am - 6 pm", "0800-1730"."""
-    if not formats or any("%Y" in form for form in formats) or not any(map(str.isdigit, text)):
+def is_no_clock(text: str, formats: Sequence[str], moment: Moment | None = None) -> bool:
+    """Whether an argument takes only times of day, and the text is none: "8 am - 6 pm", "0800-1730", "Thursday".
+
+    Args:
+        text: the text.
+        formats: the formats that the argument takes.
+        moment: what the text means, if it is a moment.
+    """
+    if not formats or any("%Y" in form for form in formats) or (moment is not None and moment.clock is not None):
+        return False
+    if moment is None and not any(map(str.isdigit, text)):
         return False
     return re.fullmatch(r"\d\d?:\d\d(?::\d\d)?", text.strip()) is None
 

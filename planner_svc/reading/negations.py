@@ -12,7 +12,7 @@ _DENIES: Final = re.compile(
     r"\b(?:no|non|not|without|excluding|neither|nor|don['\u2019]?t|doesn['\u2019]?t|isn['\u2019]?t|aren['\u2019]?t"
     r"|except(?:\s+for)?|other\s+than|anything\s+but|no\s+longer|never|instead\s+of|rather\s+than"
     r"|(?:turn|switch)(?:ed|ing)?\s+off|disabl(?:e|ed|ing))"
-    r"(?:-|\s+(?:(?:an?|any|the|be|been|is|are|include|to\s+be)\s+){0,2})$",
+    r"(?:-|\s+(?:(?:an?|any|the|be|been|is|are|include|to\s+be|in|on|at)\s+){0,2})$",
     re.IGNORECASE,
 )
 _DENIED: Final = re.compile(

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from planner_svc.compiler.nodes import Node
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.api_cache import ApiCache
+from planner_svc.reading.effects import Effect, effect_of
 from planner_svc.reading.text import singular, split_name, stem, stem_set, stems, word_set
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath
@@ -45,16 +46,6 @@ _SEARCH = word_set("query q search term keyword keywords")
 
 Role = Literal["from", "to"]
 """The end of a pair that a value is."""
-Effect = Literal["read", "compute", "create", "change", "destroy"]
-_COMPUTE = word_set(
-    """
-    analyze analyse calculate check classify compare compute convert count detect diff estimate evaluate extract
-    find fit format geocode list lookup match parse predict preview query rank read render score search simulate
-    suggest summarize summarise tokenize translate validate verify
-    """
-)
-_DESTROY = word_set("cancel clear delete destroy drop erase purge remove revoke terminate unsubscribe void")
-_CHANGE = word_set("change edit modify move patch rename replace reschedule set update")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,7 +165,7 @@ def read_profile(api: Api) -> Profile:
         noun=noun,
         title=title,
         vocabulary=title | frozenset(own),
-        effect=_effect(api),
+        effect=effect_of(api),
         schemas=schemas,
         response=response,
         constant_slots=constant_slots,
@@ -408,18 +399,6 @@ def _field(schemas: Schemas, place: _Place, kinds: frozenset[str]) -> Field:
         first=place.first,
         text=f"{place.holder} {' '.join(parts)}: {described}".strip(),
     )
-
-
-def _effect(api: Api) -> Effect:
-    """The effect of a call, by its method and the verb of its name."""
-    if not api.mutating:
-        return "read"
-    verbs = set(split_name(api.name)[:1]) | set(split_name(api.path.rsplit("/", 1)[-1]))
-    if api.method == "DELETE" or verbs & _DESTROY:
-        return "destroy"
-    if verbs & _COMPUTE and api.method == "POST":
-        return "compute"
-    return "change" if api.method in ("PATCH", "PUT") or verbs & _CHANGE else "create"
 
 
 def _text(value: JsonValue) -> str:

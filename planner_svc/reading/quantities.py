@@ -57,6 +57,12 @@ _POINTS: Final = re.compile(r"[1-9]\d{0,2}\.\d{3}")
 _RATE: Final = re.compile(rf"\s?[{CURRENCY_SIGNS}]?\s?(?:/|(?:per|an?)\b)", re.IGNORECASE)
 _SCALE: Final = re.compile(r"\s?(?:mn?|(?P<bn>bn|b))\b(?!\.\d)", re.IGNORECASE)
 """Millions and billions of a currency: "$1.2m"."""
+_SHARE_OF: Final = re.compile(
+    r"(?<![\w.,])(?P<share>half|(?:an?|one|two|three)\s+(?:third|quarter|fifth|tenth)s?|\d+(?:[.,]\d+)?\s?(?:%|percent\b))"
+    r"(?:\s+of\b(?!\s+an?\b)|(?=\s+(?:the|this|that|my|our|their)\b))",
+    re.IGNORECASE,
+)
+"""A share of what follows: of a thing, or of a number."""
 _HIDDEN: Final = re.compile(r"[\d.,:/]*\d")
 
 
@@ -90,6 +96,11 @@ def quantities(text: str) -> list[Quantity]:
 def quantity_at(found: Sequence[Quantity], start: int, end: int) -> Quantity | None:
     """The amount of which these characters are a part."""
     return next((one for one in found if one.start <= start and end <= one.end), None)
+
+
+def shares(text: str) -> list[tuple[int, int]]:
+    """The places of the shares of something in a text: "half" in "half of order 5", "10%" in "10% of it"."""
+    return [match.span("share") for match in _SHARE_OF.finditer(text[:MAX_CHARS])]
 
 
 def amount_ranges(text: str) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:

@@ -19,6 +19,7 @@ _TO_END = re.compile(
 """What stands between both ends, and not between two days of their own as "and" may."""
 _AND = re.compile(r"\s+and\s+(?:the\s+)?", re.IGNORECASE)
 _BETWEEN = re.compile(r"\bbetween\s+(?:the\s+)?$", re.IGNORECASE)
+_DAY_BETWEEN = re.compile(r".+\sbetween\s+\S+(?:\s?[ap]\.?m\.?)?", re.IGNORECASE)
 MOVED = re.compile(
     r"\b(?:move|shift|change|reschedule|bring|shorten|swap|switch|correct|advance)(?:e?d|s)?\b"
     r"[^.;!?]*\bfrom\s+(?:the\s+)?$",
@@ -80,7 +81,7 @@ def is_range(text: str, first: tuple[int, int], second: tuple[int, int]) -> bool
     """Whether the dates at these characters are the first and the last of a range."""
     before, between = text[max(first[0] - MOVED_REACH, 0) : first[0]], text[first[1] : second[0]]
     if _AND.fullmatch(between):
-        return _BETWEEN.search(before) is not None
+        return _BETWEEN.search(before) is not None or _DAY_BETWEEN.fullmatch(text, *first) is not None
     return _TO_END.fullmatch(between) is not None and MOVED.search(before) is None
 
 

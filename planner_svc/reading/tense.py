@@ -6,7 +6,7 @@ A date without a year is then the last such day, otherwise the next. The signs a
 - "was", "were", "did", "had" or "been";
 - a verb in the past tense after its subject: "that arrived", "I paid";
 - a participle directly before it: "invoices issued in October". After a word for a wish it may be to come: "I want it
-  delivered on 3 December";
+  delivered on 3 December", "order a bin, delivered on 3 December";
 - a word for a record of what was done: "an expense on 3 May", unless something is to be done with it: "pay it".
 
 "for", "by" and "until" before the date mean one to come.
@@ -57,6 +57,12 @@ _TO_DO: Final = re.compile(r"\b(?:pay|plan|remind|schedule|set)\b", re.IGNORECAS
 _WISH: Final = re.compile(
     r"\b(?:want|need|have|get|like|prefer|wish|plan|will|would|should|must|be|budget)s?\b", re.IGNORECASE
 )
+_ORDERS: Final = re.compile(
+    r"\s*(?:please\s+)?(?:order|book|buy|reserve|schedule|arrange|request)\s+(?:(?:me|us)\s+)?"
+    r"(?:an?|another|some|two|three|\d+\s+[a-z]+s)\b",
+    re.IGNORECASE,
+)
+"""A request for something that is not there yet."""
 
 _OVER: Final = re.compile(
     r"\b(?:was|were|occurred|happened|took\s+place|has\s+been"
@@ -90,7 +96,7 @@ def is_past(text: str, start: int) -> bool:
     verbs = list(_PAST_VERB.finditer(clause))
     if verbs and _INFINITIVE.search(clause, verbs[-1].end()) is None:
         return True
-    if _WISH.search(clause):
+    if _WISH.search(clause) or _ORDERS.match(text):
         return False
     if _PARTICIPLE.search(clause):
         return True

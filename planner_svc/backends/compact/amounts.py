@@ -8,14 +8,16 @@ from typing import Final
 
 from babel.numbers import get_currency_precision
 
-from planner_svc.backends.compact.draft_calls import LiteralArgument
+from planner_svc.backends.compact.draft_calls import MAX_CALLS, LiteralArgument
+from planner_svc.reading.enumerations import enumerated
 from planner_svc.reading.profile import Slot
-from planner_svc.reading.quantities import Quantity, amount_ranges, quantity_at
+from planner_svc.reading.quantities import Quantity, amount_ranges, quantity_at, shares
 from planner_svc.reading.readings import number_in
 from planner_svc.reading.standard_codes import currency_at
 from planner_svc.reading.text import stem_set
 from planner_svc.reading.units import SMALLEST, converted, unit_of
 from planner_svc.reading.values import number_in_context
+from planner_svc.reading.withdrawn import within
 from services.contracts.api import Location
 
 NUMBERS: Final = frozenset({"integer", "number"})
@@ -27,7 +29,10 @@ _RANKED: Final = re.compile(
     r"\s+(?:(?:most|least)\s+\w+|latest|best|worst|(?!request|guest|interest)[a-z]{3,}est)\b", re.IGNORECASE
 )
 """Words after how many are wanted: "the five most expensive", "3 latest"."""
+_WHOLES: Final = stem_set("amount cost count credit fee payment price quantity sum total")
+"""Words in the names of arguments that take an amount, and no share of one."""
 _MAX_BETWEEN: Final = 100
+_PLURAL: Final = re.compile(r"[a-z]s\s+(?:from\s+)?$", re.IGNORECASE)
 _COMMA: Final = re.compile(r"\d,\d")
 
 
@@ -44,14 +49,13 @@ def amount_meant(query: str, said: Sequence[Quantity], slot: Slot, start: int, e
         end: where they end.
 
     Raises:
-        ValueError: the argument does not take the amount: milligrams are no days, 2.5 is no integer, and the ids
-            "101,102" are two.
+        ValueError: the argument does not take the amount: milligrams are no days, 2.5 is no integer, the ids
+            "101,102" are two, and "10% of order 5" is no amount of money.
     """
     whole = quantity_at(said, start, end)
+    _check_whole(query, whole, slot, start, end)
     if whole is None:
         return None
-    if _names_a_thing(slot) and _COMMA.search(query, whole.start, whole.end):
-        raise ValueError(f"“{query[whole.start : whole.end]}” may be several")
     if not slot.kinds & NUMBERS:
         cut = number_in(query[start:end])
         return None if cut is None or whole.is_sum or cut == whole.amount else str(whole.amount)
@@ -75,6 +79,17 @@ def amount_meant(query: str, said: Sequence[Quantity], slot: Slot, start: int, e
     return number_in_context(query, whole.start, whole.end, slot.words, amount)
 
 
+def _check_whole(query: str, whole: Quantity | None, slot: Slot, start: int, end: int) -> None:
+    """Refuse what is a share of something, or several ids."""
+    if not _WHOLES.isdisjoint(slot.words) and within(start, end, shares(query)):
+        raise ValueError(f"“{query[start:end]}” is a share of something")
+    if whole is None or not _names_a_thing(slot):
+        return
+    is_long = _range_of_ids(query, (start, end)) and not ids_named(query, (start, end))
+    if _COMMA.search(query, whole.start, whole.end) or (is_long and slot.kinds != {"array"}):
+        raise ValueError(f"“{query[whole.start : whole.end]}” may be several")
+
+
 def with_ids_between(query: str, slot: Slot, said: Sequence[LiteralArgument]) -> list[LiteralArgument]:
     """The values of a list, with all ids of its ranges: 3, 4, 5 and 6 for "tickets 3 to 6"."""
     found, places = list(said), {one.place: one for one in said}
@@ -86,6 +101,33 @@ def with_ids_between(query: str, slot: Slot, said: Sequence[LiteralArgument]) ->
             at, between = found.index(high), range(low.value + 1, high.value)
             found[at:at] = [LiteralArgument(number, first, low.sure) for number in between]
     return found
+
+
+def ids_named(query: str, place: tuple[int, int]) -> list[tuple[str, tuple[int, int]]]:
+    """The numbers of the enumeration or of the short range in which a number is, each with its place.
+
+    These are 5, 6 and 7 for "5, 6 and 7" and for "5 to 7". Empty without one.
+    """
+    if members := enumerated(query, place):
+        return [(query[slice(*at)], at) for at in members]
+    if (found := _range_of_ids(query, place)) is None:
+        return []
+    (start, end), (first, last) = found
+    ids = range(int(query[start:end]), int(query[first:last]) + 1)
+    return (
+        [(str(one), (start, end)) for one in ids[:-1]] + [(query[first:last], (first, last))]
+        if len(ids) <= MAX_CALLS
+        else []
+    )
+
+
+def _range_of_ids(query: str, place: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Both ends of the range of ids in which these characters are: after a plural, so not "from tour 31 to 33"."""
+    for low, high in amount_ranges(query):
+        is_in, ids = low[0] <= place[0] and place[1] <= high[1], (query[slice(*low)], query[slice(*high)])
+        if is_in and all(map(str.isdecimal, ids)) and int(ids[0]) < int(ids[1]) and _PLURAL.search(query, 0, low[0]):
+            return low, high
+    return None
 
 
 def _names_a_thing(slot: Slot) -> bool:

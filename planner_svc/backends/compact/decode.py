@@ -23,7 +23,7 @@ from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.left_out import add_look_ups
 from planner_svc.backends.compact.lengths import add_ends_by_length
-from planner_svc.backends.compact.new_values import tell_old_from_new_values
+from planner_svc.backends.compact.new_values import drop_other_options, take_new_values, tell_old_from_new_values
 from planner_svc.backends.compact.outputs import DEMONSTRATED
 from planner_svc.backends.compact.periods import add_other_ends, set_bounds
 from planner_svc.backends.compact.person_names import split_full_name
@@ -38,6 +38,7 @@ from planner_svc.reading.asked import named_besides
 from planner_svc.reading.option_names import weekday_options
 from planner_svc.reading.profile import Field, Role, Slot
 from services.compute import checkpoint
+from services.contracts.api import Location
 
 CALLED: Final = 0.5
 """Smallest probability at which an API is called."""
@@ -197,19 +198,26 @@ class Decoder:
             split_full_name(call, profile, self._task.query)
             if number in chosen and times == 1 and alone:
                 add_unmarked_ends(self.filler, self._task.query, call, fills)
+            take_new_values(self.filler, self._task.query, call, fills)
             set_right_ends(self.filler, self._task.query, call, fills)
             add_other_ends(self.filler, self._task.query, call, fills)
             set_bounds(self.filler, self._task.query, call, fills)
             add_ends_by_length(self.filler, self._task.query, call, fills)
+            drop_other_options(self._task.query, call, fills)
             call.arguments = {name: call.arguments[name] for name in order if name in call.arguments}
         return calls
 
     def _clearest_first(self, number: int, times: int) -> list[ParameterTarget]:
-        """An API's parameters, sorted by how clear it is which words say them, clearest first: weekdays are certain."""
+        """An API's parameters, sorted by how clear it is which words say them, clearest first.
+
+        Weekdays are certain, and so are several numbers for what the path names.
+        """
+        several = self.filler.members(number) > 1
         return sorted(
             self.filler.targets(number),
             key=lambda target: (
                 not weekday_options(target.slot),
+                not several or target.slot.parameter.location is not Location.PATH,
                 -self.filler.best_span_probability(target, times),
             ),
         )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC
 from typing import Final
 
 import numpy as np
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.amounts import NUMBERS, amount_meant, with_ids_between
+from planner_svc.backends.compact.amounts import NUMBERS, amount_meant, ids_named, with_ids_between
 from planner_svc.backends.compact.draft_calls import Argument, LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
 from planner_svc.backends.compact.inputs import Floats, Origin, softmax
@@ -23,7 +23,7 @@ from planner_svc.backends.compact.segments import segments
 from planner_svc.backends.compact.spans import ParameterTarget, Spans, as_in_examples
 from planner_svc.backends.compact.task import UNLIKELY, FillRequest, Task
 from planner_svc.reading.date_formats import date_formats, in_stated_format, is_no_clock
-from planner_svc.reading.enumerations import complete_enumeration, enumerated
+from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.moments import Moment
 from planner_svc.reading.negations import denied
 from planner_svc.reading.profile import Slot
@@ -110,13 +110,13 @@ class Filler:
         return max((likely for _, likely in self._spans_of(target, times)), default=0.0)
 
     def members(self, number: int) -> int:
-        """How many things an enumeration of numbers names for the only argument in an API's path; 0 without one."""
+        """How many things an enumeration or range of numbers names for the only argument in an API's path, or 0."""
         named = [target for target in self.targets(number) if target.slot.parameter.location is Location.PATH]
         if len(named) != 1 or not (spans := self._spans_of(named[0], 1)) or spans[0][1] < REPEATED:
             return 0
         (first, last), _ = spans[0]
         offsets = self._task.reading.offsets
-        return len(enumerated(self._task.query, (offsets[first][0], offsets[last][1])))
+        return len(ids_named(self._task.query, (offsets[first][0], offsets[last][1])))
 
     def _spans_of(self, target: ParameterTarget, times: int) -> list[tuple[tuple[int, int], float]]:
         """First and last tokens of a parameter's possible values, each with its probability, likeliest first."""
@@ -155,10 +155,14 @@ class Filler:
         values: list[JsonValue] = [days] if fill.listed else days
         if not all(map(fill.allows, values)):
             return []
-        offsets = self._task.reading.offsets
-        named = (at for at, (a, b) in enumerate(offsets) for c, d in places if a < d and c < b)
-        fill.taken.extend(((at, at), fill.slot) for at in named)
+        self._take(fill, places)
         return [LiteralArgument(value, None, 1.0) for value in values]
+
+    def _take(self, fill: FillRequest, places: Iterable[tuple[int, int]]) -> None:
+        """Mark the tokens at these characters as words that say the parameter."""
+        offsets = self._task.reading.offsets
+        said = (at for at, (a, b) in enumerate(offsets) for start, end in places if a < end and start < b)
+        fill.taken.extend(((at, at), fill.slot) for at in said)
 
     def _found(self, fill: FillRequest) -> list[Argument]:
         """The values that the request or another call gives."""
@@ -242,12 +246,14 @@ class Filler:
                 if not several:
                     break
         said.sort(key=lambda one: one.place or (0, 0))
-        if not fill.listed and fill.times > 1 and said and said[0].place:
-            members = enumerated(self._task.query, said[0].place)
-            texts = [self._task.query[start:end] for start, end in members]
-            values: list[JsonValue] = [int(text) if fill.slot.kinds & NUMBERS else text for text in texts]
+        in_path = fill.slot.parameter.location is Location.PATH
+        if not fill.listed and in_path and fill.times > 1 and said and said[0].place:
+            members = ids_named(self._task.query, said[0].place)
+            values: list[JsonValue] = [int(text) if fill.slot.kinds & NUMBERS else text for text, _ in members]
             if len(members) == fill.times and all(map(fill.allows, values)):
-                said = [LiteralArgument(*one, said[0].sure) for one in zip(values, members, strict=True)]
+                places = [place for _, place in members]
+                self._take(fill, places)
+                said = [LiteralArgument(*one, said[0].sure) for one in zip(values, places, strict=True)]
         if not fill.listed:
             yield from said
             return
@@ -293,9 +299,7 @@ class Filler:
             if (start, end) in known:
                 found.append(known[start, end])
             elif value is not None:
-                offsets = self._task.reading.offsets
-                members = (at for at, (a, b) in enumerate(offsets) if a < end and start < b)
-                fill.taken.extend(((at, at), fill.slot) for at in members)
+                self._take(fill, [(start, end)])
                 found.append(LiteralArgument(value, (start, end), min(one.sure for one in said)))
         return found
 
@@ -337,7 +341,7 @@ class Filler:
             value = as_in_examples(fill.target, written(form, text, self._task.now, moment, last=last))
         if not (is_stamp(stamp, read) and may_be_code(fill.slot, text)):
             return None
-        if moment is None and is_no_clock(text, formats):
+        if is_no_clock(text, formats, moment):
             return None
         allowed = value is not None and fill.allows([value] if fill.listed else value)
         return value if allowed else read if amount in (None, read) else None

@@ -16,7 +16,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from planner_svc.reading.profile import Effect, Field, Profile, Slot
+from planner_svc.reading.effects import Effect
+from planner_svc.reading.profile import Field, Profile, Slot
 from planner_svc.reading.text import split_name, stems
 from services.compute import checkpoint
 from services.contracts.api import Api

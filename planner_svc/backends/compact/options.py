@@ -11,10 +11,11 @@ from planner_svc.backends.compact.draft_calls import LiteralArgument
 from planner_svc.backends.compact.items import MAX_OPTIONS, Kind
 from planner_svc.backends.compact.task import FillRequest, Task
 from planner_svc.reading.choices import NamedChoice, named_choices
+from planner_svc.reading.conditions import CONDITION
 from planner_svc.reading.negations import denies
 from planner_svc.reading.option_names import option_names
 from planner_svc.reading.text import MAX_CHARS, STOP, words_of
-from planner_svc.reading.withdrawn import replaced
+from planner_svc.reading.withdrawn import replaced, within
 
 NAMED: Final = 1.0
 """Log-odds added to an option that the request names; an option that the network has not seen starts at 0."""
@@ -49,7 +50,8 @@ class Options:
                 return  # any of them may be meant
             ranked = [(1.0, value) for value in others]
         likely = [value for odds, value in ranked if odds > 0]
-        if not likely and (named or not fill.profile.api.mutating):  # no change gets an option by a guess
+        needed = fill.slot.required and not fill.profile.api.mutating
+        if not likely and (named or needed):  # a guess neither changes anything nor limits what is found
             likely = [value for _, value in ranked[:1]]
         own = [one.value for one in named.values() if {one.role, fill.slot.role} != {"from", "to"}]
         if len(own) == fill.times > 1 or (own and explained and fill.listed):
@@ -67,10 +69,12 @@ class Options:
                 yield LiteralArgument(value, places.get(str(value)), sure)
 
     def _refused(self, fill: FillRequest, said: Sequence[NamedChoice]) -> set[str]:
-        """The options that the request names only to deny or to replace them."""
+        """The options that the request names only to deny or to replace them, or, of a change, as its condition."""
         query, changes = self._task.query[:MAX_CHARS], fill.profile.api.mutating
         no = [one for one, other in replaced(query, said) if one.value != other.value]
         no += [one for one in said if denies(query, (one.start, one.end), changes=changes)]
+        states = [match.span("state") for match in CONDITION.finditer(query)] if changes else []
+        no += [one for one in said if within(one.start, one.end, states)]
         return {str(one.value) for one in no} - {str(one.value) for one in said if one not in no}
 
     def _offered(

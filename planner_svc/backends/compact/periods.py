@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.draft_calls import Argument, DraftCall, LiteralArgument
+from planner_svc.backends.compact.range_ends import ranges_of
 from planner_svc.backends.compact.task import FillRequest
 from planner_svc.reading.limits import end_said, limit_before
 from planner_svc.reading.moments import Moment
@@ -36,6 +37,7 @@ def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
         call: the call; its arguments are completed.
         fills: what its arguments were filled from.
     """
+    _set_ranges(filler, call, fills)
     for fill in fills:
         said = call.arguments.get(fill.slot.name)
         if fill.slot.role is None or not isinstance(said, LiteralArgument) or said.place is None:
@@ -64,6 +66,30 @@ def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
             if value not in (None, query[slice(*(place or said.place))]) and other.allows(value):
                 call.arguments[other.slot.name] = LiteralArgument(value, place or said.place, said.sure)
                 call.missing[:] = [name for name in call.missing if name != other.slot.name]
+
+
+def _set_ranges(filler: Filler, call: DraftCall, fills: Sequence[FillRequest]) -> None:
+    """Give both ends a range of which one has the other's words: "10" in "between 8 and 10" for the start."""
+    for ends in ranges_of(fills):
+        said = [one for fill in ends if (one := call.arguments.get(fill.slot.name)) is not None]
+        places = {
+            fill.slot.name: one.place
+            for fill in ends
+            if isinstance(one := call.arguments.get(fill.slot.name), LiteralArgument) and one.place is not None
+        }
+        for pair in filler.moments.ranges() if len(places) == len(said) else ():
+            crossed = any(_share(places.get(fill.slot.name), at) for fill, at in zip(ends, pair[::-1], strict=True))
+            if not crossed or not all(any(_share(place, at) for at in pair) for place in places.values()):
+                continue
+            values = [filler.meaning(fill, *at) for fill, at in zip(ends, pair, strict=True)]
+            for fill, at, value in zip(ends, pair, values, strict=True):
+                if None not in values:
+                    call.arguments[fill.slot.name] = LiteralArgument(value, at, min(one.sure for one in said))
+                    call.missing[:] = [name for name in call.missing if name != fill.slot.name]
+
+
+def _share(place: tuple[int, int] | None, other: tuple[int, int]) -> bool:
+    return place is not None and place[0] < other[1] and other[0] < place[1]
 
 
 def _is_filter(moment: Moment, fill: FillRequest, other: FillRequest) -> bool:

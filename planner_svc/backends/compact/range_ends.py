@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Final
 from planner_svc.backends.compact.amounts import NUMBERS
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
 from planner_svc.backends.compact.task import FillRequest
-from planner_svc.reading.limits import end_said, limit_named
+from planner_svc.reading.limits import end_said, limit_before, limit_named
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.quantities import amount_ranges
 from planner_svc.reading.timestamps import stamp_of
+from services.contracts.api import Location
 
 if TYPE_CHECKING:
     from planner_svc.backends.compact.filling import Filler
 
 Place = tuple[int, int]
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
-_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
+_CLOCK: Final = re.compile(r"(?:\d{4}-\d\d-\d\d[T ])?(?!00:00)\d\d:\d\d")
 
 
 def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
@@ -56,20 +57,33 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
             end = end_said(query, said.place, moment=here.slot.temporal)
             if end == there.slot.role and _set(filler, call, there, said):
                 del call.arguments[here.slot.name]
-    _drop_opposite(query, call, fills)
+    _drop_opposite(filler, query, call, fills)
 
 
-def _drop_opposite(query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
-    """Drop values that are the other end by their words: what is newer than three days is no ``older_than_days``."""
+def _drop_opposite(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
+    """Drop values that are the other end by their words: what is newer than three days is no ``older_than_days``.
+
+    Changes are not limited by an end that the words do not tell: photos "of last week" are not those before it.
+    """
     for fill in fills:
         said = call.arguments.get(fill.slot.name)
         own = None if fill.slot.choices else limit_named(fill.slot)
         if own is None or not isinstance(said, LiteralArgument) or said.place is None:
             continue
         is_moment = fill.slot.temporal or stamp_of(fill.slot) is not None
-        if end_said(query, said.place, moment=is_moment) not in (None, own):
+        end = end_said(query, said.place, moment=is_moment)
+        if end not in (None, own) or (end is None and _is_no_end(filler, query, fill, fills, said.place)):
             del call.arguments[fill.slot.name]
             call.missing += [fill.slot.name] if fill.slot.required else []
+
+
+def _is_no_end(filler: Filler, query: str, fill: FillRequest, fills: Sequence[FillRequest], place: Place) -> bool:
+    """Whether a moment is all of what a change is made for, and no end of it: "of last week", for the only end."""
+    moment, limit = filler.moments.at(*place), limit_before(query, place[0], moment=True)
+    is_filter = fill.slot.parameter.location is Location.QUERY or (moment is not None and moment.last is not None)
+    if moment is None or not is_filter or not fill.profile.api.mutating or (limit and limit.end == fill.slot.role):
+        return False
+    return not any(fill in pair for pair in _pairs(fills))
 
 
 def _set_both(
@@ -125,7 +139,7 @@ def _is_before(one: LiteralArgument, other: LiteralArgument) -> bool:
 def _ends_at_start(first: FillRequest, low: LiteralArgument, high: LiteralArgument) -> bool:
     """Whether a change would end at the time at which it starts; the beginning of a day is the day itself."""
     changed = first.slot.in_range and first.profile.api.mutating and low.value == high.value
-    return changed and isinstance(low.value, str) and bool(_INSTANT.match(low.value)) and low.value[11:16] != "00:00"
+    return changed and isinstance(low.value, str) and _CLOCK.match(low.value) is not None
 
 
 def _keep_end_said(query: str, call: DraftCall, place: tuple[int, int], fills: Sequence[FillRequest]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -98,10 +99,15 @@ class SaidMoments:
         since = earlier.last_day().day
         return earlier if since is not None and timedelta() <= today - since <= moment.day - today else moment
 
+    def ranges(self) -> Iterator[tuple[Place, Place]]:
+        """The first and the last end of each range: "from 2 through 15 November"."""
+        whole = [place for place, _, is_whole in self._found if is_whole]
+        return ((first, last) for first, last in pairwise(whole) if is_range(self._query, first, last))
+
     def other_end(self, place: Place, role: Role) -> Place | None:
-        """The characters of a range's other end, if the moment at these is one end: "from 2 through 15 November"."""
-        for first, last in pairwise(at for at, _, is_whole in self._found if is_whole):
+        """The characters of a range's other end, if the moment at these is one end."""
+        for first, last in self.ranges():
             here, there = (first, last) if role == "from" else (last, first)
-            if place[0] < here[1] and here[0] < place[1] and is_range(self._query, first, last):
+            if place[0] < here[1] and here[0] < place[1]:
                 return there
         return None

@@ -78,3 +78,8 @@ def test_what_is_no_time_is_not_sent_as_one(text: str, refused: bool) -> None:
     assert is_no_clock(text, date_formats("24-hour time, HH:MM")) == refused
     assert not is_no_clock(text, date_formats("YYYY-MM-DD"))
     assert not is_no_clock(text, ())
+
+
+def test_a_day_is_no_time_of_day() -> None:
+    assert is_no_clock("Thursday", date_formats("New end, HH:MM"), Moment("day", day=date(2026, 12, 3)))
+    assert not is_no_clock("noon", date_formats("New end, HH:MM"), Moment("time", clock=time(12)))

@@ -77,6 +77,17 @@ def test_each_member_of_an_enumeration_has_a_call(backend: CompactBackend, query
     assert [step.arguments["orderId"] for step in draft.plan.steps] == [LiteralValue(value=one) for one in ids]
 
 
+def test_an_end_of_a_range_of_ids_is_no_amount(backend: CompactBackend) -> None:
+    order = param("orderId", WHOLE, required=True).model_copy(update={"location": Location.PATH})
+    amount = param("amount", {"type": "number"}, "Amount, all if left out")
+    refund = api("refundOrder", "Refund an order", order, amount, method="POST", path="/orders/{orderId}/refund")
+    query = "Refund orders 12 to 14"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=refund, score=1),)))
+    assert draft.plan is not None
+    sent = [step.arguments for step in draft.plan.steps]
+    assert sent == [{"orderId": LiteralValue(value=one)} for one in (12, 13, 14)]
+
+
 @pytest.mark.parametrize("query", ["Show ticket 5, 3 days ago", "Show ticket 5 and 3 comments", "version 1.5 and 1.7"])
 def test_other_numbers_are_no_enumeration(query: str) -> None:
     assert enumerated(query, (12, 13)) == []

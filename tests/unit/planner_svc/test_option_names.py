@@ -7,6 +7,7 @@ import pytest
 
 from planner_svc.backends.compact import CompactBackend
 from planner_svc.reading.choices import named_choices
+from planner_svc.reading.negations import denies
 from planner_svc.reading.option_names import option_names
 from planner_svc.reading.profile import Slot, read_profile
 from planner_svc.reading.text import words_of
@@ -122,3 +123,14 @@ def test_symbols_are_found_by_the_names_of_units(text: str, named: list[str]) ->
     unit = param("unit", {"type": "string", "enum": ["cm", "in", "oz"]})
     (slot,) = read_profile(api("createParcel", "Create a parcel", unit)).slots
     assert [one.value for one in named_choices(slot, words_of(text))] == named
+
+
+def test_an_article_may_stand_in_the_name_of_an_option() -> None:
+    state = slot(["available", "in_workshop"], "State")
+    assert named(state, "trucks that are in the workshop") == ["in_workshop"]
+
+
+@pytest.mark.parametrize("text", ["trucks not in the workshop", "customers who are not on the basic tariff"])
+def test_an_option_with_a_preposition_is_denied(text: str) -> None:
+    (one,) = named_choices(slot(["in_workshop", "basic"], "State"), words_of(text))
+    assert denies(text, (one.start, one.end), changes=False)

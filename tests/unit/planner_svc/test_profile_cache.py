@@ -12,7 +12,8 @@ from planner_svc.models import PlanDraft
 from planner_svc.proving.prover import Prover
 from planner_svc.proving.untold import missing_from_plan, untold
 from planner_svc.reading import profile as reading
-from planner_svc.reading.profile import Effect, ProfileCache
+from planner_svc.reading.effects import Effect, effect_of
+from planner_svc.reading.profile import ProfileCache
 from services.compute import ComputePool
 from services.contracts.api import Api, Location
 from services.contracts.context import Context
@@ -36,13 +37,13 @@ CANCEL = api(
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The ids of the APIs that are read, once for each time."""
     seen: list[str] = []
-    effect = reading._effect  # each reading asks for it once, whoever imports what
+    effect = effect_of  # each reading asks for it once, whoever imports what
 
     def counted(one: Api) -> Effect:
         seen.append(one.id)
         return effect(one)
 
-    monkeypatch.setattr(reading, "_effect", counted)
+    monkeypatch.setattr(reading, "effect_of", counted)
     return seen
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from planner_svc.backends.compact import CompactBackend
-from planner_svc.backends.compact.amounts import amount_meant
+from planner_svc.backends.compact.amounts import amount_meant, ids_named
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.quantities import quantities
 from services.contracts.plan import LiteralValue
@@ -122,6 +122,21 @@ def test_what_an_argument_cannot_take_is_not_sent_in_part(said: str, name: str, 
 
 
 @pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("half of order A-12", "half"),
+        ("10% of order A-12", "10"),
+        ("10 % of it", "10 %"),
+        ("a third of 500", "a third"),
+    ],
+)
+def test_a_share_is_no_amount(text: str, cut: str) -> None:
+    with pytest.raises(ValueError, match="share"):
+        sent(text, cut, "amount")
+    assert sent("a discount of 10%", "10", "amount") == 10
+
+
+@pytest.mark.parametrize(
     ("name", "schema"), [("id", WHOLE), ("ticketId", WHOLE), ("ids", {"type": "array", "items": WHOLE})]
 )
 def test_ids_with_a_comma_between_them_are_not_one(name: str, schema: dict[str, Any]) -> None:
@@ -162,3 +177,19 @@ def test_the_planner_sends_the_amount_in_the_unit_of_the_argument(
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=log, score=1),)))
     assert draft.plan is not None
     assert draft.plan.steps[0].arguments["hours"] == LiteralValue(value=hours)
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "ids"),
+    [
+        ("Take back bins 7006 to 7008", "7006", ["7006", "7007", "7008"]),
+        ("Take back bins 7006 to 7008", "7008", ["7006", "7007", "7008"]),
+        ("Take back bins 7006, 7008 and 9", "7006", ["7006", "7008", "9"]),
+        ("Take back bins 7006 to 8000", "7006", []),
+        ("Move bin 7006 from tour 31 to 33", "31", []),
+        ("Take back bin 7006", "7006", []),
+    ],
+)
+def test_a_range_of_ids_names_each_of_them(text: str, at: str, ids: list[str]) -> None:
+    place = text.index(at), text.index(at) + len(at)
+    assert [one for one, _ in ids_named(text, place)] == ids

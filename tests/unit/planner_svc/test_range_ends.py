@@ -14,7 +14,7 @@ from planner_svc.backends.compact.task import FillRequest
 from planner_svc.backends.compact.unmarked import add_unmarked_ends, takes_limits
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.readings import number_in
-from services.contracts.api import Api
+from services.contracts.api import Api, Location
 from services.contracts.plan import LiteralValue
 from services.contracts.planning import PlanRequest
 from services.contracts.retrieval import Candidate
@@ -48,6 +48,17 @@ class Days:
         moment = self.moments.at(start, end)
         assert moment is not None
         return str(moment.last_day().day if fill.slot.role == "to" else moment.day)
+
+
+class Clocks(Days):
+    """Reads times of day."""
+
+    def meaning(self, fill: FillRequest, start: int, end: int) -> str:
+        """The time at these characters."""
+        moment = self.moments.at(start, end)
+        assert moment is not None
+        assert moment.clock is not None
+        return f"{moment.clock:%H:%M}"
 
 
 def moved(query: str, of: Api = LIST, /, **said: str) -> dict[str, object]:
@@ -350,3 +361,57 @@ def test_a_month_has_a_year_and_a_month(words: str, sent: dict[str, int]) -> Non
     fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
     add_unmarked_ends(Numbers(query), query, call, fills)  # type: ignore[arg-type]
     assert {name: one.value for name, one in call.arguments.items() if isinstance(one, LiteralArgument)} == sent
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "kept"),
+    [
+        ("of last week", "last week", False),
+        ("from last week", "last week", False),
+        ("of 3 November", "3 November", False),
+        ("before last week", "last week", True),
+        ("older than 3 November", "3 November", True),
+        ("to 3 November", "3 November", True),
+    ],
+)
+def test_a_change_is_not_limited_by_an_end_that_nothing_tells(words: str, said: str, kept: bool) -> None:
+    query, before = f"Delete the photos {words}", param("takenBefore", DAY)
+    profile = read_profile(
+        api("deletePhotos", "", before.model_copy(update={"location": Location.QUERY}), method="DELETE")
+    )
+    fills = [FillRequest(ParameterTarget(0, 0, profile.slots[0]), profile, 1, (), [], [])]
+    place = query.index(said), query.index(said) + len(said)
+    call = DraftCall(0, 0.9, {"takenBefore": LiteralArgument("2026-11-16", place, 0.9)})
+    set_right_ends(Days(query), query, call, fills)  # type: ignore[arg-type]
+    assert bool(call.arguments) == kept
+
+
+def test_a_change_does_not_end_at_the_time_of_day_at_which_it_starts() -> None:
+    query = "Move pickup 5 to 10 am"
+    profile = read_profile(api("movePickup", "", param("window_start"), param("window_end"), method="PATCH"))
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    ten = LiteralArgument("10:00", (query.index("10"), len(query)), 0.9)
+    call = DraftCall(0, 0.9, {"window_start": ten, "window_end": ten})
+    set_right_ends(Days(query), query, call, fills)  # type: ignore[arg-type]
+    assert call.arguments == {"window_start": ten}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("on 5 December between 8 and 10", {"window_start": "10"}),
+        ("on 5 December, 8 to 10", {"window_end": "5 December, 8 to 10"}),
+        ("on 5 December from 8 to 10", {"window_start": "10", "window_end": "5 December from 8"}),
+    ],
+)
+def test_both_ends_of_a_range_are_told_apart(words: str, said: dict[str, str]) -> None:
+    query = f"Schedule a pickup {words}"
+    profile = read_profile(api("schedulePickup", "", param("window_start"), param("window_end"), method="POST"))
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    call = DraftCall(0, 0.9)
+    for name, text in said.items():
+        place = query.rindex(text), query.rindex(text) + len(text)
+        call.arguments[name] = LiteralArgument("?", place, 0.9)
+    add_other_ends(Clocks(query), query, call, fills)  # type: ignore[arg-type]
+    values = {name: one.value for name, one in call.arguments.items() if isinstance(one, LiteralArgument)}
+    assert values == {"window_start": "08:00", "window_end": "10:00"}

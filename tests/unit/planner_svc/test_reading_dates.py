@@ -76,6 +76,8 @@ def test_days(text: str, day: date) -> None:
         ("the guest arrived on the 12th", [date(2026, 11, 12)]),
         ("the hours Anna worked from 2 to 6 November", [date(2026, 11, 2), date(2026, 11, 6)]),
         ("I arrived on 3 December", [date(2025, 12, 3)]),
+        ("Refund order 5, delivered on 12 November", [date(2026, 11, 12)]),
+        ("Order 5 delivered on 12 November", [date(2026, 11, 12)]),
     ],
 )
 def test_after_a_verb_in_the_past_a_day_is_over(text: str, days: list[date]) -> None:
@@ -88,6 +90,8 @@ def test_after_a_verb_in_the_past_a_day_is_over(text: str, days: list[date]) -> 
         ("I need a room on 12 November", date(2027, 11, 12)),
         ("I want it delivered on 12 November", date(2027, 11, 12)),
         ("I was planning to come on 12 November", date(2027, 11, 12)),
+        ("Order a bin for Anna, 120 l, delivered on 12 November", date(2027, 11, 12)),
+        ("Book two vans, delivered on 12 November", date(2027, 11, 12)),
         ("the room that I booked for 12 November", date(2027, 11, 12)),
         ("I moved, so find a flat from 12 November", date(2027, 11, 12)),
         ("I forgot to order a cake, book it on 12 November", date(2027, 11, 12)),

@@ -12,7 +12,8 @@ DELETE = api(
 )
 SEND = api("sendMessage", param("text", at=Location.BODY), method="POST", path="/messages", returns=record(n=TEXT))
 LIST = api("listMessages", param("status"), path="/messages", returns=record(n=TEXT))
-APIS = {one.id: one for one in (DELETE, SEND, LIST)}
+LABEL = api("removeLabel", param("id", required=True, at=Location.PATH), method="DELETE", path="/labels/{id}")
+APIS = {one.id: one for one in (DELETE, SEND, LIST, LABEL)}
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,10 @@ APIS = {one.id: one for one in (DELETE, SEND, LIST)}
         ("Delete the messages unless Anna wrote them", "unless Anna wrote them"),
         ("Delete tickets 3, 4 and 5 but keep 4", "but keep 4"),
         ("Make user 5 an admin, no, an editor", "no, an editor"),
+        ("Delete the png messages of Anna", "png messages"),
+        ("Could you delete all old read messages", "old read messages"),
+        ("Delete the read messages, that is half of them", "half of them"),
+        ("Delete the read messages every Monday", "every Monday"),
     ],
 )
 def test_words_that_restrict_a_change_are_found(query: str, words: str) -> None:
@@ -47,6 +52,9 @@ def test_words_that_restrict_a_change_are_found(query: str, words: str) -> None:
             "Don't forget to delete the messages of Anna",
             plan(step("var1", "deleteMessages", sender="Anna"), answer="$var1$"),
         ),
+        ("Delete all messages", plan(step("var1", "deleteMessages"), answer="$var1$")),
+        ("Send the png messages to Anna", plan(step("var1", "sendMessage", text="Anna"), answer="$var1$")),
+        ("Remove the urgent label 5", plan(step("var1", "removeLabel", id="5"), answer="$var1$")),
         ("Delete message no. 5", plan(step("var1", "deleteMessages", sender="5"), answer="$var1$")),
     ],
 )

@@ -275,6 +275,7 @@ USAGE = api(
         ("how much data did vans use today?", {"fleet": "vans"}, ()),
         ("usage of vans this month", {"fleet": "vans"}, ("this month",)),
         ("usage of vans by the end of the month", {"fleet": "vans"}, ("the end of the month",)),
+        ("usage of vans last month", {"fleet": "month"}, ("last month",)),
         ('usage of the fleet "blue vans"', {}, ("blue vans",)),
         ("usage of the 3 fleets", {}, ()),
     ],
@@ -287,6 +288,50 @@ def test_what_a_plan_that_changes_something_leaves_out_is_only_asked() -> None:
     query = 'Create a task "Call Ada" on list L-7'
     assert asked(query, created())
     assert values_left_out(query, NOW, created(), APIS) == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        ("Remove task T-5 tomorrow", ("tomorrow",)),
+        ("Remove task T-5 at 5 pm on 3 December", ("5 pm on 3 December",)),
+        ("Remove task T-5 today", ()),
+        ("Remove task T-5, it is from 3 November 2026", ()),
+    ],
+)
+def test_when_a_change_is_to_be_made_is_told_if_no_argument_takes_it(query: str, left: tuple[str, ...]) -> None:
+    removed = plan(step("a", "remove_task", id="T-5"))
+    assert asked(query, removed) == []
+    assert values_left_out(query, NOW, removed, APIS) == left
+
+
+@pytest.mark.parametrize("words", ["of last week", "from 3 November", "of yesterday"])
+def test_a_moment_that_could_limit_a_change_is_asked_about(words: str) -> None:
+    before = param("before", {"type": "string", "format": "date"}, about="Only logs before this day", at=Location.QUERY)
+    purge = api("delete_logs", before, method="DELETE", path="/logs")
+    asked_about = questions_about(f"Delete the logs {words}", NOW, plan(step("a", "delete_logs")), {purge.id: purge})
+    assert [question.argument for question in asked_about] == ["before"]
+
+
+def test_an_amount_after_a_code_is_asked_about() -> None:
+    subject = plan(*(step(f"s{n}", "create_task", list_id=f"L-{n}", task={"name": "Buy"}) for n in (71, 72)))
+    assert asked('add "Buy" to L-71 30 points and to L-72 50 points', subject)[:1] == ["task.points"]
+
+
+@pytest.mark.parametrize("said", ["half of", "10% of", "a third of"])
+def test_a_share_that_no_argument_has_is_asked_about(said: str) -> None:
+    order = param("id", required=True, at=Location.PATH)
+    refund = api(
+        "refund", order, param("amount", {"type": "number"}, at=BODY), method="POST", path="/orders/{id}/refund"
+    )
+    subject = plan(step("a", "refund", id="A-12"))
+    asked_about = questions_about(f"Refund {said} order A-12", NOW, subject, {refund.id: refund})
+    assert [question.argument for question in asked_about] == ["amount"]
+
+
+def test_an_amount_that_is_ten_times_the_number_of_calls_is_asked_about() -> None:
+    subject = plan(*(step(f"s{n}", "create_task", list_id="L-7", task={"name": "Buy"}) for n in range(2)))
+    assert asked('add "Buy" with 20 points to L-7, two times', subject) == ["task.points"]
 
 
 def test_a_day_for_a_time_in_seconds_is_asked_about() -> None:
