@@ -13,7 +13,7 @@ import orjson
 import typer
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from deploy.cli.bundling import Unreadable
+from deploy.cli.bundling import Unreadable, warn_all
 from deploy.cli.gateway import EXIT_PROBLEM, is_header_text
 from deploy.cli.sources import find_sources
 from deploy.drawing import visible
@@ -54,7 +54,9 @@ def twin(
         url = f"http://{address(bound)}"
         try:
             text = find_sources([document], provider)[0].read()
-            root = read_document(text, Limits())
+            repeated = list[str]()
+            root = read_document(text, Limits(), repeated.append)
+            warn_all(repeated)
             moved = with_token_url(root, url + TOKEN_PATH)
             text = text if moved == root else orjson.dumps(moved).decode()
             imported = import_document(text, provider, url)

@@ -104,11 +104,14 @@ def import_document(
         InvalidDocument: the text is not such a document. An error in a single operation only skips that operation.
     """
     limits = limits or Limits()
-    outline = _outline(read_document(text, limits))
+    repeated = list[str]()
+    outline = _outline(read_document(text, limits, repeated.append))
     entries = outline.entries
     if len(entries) > limits.operations:
         raise InvalidDocument(f"the document has {len(entries):,} operations; at most {limits.operations:,} are read")
     source = Source.open(outline, provider or "", server, limits, origin)
+    for warning in repeated:
+        source.notes.warn(warning)
     source.provider = provider or _provider(outline, source, server)
     apis, skipped, skipped_total = _read(source, entries, progress)
     if apis and not any(api.server for api in apis):
