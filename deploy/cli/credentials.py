@@ -30,6 +30,7 @@ from deploy.cli.binding import (
     place_of_secret,
 )
 from deploy.cli.gateway import EXIT_PROBLEM, ask, gateway
+from deploy.cli.reasons import operations
 from deploy.cli.secret_entries import (
     File,
     Hosts,
@@ -267,7 +268,7 @@ def print_missing(console: Console, missing: Sequence[NeededSecret]) -> None:
         return
     console.print("Missing credentials (if an operation accepts alternatives, one is enough):")
     for one in missing[:_MOST_SHOWN]:  # whole lines: a command that is cut or broken cannot be copied
-        line = f"   {command_for(one)}  # {kind_label(one)}; {one.operations} operations"
+        line = f"   {command_for(one)}  # {kind_label(one)}; {operations(one.operations)}"
         console.print(plain(line), soft_wrap=True)
     if len(missing) > _MOST_SHOWN:
         console.print(f"  and {len(missing) - _MOST_SHOWN} more: nestor secrets list PROVIDER")
