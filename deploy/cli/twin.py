@@ -18,7 +18,6 @@ from deploy.cli.gateway import EXIT_PROBLEM, is_header_text
 from deploy.cli.reasons import operations
 from deploy.cli.sources import find_sources
 from deploy.drawing import visible
-from deploy.sockets import address, listen, serving
 from services.errors import InvalidDocument
 
 _ITEMS: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
@@ -38,7 +37,8 @@ def twin(
     provider: Annotated[str | None, typer.Option(help="Name of the provider. Default: the document's title.")] = None,
 ) -> None:
     """Serve a twin (a mock) of a service, generated from its document. It stores created items. Ctrl-C stops it."""
-    from retriever_svc.importers import Limits, import_document  # imported here to keep the command line fast
+    from deploy.sockets import address, listen, serving  # these are imported here to keep the command line fast
+    from retriever_svc.importers import Limits, import_document
     from retriever_svc.importers.reading import read_document
     from twin.access import TOKEN_PATH, with_token_url
     from twin.main import DOCUMENT_PATH, create_app
