@@ -1,6 +1,7 @@
 """Draws plans, runs and answers for a terminal. If the output is not a terminal, it writes the same as plain lines."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import JsonValue
@@ -47,6 +48,7 @@ _EVIDENCE_TEXT = {
     "unasked": "there was no time for another plan.",
 }
 _MAX_ITEMS = 5
+_PIPED_WIDTH = 10_000
 _MAX_BODY_CHARS = 2_000
 _MAX_READ_CHARS = 500
 
@@ -64,6 +66,14 @@ def visible_json(text: str) -> str:
 def plain(text: str, style: str = "") -> Text:
     """Text from any source, made safe to print."""
     return Text(visible(text), style)
+
+
+def print_table(table: Table) -> None:
+    """Print a table on standard output. Where that is no terminal, nothing is cut, so that rows can be searched."""
+    console = Console()
+    if not console.is_terminal and not os.environ.get("COLUMNS"):
+        console = Console(width=_PIPED_WIDTH)
+    console.print(table)
 
 
 def show_value(value: Value) -> str:

@@ -15,7 +15,7 @@ from deploy.settings_errors import BadSettings, settings_problem
 from deploy.sockets import UnprotectedService, refuse_unprotected
 from deploy.traces import sending_traces
 from services.server import BoundedConfig, raise_file_limit
-from services.settings import unknown_variables
+from services.settings import UnusableSettings, unknown_variables
 from services.telemetry import configure_logging, get_logger
 
 _log = get_logger(__name__)
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> None:
         refuse_unprotected(app, options.host)
     except BadSettings as error:  # its own text and traceback contain values, perhaps of secrets
         parser.exit(2, f"{parser.prog}: {settings_problem(error)} (docs/settings.md)\n")
-    except UnprotectedService as error:
+    except (UnprotectedService, UnusableSettings) as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
     freeze_loaded_objects()
     shorten_switch_interval()

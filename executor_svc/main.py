@@ -28,9 +28,10 @@ def create_app(settings: ExecutorSettings | None = None, *, transports: None = N
     """Build the executor. It calls no other service, so it needs no transports.
 
     Raises:
-        SecretsUnreadable: at start-up, if the configured secrets cannot be read.
+        SecretsUnreadable: the configured secrets cannot be read.
     """
     settings = settings or ExecutorSettings()
+    SecretStore.load(settings.secrets_file, settings.secrets)  # here, since a server logs later errors with a traceback
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -10,6 +10,8 @@ from typing import Final
 from filelock import AsyncFileLock, FileLock
 from pydantic import JsonValue, TypeAdapter
 
+from services.settings import UnusableSettings
+
 DEFAULT_FILE: Final = Path("var") / "secrets" / "executor.json"
 """The default path for the command line and `nestor serve`. docker-compose mounts the same file."""
 Entries = dict[str, JsonValue]
@@ -18,7 +20,7 @@ _EDIT_S: Final = 10.0
 _POLL_S: Final = 0.05
 
 
-class SecretsUnreadable(ValueError):
+class SecretsUnreadable(UnusableSettings):
     """The secrets file or setting is invalid or cannot be read. The message never quotes a value."""
 
 
@@ -35,7 +37,7 @@ def load_file(file: Path) -> Entries:
     try:
         return read_entries(file.read_text("utf-8"), "the secrets file")
     except (OSError, UnicodeDecodeError) as error:
-        raise SecretsUnreadable(f"the secrets file cannot be read: {type(error).__name__}") from None
+        raise SecretsUnreadable(f"the secrets file {file} cannot be read: {type(error).__name__}") from None
 
 
 def change_file(file: Path, changes: Mapping[str, JsonValue]) -> None:

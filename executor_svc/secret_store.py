@@ -45,7 +45,8 @@ __all__ = ["AwsKey", "Certificate", "Client", "Login", "Secret", "SecretStore", 
 
 _log = get_logger(__name__)
 _BEARER: Final = re.compile(rf"bearer +(\S{{{MIN_SECRET_CHARS},}})", re.IGNORECASE)
-Host = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+)(:[0-9]{1,5})?$", to_lower=True)]
+HOST_PATTERN: Final = r"^(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+)(:[0-9]{1,5})?$"
+Host = Annotated[str, StringConstraints(pattern=HOST_PATTERN, to_lower=True)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=2_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Url = Annotated[str, StringConstraints(max_length=2_000, pattern=r"^https?://[^\s\x00-\x1f@]+$")]
 

@@ -6,7 +6,18 @@ from fastapi import Depends, Path, Query, Request, Response, status
 
 from gateway.audit import AuditFilter, AuditLog, entry
 from gateway.keys import KeyStore
-from gateway.routing import ADMINISTERING, PRINTABLE, Caller, Cursor, Limit, Moment, ProtectedRoute, Service, counted
+from gateway.routing import (
+    ADMINISTERING,
+    PRINTABLE,
+    AuditCursor,
+    Caller,
+    KeyCursor,
+    Limit,
+    Moment,
+    ProtectedRoute,
+    Service,
+    counted,
+)
 from services.app import service_router
 from services.contracts.access import Action, AuditPage, CreatedKey, KeyPage, KeyRequest
 from services.contracts.api import Tenant
@@ -64,7 +75,7 @@ async def create_key(body: KeyRequest, keys: Keys, caller: Caller) -> CreatedKey
 
 @access.get("/keys", summary="List keys, newest first", openapi_extra=ADMINISTERING)
 async def list_keys(
-    keys: Keys, caller: Caller, tenant: OfTenant = None, limit: Limit = 20, cursor: Cursor = None
+    keys: Keys, caller: Caller, tenant: OfTenant = None, limit: Limit = 20, cursor: KeyCursor = None
 ) -> KeyPage:
     """The keys of your tenant, including expired and revoked ones; never the keys themselves."""
     return await keys.page(caller.check_tenant(tenant), limit=limit, cursor=cursor)
@@ -92,7 +103,7 @@ async def read_audit(
     after: Annotated[Moment | None, Query(description="After this moment.")] = None,
     before: Annotated[Moment | None, Query(description="Before this moment.")] = None,
     limit: Limit = 20,
-    cursor: Cursor = None,
+    cursor: AuditCursor = None,
 ) -> Response:
     """What principals of your tenant imported, approved, rejected, settled, deleted, and which keys they created.
 

@@ -13,11 +13,11 @@ from gateway.routing import (
     ADMINISTERING,
     PRINTABLE,
     Caller,
-    Cursor,
     Id,
     Limit,
     Moment,
     ProtectedRoute,
+    RunCursor,
     Service,
     counted,
 )
@@ -133,7 +133,7 @@ async def list_runs(
     service: Service,
     caller: Caller,
     limit: Limit = 20,
-    cursor: Cursor = None,
+    cursor: RunCursor = None,
     status: Annotated[
         list[RunStatus] | None, Query(max_length=20, description="Any of these values; repeatable.")
     ] = None,

@@ -2,18 +2,33 @@
 
 import inspect
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+_LINK = re.compile(r"_SERVICE_HOST|(_SERVICE)?_PORT|_SERVICE_PORT_\w+|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?")
+"""Ends of the variables that Kubernetes and Docker set for each service that a container may call."""
+
+
+class UnusableSettings(ValueError):
+    """A file or value that settings name cannot be used. The message never quotes a secret."""
+
 
 def unknown_variables(*settings: type[BaseSettings]) -> list[str]:
     """Environment variables that are named like these settings and are none: misspelt, or of another version."""
     known = {name for one in settings for name in _variables(one)}
     prefixes = tuple(str(one.model_config.get("env_prefix")).upper() for one in settings)
-    return sorted(name for name in os.environ if name.upper().startswith(prefixes) and name.upper() not in known)
+    given = {name: name.upper() for name in os.environ if name.upper().startswith(prefixes)}
+    return sorted(name for name, upper in given.items() if upper not in known and not _is_link(upper))
+
+
+def _is_link(name: str) -> bool:
+    """Whether the name is one of ``_LINK`` for a service such as ``nestor-gateway``."""
+    match = re.match(r"NESTOR_[A-Z0-9]+(?:_SVC)?", name)
+    return match is not None and _LINK.fullmatch(name, match.end()) is not None
 
 
 def _variables(settings: type[BaseSettings]) -> Iterator[str]:

@@ -337,7 +337,7 @@ def _document(text: str | bytes, media_type: str) -> JsonValue:
 
 
 def _parts(content_type: str, body: bytes) -> list[tuple[str, JsonValue]]:
-    """The parts of a form (RFC 7578): texts, JSON documents and files. Raises Refused (400)."""
+    """The parts of a form (RFC 7578): texts, also those of files, JSON documents, other files. Raises Refused (400)."""
     if "\n" in content_type or "\r" in content_type:
         raise Refused(400, "the Content-Type has line ends")
     head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1", "replace")
@@ -353,7 +353,7 @@ def _parts(content_type: str, body: bytes) -> list[tuple[str, JsonValue]]:
         if not isinstance(name, str) or not isinstance(content, bytes):
             raise Refused(400, "a part of the form has no name")
         media_type = part.get_content_type()
-        if part.get_filename() is not None:
+        if part.get_filename() is not None and not media_type.startswith("text/"):
             found.append((name, File(media_type, content).value()))
         elif is_json(media_type):
             found.append((name, _document(content, media_type)))

@@ -13,8 +13,10 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 import orjson
+import typer
 from pydantic import JsonValue
 
+from deploy.drawing import visible
 from retriever_svc.importers.limits import Limits
 from retriever_svc.importers.reading import read_document
 from services.errors import InvalidDocument
@@ -97,6 +99,12 @@ def is_inside(path: str) -> bool:
     return bool(path) and not path.startswith(("/", "..")) and "\\" not in path and ".." not in path.split("/")
 
 
+def warn_all(warnings: Iterable[str]) -> None:
+    """Print warnings about a document that is rewritten before it is sent, so that the import cannot report them."""
+    for warning in warnings:
+        typer.echo(visible(f"warning: {warning}"), err=True)
+
+
 def bundle(text: str, path: str, read: Read) -> str:
     """Insert the files that a document refers to. Returns the same text if it refers to no existing file.
 
@@ -110,17 +118,18 @@ def bundle(text: str, path: str, read: Read) -> str:
     """
     if not _FILE_REFERENCE.search(text):
         return text
+    bundler = _Bundler(path, read)
     try:
-        root = read_document(text, Limits())
+        root = read_document(text, Limits(), bundler.warnings.append)
     except InvalidDocument:  # the import reports it
         return text
-    bundler = _Bundler(path, read)
     try:
         rewritten = bundler.rewrite(root, path)
     except RecursionError:
         raise Unreadable("its files refer to each other too often in a row") from None
     if not isinstance(rewritten, dict) or not bundler.files:
         return text
+    warn_all(bundler.warnings)
     return orjson.dumps({**rewritten, _FILES_KEY: bundler.files}).decode()
 
 
@@ -148,6 +157,7 @@ class _Bundler:
         self._left = MAX_BYTES
         self._absent = set[str]()
         self.files = dict[str, JsonValue]()
+        self.warnings = list[str]()
 
     def rewrite(self, value: JsonValue, here: str) -> JsonValue:
         """A value of the file ``here`` with its references rewritten."""
@@ -175,14 +185,15 @@ class _Bundler:
     def _load(self, path: str) -> bool:
         if path in self.files or path in self._absent:
             return path in self.files
-        text = self._read(path)
+        text, repeated = self._read(path), list[str]()
         try:
-            parsed = read_document(text, Limits()) if text is not None else None
+            parsed = read_document(text, Limits(), repeated.append) if text is not None else None
         except InvalidDocument as refusal:
             raise Unreadable(f"{path}: {refusal.detail}") from None
         if text is None or parsed is None:
             self._absent.add(path)
             return False
+        self.warnings.extend(f"{path}: {warning}" for warning in repeated)
         self._left -= len(text)
         if len(self.files) >= MAX_FILES or self._left < 0:
             raise Unreadable(f"it refers to more than {MAX_FILES} files, or to more than {MAX_BYTES:,} bytes of them")

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from deploy.cli.gateway import ask
+from deploy.cli.reasons import operations
 from deploy.drawing import plain, visible
 from services.contracts.constants import ConstantsRequest
 
@@ -52,6 +53,6 @@ def _change(provider: str, given: dict[str, str | None]) -> None:
     told = ask(lambda g: g.set_constants(provider, request))
     console = Console()
     for one in told.constants:
-        console.print(plain(f"{one.name}={one.value}  # {one.operations} operations of {provider}"), soft_wrap=True)
+        console.print(plain(f"{one.name}={one.value}  # {operations(one.operations)} of {provider}"), soft_wrap=True)
     if not told.constants:
         console.print(plain(f"{provider} has no constants"))

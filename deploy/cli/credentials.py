@@ -30,6 +30,7 @@ from deploy.cli.binding import (
     place_of_secret,
 )
 from deploy.cli.gateway import EXIT_PROBLEM, ask, gateway
+from deploy.cli.reasons import operations
 from deploy.cli.secret_entries import (
     File,
     Hosts,
@@ -41,7 +42,7 @@ from deploy.cli.secret_entries import (
     parse_entry,
     save_entry,
 )
-from deploy.drawing import plain, visible
+from deploy.drawing import plain, print_table, visible
 from executor_svc.secret_changes import tell_change, told_changes
 from executor_svc.secret_file import DEFAULT_FILE, SecretsUnreadable, change_file, load_file
 from executor_svc.secret_store import AwsKey, Certificate, Client, Login, Secret, Token, parse
@@ -128,7 +129,6 @@ def list_secrets(
     file: File = DEFAULT_FILE,
 ) -> None:
     """List the credentials in the file, or those that a provider's APIs need. Values are never shown."""
-    console = Console()
     if provider is not None:
         table = Table("secret", "kind", "operations", "sent to", "", box=None)
         needed = ask(lambda g: g.secrets(provider)).secrets
@@ -140,7 +140,7 @@ def list_secrets(
             table.add_row(
                 plain(one.secret), plain(kind_label(one)), str(one.operations), plain(", ".join(one.hosts)), state
             )
-        console.print(table)
+        print_table(table)
         return
     try:
         known = parse(load_file(file), "the secrets file") if file.exists() else {}
@@ -156,7 +156,7 @@ def list_secrets(
             plain(place_of_secret(secret)),
             whom,
         )
-    console.print(table)
+    print_table(table)
     typer.echo(f"{len(known)} in {file}")
     _warn("may be used by every tenant", [n for n, one in known.items() if not one.tenants], "--tenant TENANT")
     nowhere = [n for n, one in known.items() if isinstance(one, Token) and one.place is None and one.scheme is None]
@@ -207,7 +207,7 @@ def show_changes(
         place = ", ".join(f"{field} {value}" for field, value in one.place.items())
         row = (one.user, one.action, one.secret, ", ".join(one.hosts), place, ", ".join(one.tenants))
         table.add_row(when, *map(plain, row))
-    Console().print(table)
+    print_table(table)
 
 
 def kind_label(one: NeededSecret) -> str:
@@ -267,7 +267,7 @@ def print_missing(console: Console, missing: Sequence[NeededSecret]) -> None:
         return
     console.print("Missing credentials (if an operation accepts alternatives, one is enough):")
     for one in missing[:_MOST_SHOWN]:  # whole lines: a command that is cut or broken cannot be copied
-        line = f"   {command_for(one)}  # {kind_label(one)}; {one.operations} operations"
+        line = f"   {command_for(one)}  # {kind_label(one)}; {operations(one.operations)}"
         console.print(plain(line), soft_wrap=True)
     if len(missing) > _MOST_SHOWN:
         console.print(f"  and {len(missing) - _MOST_SHOWN} more: nestor secrets list PROVIDER")

@@ -13,7 +13,7 @@ import orjson
 import typer
 from pydantic import JsonValue
 
-from deploy.cli.bundling import Unreadable
+from deploy.cli.bundling import Unreadable, warn_all
 from retriever_svc.importers.limits import Limits
 from retriever_svc.importers.outline import METHODS
 from retriever_svc.importers.reading import read_document
@@ -56,8 +56,9 @@ def with_auth(text: str, auth: Auth | None) -> str:
     """
     if auth is None:
         return text
+    repeated = list[str]()
     try:
-        root = read_document(text, Limits())
+        root = read_document(text, Limits(), repeated.append)
     except InvalidDocument:  # the import reports it
         return text
     if not isinstance(root, dict) or not {"openapi", "swagger"} & root.keys():
@@ -65,6 +66,7 @@ def with_auth(text: str, auth: Auth | None) -> str:
     name = _name(root, auth.name)
     if not _add_scheme(root, name):
         raise Unreadable("every operation already declares how calls authenticate; omit --auth")
+    warn_all(repeated)
     is_swagger = "swagger" in root
     schemes = _object(root if is_swagger else _object(root, "components"), _PLACES[is_swagger])
     schemes[name] = dict(auth.scheme)

@@ -13,7 +13,7 @@ from rich.table import Table
 from deploy.cli.credentials import command_for
 from deploy.cli.gateway import gateway, run
 from deploy.cli.importing import imported_documents
-from deploy.cli.reasons import Group, grouped
+from deploy.cli.reasons import Group, grouped, operations
 from deploy.drawing import plain
 from retriever_svc.importers.servers import private_host
 from services.clients import GatewayClient
@@ -91,13 +91,13 @@ def examine(provider: Annotated[str, typer.Argument(help="The provider's name.")
     for obstacle in found.obstacles:
         console.print(plain(f"  {obstacle}"))
     for host in found.private:
-        console.print(plain(f"  {host} is private: NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS must contain it"))
+        console.print(plain(f"  {host} is private: NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS has to contain it"))
     if not any(api.security for api in apis):
         hint = "the document declares no credentials; if calls need one, import it again with --auth"
         console.print(plain(f"  {hint}"), soft_wrap=True)
     for one in secrets:
         if not one.configured:
-            console.print(plain(f"  {command_for(one)}  # {one.operations} operations"))
+            console.print(plain(f"  {command_for(one)}  # {operations(one.operations)}"))
     for line in constant_lines(provider, apis, document):
         console.print(plain(f"  {line}"), soft_wrap=True)
 
@@ -109,10 +109,10 @@ def constant_lines(provider: str, apis: Sequence[Api], document: ImportedDocumen
         sent.update({one.wire_name.lower() for one in api.parameters if one.constant is not None})
         asked.update({one.wire_name for one in api.parameters if one.needed and _may_be_fixed(api, one)})
     constants = document.constants if document is not None else {}
-    lines = [f"{name}={value} is set, {sent[name.lower()]} operations send it" for name, value in constants.items()]
+    lines = [f"{name}={value} is set, sent by {operations(sent[name.lower()])}" for name, value in constants.items()]
     often = [(name, count) for name, count in asked.most_common() if count >= max(_FEW, len(apis) * _MOST)]
     return lines + [
-        f"nestor apis set {provider} {name}=VALUE  # if it is always the same; {count} operations need it"
+        f"nestor apis set {provider} {name}=VALUE  # if it is always the same; needed by {operations(count)}"
         for name, count in often
     ]
 

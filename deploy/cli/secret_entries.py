@@ -1,5 +1,6 @@
 """Reads and writes the secrets file for the command line: an entry's value, and the hosts it may be sent to."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from yarl import URL
 from deploy.drawing import visible
 from executor_svc.secret_changes import Changed, tell_change
 from executor_svc.secret_file import SecretsUnreadable, change_file, load_file
-from executor_svc.secret_store import Secret, parse
+from executor_svc.secret_store import HOST_PATTERN, Secret, parse
 from services.contracts.api import NeededSecret
 
 Name = Annotated[str, typer.Argument(help="PROVIDER.SCHEME, as shown by `nestor secrets list PROVIDER`.")]
@@ -20,6 +21,7 @@ File = Annotated[
     Path,
     typer.Option("--file", envvar="NESTOR_EXECUTOR_SECRETS_FILE", help="The executor's secrets file.", dir_okay=False),
 ]
+_HOST = re.compile(HOST_PATTERN)
 Hosts = Annotated[
     list[str] | None,
     typer.Option("--host", help="`host` (HTTPS) or `host:port` to send it to; can be repeated. Default: the API's."),
@@ -31,7 +33,7 @@ def entries_of(file: Path) -> dict[str, JsonValue]:
     try:
         return load_file(file) if file.exists() else {}
     except SecretsUnreadable as error:
-        raise typer.BadParameter(visible(f"{file}: {error}")) from None
+        raise typer.BadParameter(visible(str(error))) from None
 
 
 def hosts_of(name: str, given: Sequence[str] | None, file: Path, needed: NeededSecret | None) -> list[str]:
@@ -41,6 +43,9 @@ def hosts_of(name: str, given: Sequence[str] | None, file: Path, needed: NeededS
     """
     there = entries_of(file).get(name)
     before = there.get("hosts") if isinstance(there, dict) else None
+    for one in given or ():
+        if not _HOST.fullmatch(one):
+            raise typer.BadParameter(visible(f"{one} is not `host` or `host:port`"), param_hint="--host")
     hosts = list(given or ()) or ([str(h) for h in before] if isinstance(before, list) else [])
     hosts = hosts or list(needed.hosts if needed is not None else ())
     if not hosts:

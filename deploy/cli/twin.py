@@ -13,11 +13,11 @@ import orjson
 import typer
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from deploy.cli.bundling import Unreadable
+from deploy.cli.bundling import Unreadable, warn_all
 from deploy.cli.gateway import EXIT_PROBLEM, is_header_text
+from deploy.cli.reasons import operations
 from deploy.cli.sources import find_sources
 from deploy.drawing import visible
-from deploy.sockets import address, listen, serving
 from services.errors import InvalidDocument
 
 _ITEMS: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
@@ -37,7 +37,8 @@ def twin(
     provider: Annotated[str | None, typer.Option(help="Name of the provider. Default: the document's title.")] = None,
 ) -> None:
     """Serve a twin (a mock) of a service, generated from its document. It stores created items. Ctrl-C stops it."""
-    from retriever_svc.importers import Limits, import_document  # imported here to keep the command line fast
+    from deploy.sockets import address, listen, serving  # these are imported here to keep the command line fast
+    from retriever_svc.importers import Limits, import_document
     from retriever_svc.importers.reading import read_document
     from twin.access import TOKEN_PATH, with_token_url
     from twin.main import DOCUMENT_PATH, create_app
@@ -54,7 +55,9 @@ def twin(
         url = f"http://{address(bound)}"
         try:
             text = find_sources([document], provider)[0].read()
-            root = read_document(text, Limits())
+            repeated = list[str]()
+            root = read_document(text, Limits(), repeated.append)
+            warn_all(repeated)
             moved = with_token_url(root, url + TOKEN_PATH)
             text = text if moved == root else orjson.dumps(moved).decode()
             imported = import_document(text, provider, url)
@@ -69,9 +72,7 @@ def twin(
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
         with serving(create_app(made, text), bound=bound):
-            served = f"{len(imported.apis)} operations" + (
-                f", {len(imported.skipped)} skipped" * bool(imported.skipped)
-            )
+            served = operations(len(imported.apis)) + (f", {len(imported.skipped)} skipped" * bool(imported.skipped))
             typer.echo(f"A twin of {imported.provider} answers on {url} ({served}). To let Nestor call it:\n")
             for line in _lines(
                 imported.provider, address(bound), url + DOCUMENT_PATH, made.access.secrets(address(bound))

@@ -54,7 +54,7 @@ def read_body(reading: Reading, declared: JsonValue) -> tuple[RequestBody | None
         return None, []
     reading.document.count_steps(len(content))
     media_type = choose_media_type(list(content))
-    chosen = as_object(content[media_type])
+    chosen = reading.document.deref_required(content[media_type], "the body")
     media_type = "application/json" if media_type in _ANYTHING else media_type
     stated = _flag(body.get("required"))
     flat = (
@@ -98,7 +98,8 @@ def read_response(reading: Reading, declared: JsonValue) -> tuple[ApiResponse, f
         return ApiResponse(status=status, media_type=None, description=description), frozenset()
     reading.document.count_steps(len(content))
     media_type = choose_media_type(list(content))
-    schema = reading.schemas.normalise(as_object(content[media_type]).get("schema", {}), Direction.RESPONSE)
+    declared = reading.document.deref_or_empty(content[media_type])
+    schema = reading.schemas.normalise(declared.get("schema", {}), Direction.RESPONSE)
     if schema.leaves is not None:
         reading.warn(f"the response is left open where it {schema.leaves}")
     media_type = "application/json" if media_type in _ANYTHING else media_type[:MAX_NAME]

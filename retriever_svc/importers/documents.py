@@ -34,6 +34,10 @@ _MEANINGLESS = frozenset(
     )
 )
 _VERSION = re.compile(r"v?\d+")
+_NEW_IN_3_2 = (
+    "OpenAPI 3.2 is read as 3.1: `$self`, `itemSchema`, parameters in `querystring` and the methods that are new "
+    "are not used"
+)
 _SECOND_LEVEL = frozenset({"ac", "co", "com", "edu", "gov", "gob", "net", "or", "org"})
 _NOBODYS_ENDINGS = frozenset({"example", "internal", "invalid", "lan", "local", "localhost", "test"})
 _NOBODYS = frozenset(
@@ -104,12 +108,17 @@ def import_document(
         InvalidDocument: the text is not such a document. An error in a single operation only skips that operation.
     """
     limits = limits or Limits()
-    outline = _outline(read_document(text, limits))
+    repeated = list[str]()
+    outline = _outline(read_document(text, limits, repeated.append))
     entries = outline.entries
     if len(entries) > limits.operations:
         raise InvalidDocument(f"the document has {len(entries):,} operations; at most {limits.operations:,} are read")
     source = Source.open(outline, provider or "", server, limits, origin)
+    for warning in repeated:
+        source.notes.warn(warning)
     source.provider = provider or _provider(outline, source, server)
+    if outline.format == "openapi-3.2":
+        source.notes.warn(_NEW_IN_3_2)
     apis, skipped, skipped_total = _read(source, entries, progress)
     if apis and not any(api.server for api in apis):
         source.notes.warn("no operation has a server that could be called; import again with the server's URL")

@@ -1,4 +1,4 @@
-"""OpenAPI 3.0, 3.1 and Swagger 2.0: recognises the version and lists the operations."""
+"""OpenAPI 3.0 to 3.2 and Swagger 2.0: recognises the version and lists the operations."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ def _entries(root: JsonObject) -> Iterator[Entry]:
             reason = str(error)  # one text for all paths of the same reason: there may be a million
             yield Entry(path, "*", {}, SkipOperation(told.setdefault(reason, reason)))
             continue
+        for method in as_object(item.get("additionalOperations")):
+            yield Entry(path, method, item, SkipOperation("methods of `additionalOperations` are not supported"))
         written = {name.lower(): operation for name, operation in item.items()}
         for method in (*METHODS, *_NOT_IMPORTED):
             operation = written.get(method)
@@ -59,12 +61,12 @@ def _format(root: JsonObject) -> str:
     """The format and version, as in the import report."""
     openapi, swagger = root.get("openapi"), root.get("swagger")
     version = _version(openapi)
-    if version in ("3.0", "3.1"):
+    if version in ("3.0", "3.1", "3.2"):
         return f"openapi-{version}"
     if openapi is None and _version(swagger) == "2.0":
         return "swagger-2.0"
     found = f"openapi {str(openapi)[:40]!r}" if openapi is not None else f"swagger {str(swagger)[:40]!r}"
-    raise InvalidDocument(f"only OpenAPI 3.0, OpenAPI 3.1 and Swagger 2.0 are supported; this document has {found}")
+    raise InvalidDocument(f"only OpenAPI 3.0, 3.1, 3.2 and Swagger 2.0 are supported; this document has {found}")
 
 
 def _version(value: JsonValue) -> str:

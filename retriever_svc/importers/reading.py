@@ -16,6 +16,7 @@ import yaml
 from pydantic import JsonValue
 
 from retriever_svc.importers.limits import Limits
+from retriever_svc.importers.repeated import Warn, YamlRepeats, warn_of_repeats
 from services.compute import checkpoint
 from services.errors import InvalidDocument
 
@@ -27,6 +28,8 @@ except ImportError:  # pragma: no cover
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _DANGLING_COMMA = re.compile(rf"({_STRING.pattern})|,(?=\s*[\]}}])", re.DOTALL)
 """A comma after the last member, outside of strings."""
+_NAME_ENDS = re.compile(r'(?<!\\)"\s*+:')
+"""About one for each name in JSON: some more if texts hold JSON, fewer if a name ends in a backslash."""
 _TAG_DIRECTIVE = re.compile("(?:^|[\n\r\x85\u2028\u2029])\ufeff?%TAG")
 _MAX_TAG_DIRECTIVES = 16
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -37,8 +40,13 @@ _CHECK_EVERY = 256
 """Values between two checkpoints: less than a millisecond, except for long texts."""
 
 
-def read_document(text: str, limits: Limits) -> dict[str, JsonValue] | list[JsonValue]:
+def read_document(text: str, limits: Limits, warn: Warn = lambda _: None) -> dict[str, JsonValue] | list[JsonValue]:
     """Parse JSON, JSON lines or YAML text into an object or a list that holds JSON values only.
+
+    Args:
+        text: the document.
+        limits: bounds on what is read.
+        warn: called with a sentence for each name that is twice in one object; only the last value is read.
 
     Raises:
         InvalidDocument: too large, too deep, neither JSON nor YAML, or neither an object nor a list.
@@ -51,12 +59,15 @@ def read_document(text: str, limits: Limits) -> dict[str, JsonValue] | list[Json
         raise InvalidDocument("the document is empty")
     if begin == "<":  # neither JSON nor YAML begins this way
         raise InvalidDocument("the document is HTML or XML, perhaps a page about the API; import its JSON or YAML")
+    is_json, cleaner = False, _Cleaner(limits)
     if begin in ("{", "["):
         _measure_json(text, limits)
-        raw = _read_braced(text, limits)
+        raw, is_json = _read_braced(text, limits, warn)
     else:
-        raw = _read_yaml(text, limits)
-    value = _Cleaner(limits).clean(raw, 0)
+        raw = _read_yaml(text, limits, warn)
+    value = cleaner.clean(raw, 0)
+    if is_json and cleaner.members != sum(1 for _ in _NAME_ENDS.finditer(text)):
+        warn_of_repeats(text, warn)
     if not isinstance(value, (dict, list)):
         raise InvalidDocument("the document is not an object")
     return value
@@ -84,13 +95,13 @@ def _measure_json(text: str, limits: Limits) -> None:
         raise InvalidDocument(f"the document has more than {limits.nodes:,} values")
 
 
-def _read_braced(text: str, limits: Limits) -> Any:
-    """Read JSON, or YAML that looks like it: with keys without quotes, comments, superfluous commas."""
+def _read_braced(text: str, limits: Limits, warn: Warn) -> tuple[Any, bool]:
+    """Read JSON, or YAML that looks like it: with keys without quotes, comments. Also says whether it is JSON."""
     try:
-        return _read_json(text)
+        return _read_json(text), True
     except InvalidDocument as refusal:
         try:
-            return _read_yaml(text, limits)
+            return _read_yaml(text, limits, warn), False
         except InvalidDocument:
             raise refusal from None
 
@@ -128,12 +139,12 @@ def _read_json_lines(text: str) -> list[Any] | None:
     return values
 
 
-def _read_yaml(text: str, limits: Limits) -> Any:
+def _read_yaml(text: str, limits: Limits, warn: Warn) -> Any:
     # libyaml compares each of these with all others before its first event, so no checkpoint interrupts it.
     if len(_TAG_DIRECTIVE.findall(text)) > _MAX_TAG_DIRECTIVES:
         raise InvalidDocument(f"the document has more than {_MAX_TAG_DIRECTIVES} %TAG directives")
     try:
-        _measure_yaml(text, limits)
+        _measure_yaml(text, limits, YamlRepeats(warn))
         return yaml.load(text, Loader=_Yaml12Loader)  # noqa: S506 - a subclass of the safe loader
     except yaml.YAMLError as error:
         raise InvalidDocument(f"the document is neither JSON nor valid YAML: {_one_line(error)}") from error
@@ -143,8 +154,8 @@ def _read_yaml(text: str, limits: Limits) -> Any:
         raise InvalidDocument(f"the document is YAML that JSON cannot express: {_one_line(error)}") from error
 
 
-def _measure_yaml(text: str, limits: Limits) -> None:
-    """Refuse alias bombs and deep nesting from the events alone, before any node is built.
+def _measure_yaml(text: str, limits: Limits, repeats: YamlRepeats) -> None:
+    """Refuse alias bombs and deep nesting from the events alone, before any node is built. Finds repeated names.
 
     Counts nodes as if every alias were expanded. ``opened`` holds the anchor of each open collection, and the count at
     its start.
@@ -153,6 +164,7 @@ def _measure_yaml(text: str, limits: Limits) -> None:
     for number, event in enumerate(yaml.parse(text, Loader=_BaseLoader)):
         if number % _CHECK_EVERY == 0:
             checkpoint()
+        repeats.see(event)
         if isinstance(event, yaml.CollectionStartEvent):
             opened.append((event.anchor, total))
             total += 1
@@ -223,6 +235,8 @@ class _Cleaner:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._nodes = 0
+        self.members = 0
+        """Members of all objects together."""
 
     def clean(self, value: Any, depth: int) -> JsonValue:
         """Copy one value.
@@ -246,6 +260,7 @@ class _Cleaner:
         if isinstance(value, float):
             return value if math.isfinite(value) else None
         if isinstance(value, dict):
+            self.members += len(value)
             return {_clean_key(key): self.clean(item, depth + 1) for key, item in value.items()}
         if isinstance(value, (list, tuple, set)):
             return [self.clean(item, depth + 1) for item in value]

@@ -34,7 +34,8 @@ class SecretTestRequest(Contract):
 class SecretTest(Contract):
     """The result of presenting a credential. It never contains the credential's value.
 
-    `accepted`: a call with it succeeded. `refused`: the upstream answered 401 or 403. `ready`: it can be presented (an
+    `accepted`: a call with it succeeded. `refused`: the upstream answered 401 or 403, or
+    the token endpoint refused the client. `ready`: it can be presented (an
     OAuth2 token existed or was issued), and nothing was called. `unclear`: the response says nothing about it.
     `unavailable`: it cannot be presented.
     """

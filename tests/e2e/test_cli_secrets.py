@@ -191,7 +191,7 @@ def test_a_secret_goes_to_no_unknown_token_endpoint_unasked(imported: str, bank:
         (("set", "nodot"), KEY, "PROVIDER.SCHEME"),
         (("set", "nobody.key"), KEY, "use --host"),
         (("set", "bank.apiKey"), "", "shorter than 6 characters"),
-        (("set", "bank.apiKey", "--host", "https://evil.example/"), KEY, "hosts.0"),
+        (("set", "bank.apiKey", "--host", "https://evil.example/"), KEY, "is not `host` or `host:port`"),
         (("remove", "nobody.key"), None, "is not in"),
     ],
 )
@@ -292,3 +292,10 @@ def test_a_credential_that_the_document_does_not_declare(bank: AuthorizationServ
     assert "accepted" in run("secrets", "test", "inn.bearer")
     run(*ask)
     assert "! inn.listRooms" in run(*command, "--yes", exit_code=1)  # without the flag the credential would be lost
+
+
+@pytest.mark.parametrize("host", ["http://x.example", "x.example/path", "x y"])
+def test_a_host_that_is_none_is_named_before_the_value_is_read(host: str) -> None:
+    said = run("secrets", "set", "other.key", "--host", host, exit_code=2, answers="a-secret-value")
+    assert f"{host} is not `host` or `host:port`" in " ".join(said.split())
+    assert "will be sent only to" not in said

@@ -65,6 +65,18 @@ def test_a_setting_without_effect_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     assert unknown_variables(GatewaySettings, PlannerSettings) == misspelt
 
 
+@pytest.mark.parametrize("service", ["GATEWAY", "PLANNER_SVC"])
+def test_variables_that_kubernetes_sets_for_services_are_no_settings(
+    monkeypatch: pytest.MonkeyPatch, service: str
+) -> None:
+    port = ["PORT", *(f"PORT_8000_TCP{end}" for end in ("", "_PROTO", "_PORT", "_ADDR"))]
+    for name in ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", *port):
+        monkeypatch.setenv(f"NESTOR_{service}_{name}", CANARY)
+    misspelt = "NESTOR_GATEWAY_TRUSTED_PORT"
+    monkeypatch.setenv(misspelt, CANARY)
+    assert unknown_variables(GatewaySettings, PlannerSettings) == [misspelt]
+
+
 def test_a_secrets_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "executor.json"
     monkeypatch.setenv("NESTOR_EXECUTOR_SECRETS_FILE", str(file))
@@ -72,6 +84,18 @@ def test_a_secrets_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.
     assert "the secrets file is not a JSON object" in refused(tmp_path)
     file.write_text('{"crm.key": {"hosts": ["crm.example"]}}')
     assert "crm.key" in refused(tmp_path)
+
+
+def test_a_missing_secrets_file_of_the_executor_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "none.json"
+    monkeypatch.setenv("NESTOR_EXECUTOR_SECRETS_FILE", str(file))
+    with pytest.raises(SystemExit):
+        main(["executor_svc", "--port", "0"])
+    said = capsys.readouterr().err
+    assert f"the secrets file {file} cannot be read: FileNotFoundError" in said
+    assert "Traceback" not in said
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def versions() -> Iterator[tuple[str, Hostile]]:
     for version in (
         '"1.0"',
         '"2.0"',
-        '"3.2.0"',
+        '"3.3.0"',
         '"4.0.0"',
         "4",
         "[]",

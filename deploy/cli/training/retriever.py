@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from deploy.cli.training.needs import TO_TRAIN, require, work_folder
-from retriever_svc.settings import RetrieverSettings
 
 
 def train_retriever(
@@ -67,6 +66,7 @@ def train_relevance(
     """Fit the model that estimates how likely an API is needed, and whether any is. Takes minutes."""
     held = _numbers(hold_out or [])
     require(("sklearn",))
+    from retriever_svc.settings import RetrieverSettings  # imported here to keep the command line fast
     from training.retriever.relevance_command import (
         train_relevance as train,  # loads scikit-learn
     )

@@ -20,6 +20,7 @@ from executor_svc.adapters.http.request import BadRequest, Credentials, HttpRequ
 from executor_svc.adapters.http.response import CUT, BadResponse, decode, decode_error
 from executor_svc.adapters.http.retry import RetryPolicy
 from executor_svc.adapters.http.sending import PendingCall, Sender
+from executor_svc.adapters.http.tokens import CredentialRefused
 from executor_svc.adapters.http.transport import Reply, open_transport
 from executor_svc.held import memory_of
 from executor_svc.masking import Masker
@@ -187,6 +188,7 @@ class HttpAdapter:
 
     async def _test(self, pending: PendingCall, *, send: bool) -> SecretTest:
         call = pending.call
+        outcome: SecretOutcome
         try:
             request = build_request(call.api, call.arguments, call.key)
             await self._sender.present(request, pending)
@@ -194,7 +196,8 @@ class HttpAdapter:
                 return SecretTest(outcome="ready", message=_NOT_TRIED)
             reply = await self._sender.send(request, pending)
         except CredentialUnavailable as error:
-            return SecretTest(outcome="unavailable", message=pending.masker.text(str(error))[:_MAX_MESSAGE])
+            outcome = "refused" if isinstance(error, CredentialRefused) else "unavailable"
+            return SecretTest(outcome=outcome, message=pending.masker.text(str(error))[:_MAX_MESSAGE])
         except BadRequest as error:
             return SecretTest(outcome="unclear", message=pending.masker.text(str(error))[:_MAX_MESSAGE])
         if isinstance(reply, Failed):

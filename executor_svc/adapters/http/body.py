@@ -3,7 +3,7 @@
 import base64
 import binascii
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,8 +62,8 @@ def build_body(api: Api, arguments: Mapping[str, JsonValue], *, needed: bool = F
     if media_type == FORM:
         return Body("&".join(bounded(_form_pairs(given, value, api.body.whole), MAX_CHARS)).encode(), FORM, value)
     if media_type == MULTIPART:
-        typed = {} if api.body.whole else {p.wire_name: p.media_type for p, _ in given if p.media_type}
-        return _multipart(_fields(value), typed, value)
+        declared = () if api.body.whole else [parameter for parameter, _ in given]
+        return _multipart(_fields(value), declared, value)
     return _raw(value, media_type)
 
 
@@ -157,24 +157,48 @@ def _text(value: JsonValue, wanted: str) -> str:
     return _json(value).decode() if structured or is_json(wanted) else scalar(value)
 
 
-def _multipart(fields: dict[str, JsonValue], typed: Mapping[str, str], recorded: JsonValue) -> Body:
+def _multipart(fields: dict[str, JsonValue], declared: Iterable[Parameter], recorded: JsonValue) -> Body:
     """RFC 7578: text as text/plain, objects as JSON, bytes as files; one part for each element of a list.
 
-    ``typed``: the media types of the parts for which the document names one. If it is JSON, a list is one part.
+    ``declared``: the parameters. One may name a media type: if it is JSON, a list is one part. If one takes a file, its
+    text is sent as a file, too: many servers do not take a part without a file name for one.
     """
     boundary = "nestor-" + secrets.token_hex(16)
-    parts = bounded(_multipart_parts(fields, typed, boundary), MAX_CHARS)
+    typed, files = dict[str, str](), set[str]()
+    for parameter in declared:
+        typed[parameter.wire_name] = parameter.media_type or ""
+        if _takes_file(parameter.json_schema):
+            files.add(parameter.wire_name)
+    parts = bounded(_multipart_parts(fields, typed, files, boundary), MAX_CHARS)
     parts.append(f"--{boundary}--\r\n".encode())
     return Body(b"".join(parts), f"multipart/form-data; boundary={boundary}", recorded)
 
 
-def _multipart_parts(fields: dict[str, JsonValue], typed: Mapping[str, str], boundary: str) -> Iterator[bytes]:
+def _takes_file(schema: JsonValue) -> bool:
+    """Whether a part of a form with this schema is a file: OpenAPI 3.0's ``format: binary``, 3.1's media types."""
+    if not isinstance(schema, dict):
+        return False
+    if schema.get("format") == "binary":
+        return True
+    kind = schema.get("contentMediaType")
+    if isinstance(kind, str) and not is_json(kind) and "contentEncoding" not in schema:
+        return True
+    inner = [schema.get("items")]
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        alternatives = schema.get(keyword)
+        inner += alternatives if isinstance(alternatives, list) else ()
+    return any(_takes_file(part) for part in inner)
+
+
+def _multipart_parts(
+    fields: dict[str, JsonValue], typed: Mapping[str, str], files: Container[str], boundary: str
+) -> Iterator[bytes]:
     for name, field in fields.items():
         wanted = typed.get(name, "")
         for value in _repeated(field, wanted):
             disposition = _disposition(scalar(name))
             media_type, content, is_file = _part(value, wanted)
-            if is_file:
+            if is_file or name in files:
                 disposition += f'; filename="{_quoted(name)}"'
             yield f"--{boundary}\r\n{disposition}\r\nContent-Type: {media_type}\r\n\r\n".encode()
             yield content

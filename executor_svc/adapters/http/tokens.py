@@ -48,6 +48,10 @@ class CredentialUnavailable(Exception):
     """No alternative can be met, or no token was issued. The message names secrets, never values."""
 
 
+class CredentialRefused(CredentialUnavailable):
+    """The token endpoint refused the client or its grant."""
+
+
 @dataclass(frozen=True, slots=True)
 class Issued:
     """The answer of a token endpoint. ``lifetime_s`` is None if the endpoint does not give it."""
@@ -319,14 +323,15 @@ async def discover(transport: Transport, url: URL, deadline: float) -> Mapping[s
 
 
 def read_token(reply: Reply, whose: str, masker: Masker) -> Issued:
-    """The token in an answer (RFC 6749, section 5.1). Raises CredentialUnavailable."""
+    """The token in an answer (RFC 6749, section 5.1). Raises CredentialRefused, CredentialUnavailable."""
     if reply.status != 200:
         error = error_of(reply, masker)
         suffix = f" ({error})" if error else ""
         message = f"{whose} answered {reply.status}{suffix}"
         if error == "invalid_grant":
             message += "; the grant is no longer valid: log in again"
-        raise CredentialUnavailable(message)
+        refused = reply.status == 401 or error in ("invalid_client", "invalid_grant", "unauthorized_client")
+        raise (CredentialRefused if refused else CredentialUnavailable)(message)
     try:
         answer = parse_json(reply.body)
     except BadResponse as error_:

@@ -358,3 +358,28 @@ async def test_a_secret_of_some_tenants_is_there_for_their_runs_alone(
     assert [outcome.kind for outcome in ended.values()] == ["failed", "failed", "succeeded"]
     assert isinstance(ended["blue"], Failed)
     assert (ended["blue"].reason, upstream.count("/x")) == ("credential", 1)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "outcome"),
+    [
+        (401, "invalid_client", "refused"),
+        (400, "invalid_client", "refused"),
+        (400, "invalid_grant", "refused"),
+        (400, "invalid_scope", "unavailable"),
+        (500, "", "unavailable"),
+    ],
+)
+async def test_a_client_that_the_token_endpoint_refuses_tests_as_refused(
+    upstream: Upstream, started: Starter, status: int, error: str, outcome: str
+) -> None:
+    upstream.replies("/token", web.json_response({"error": error}, status=status))
+    entry = {"client_id": "me", "client_secret": "canary-s3cret", "hosts": [upstream.host]}
+    executor = await started({"t.login": entry})
+    needed = SecurityRequirement(
+        scheme="login", kind=SecretKind.OAUTH2, secret="t.login", token_url=f"{upstream.origin}/token"
+    )
+    made = api(upstream.origin, "/x", security=((needed,),))
+    tried = await executor.test_secret(SecretTestRequest(api=made, send=True))
+    assert (tried.outcome, upstream.count("/x")) == (outcome, 0)
+    assert f"answered {status}" in tried.message

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from deploy.cli.doctor import constant_lines
+from deploy.cli.reasons import operations
 from services.contracts.api import Api, ImportedDocument, Location, Parameter
 
 
@@ -23,8 +24,8 @@ def test_what_is_set_and_what_most_operations_ask_for() -> None:
         constants={"v": "2"},
     )
     assert constant_lines("zoo", apis, document) == [
-        "v=2 is set, 6 operations send it",
-        "nestor apis set zoo account=VALUE  # if it is always the same; 4 operations need it",
+        "v=2 is set, sent by 6 operations",
+        "nestor apis set zoo account=VALUE  # if it is always the same; needed by 4 operations",
     ]
     assert constant_lines("zoo", apis[3:], None) == []
 
@@ -38,5 +39,11 @@ def test_what_tells_the_very_thing_is_no_constant() -> None:
         for n in range(4)
     ]
     assert constant_lines("zoo", apis, None) == [
-        "nestor apis set zoo farm=VALUE  # if it is always the same; 4 operations need it"
+        "nestor apis set zoo farm=VALUE  # if it is always the same; needed by 4 operations"
     ]
+
+
+def test_one_operation_is_no_plural() -> None:
+    assert [operations(number) for number in (0, 1, 2, 1_200)] == [
+        "0 operations", "1 operation", "2 operations", "1,200 operations",
+    ]  # fmt: skip

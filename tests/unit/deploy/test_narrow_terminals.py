@@ -3,10 +3,13 @@
 import io
 from datetime import UTC, datetime
 
+import pytest
 from rich.console import Console
+from rich.table import Table
 
 from deploy.cli.credentials import print_missing
 from deploy.cli.runs import print_run
+from deploy.drawing import print_table
 from services.contracts.api import NeededSecret, SecretKind
 from services.contracts.run import RunStatus, RunSummary
 
@@ -31,3 +34,14 @@ def test_a_run_has_its_whole_status_and_its_request_on_a_line_of_its_own() -> No
     print_run(Console(file=out, width=60), summary)
     first, second = out.getvalue().splitlines()
     assert (first[:53], first[-6:], second) == (f"{summary.id}  needs_approval "[:53], "821 ms", f"  {summary.query}")
+
+
+def test_a_table_that_is_piped_is_not_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    table = Table("id", "detail", box=None)
+    table.add_row("x" * 90, "y" * 90)
+    print_table(table)
+    assert capsys.readouterr().out.splitlines()[1].split() == ["x" * 90, "y" * 90]
+    monkeypatch.setenv("COLUMNS", "60")
+    print_table(table)
+    assert max(map(len, capsys.readouterr().out.splitlines())) == 60

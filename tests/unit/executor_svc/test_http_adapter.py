@@ -69,7 +69,46 @@ async def test_multipart_is_read_by_another_parser(upstream: Upstream, opened: O
         "file": {"media_type": "image/png", "base64": "AAEC"},
     }  # fmt: skip
     value(await call(operation, **arguments))
-    seen = upstream.seen[0]
+    fields, files = parsed(upstream.seen[0])
+    assert fields == [
+        (b"note", "grüß\r\n--".encode()),
+        (b"tags", b"a"),
+        (b"tags", b"2"),
+        (b"meta", b'{"k":[1]}'),
+        (b"odd%22%0D%0Aname", b"x"),
+    ]
+    assert files == [(b"file", b"file", b"\0\1\2")]
+
+
+async def test_a_text_for_a_file_is_sent_as_a_file(upstream: Upstream, opened: Opener) -> None:
+    binary: dict[str, Any] = {"type": "string", "format": "binary"}
+    schemas = {
+        "old": binary,
+        "many": {"type": "array", "items": binary},
+        "maybe": {"anyOf": [binary, {"type": "null"}]},
+        "new": {"type": "string", "contentMediaType": "text/csv"},
+        "coded": {"type": "string", "contentMediaType": "image/png", "contentEncoding": "base64"},
+        "text": {"type": "string"},
+    }
+    parts = [parameter(name, "body").model_copy(update={"json_schema": schema}) for name, schema in schemas.items()]
+    operation = api(upstream.origin, "/up", *parts, method="POST", body=RequestBody(media_type="multipart/form-data"))
+    call = await opened()
+    value(await call(operation, old="a", many=["b", "c"], maybe="d", new="e", coded="AAEC", text="f"))
+    fields, files = parsed(upstream.seen[0])
+    assert fields == [(b"coded", b"AAEC"), (b"text", b"f")]
+    assert files == [
+        (b"old", b"old", b"a"),
+        (b"many", b"many", b"b"),
+        (b"many", b"many", b"c"),
+        (b"maybe", b"maybe", b"d"),
+        (b"new", b"new", b"e"),
+    ]
+
+
+def parsed(
+    seen: Seen,
+) -> tuple[list[tuple[bytes | None, bytes | None]], list[tuple[bytes | None, bytes | None, bytes]]]:
+    """The fields and the files of a multipart request, as another parser reads them."""
     fields: list[tuple[bytes | None, bytes | None]] = []
     files: list[tuple[bytes | None, bytes | None, bytes]] = []
 
@@ -79,14 +118,7 @@ async def test_multipart_is_read_by_another_parser(upstream: Upstream, opened: O
 
     headers = {"Content-Type": seen.headers["Content-Type"].encode(), "Content-Length": str(len(seen.body)).encode()}
     parse_form(headers, io.BytesIO(seen.body), lambda f: fields.append((f.field_name, f.value)), on_file)
-    assert fields == [
-        (b"note", "grüß\r\n--".encode()),
-        (b"tags", b"a"),
-        (b"tags", b"2"),
-        (b"meta", b'{"k":[1]}'),
-        (b"odd%22%0D%0Aname", b"x"),
-    ]
-    assert files == [(b"file", b"file", b"\0\1\2")]
+    return fields, files
 
 
 async def test_the_record_says_what_went_out(upstream: Upstream, opened: Opener) -> None:

@@ -284,7 +284,7 @@ async def test_a_renewal_that_fails_when_nobody_waits_is_logged(
     assert "before the deadline" in told(await call(operation(server), within_s=0.5))
     async with asyncio.timeout(10):
         await ended.wait()
-    assert logged == [{"secret": NAME, "why": "CredentialUnavailable"}]
+    assert logged == [{"secret": NAME, "why": "CredentialRefused"}]
 
 
 @pytest.mark.parametrize("renewable", [False, True])

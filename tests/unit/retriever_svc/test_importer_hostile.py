@@ -60,7 +60,7 @@ def bomb(levels: int) -> str:
         ("<<: foo", "YAML"),
         ("{}", "neither `openapi` nor `swagger`"),
         ('{"openapi": "2.0"}', "this document has openapi '2.0'"),
-        ('{"openapi": "3.2.0", "paths": {}}', "3.2.0"),
+        ('{"openapi": "3.3.0", "paths": {}}', "3.3.0"),
         ('{"openapi": ["3.1.0"], "paths": {}}', "this document has"),
         ('{"swagger": "1.2", "paths": {}}', "1.2"),
         ('{"openapi": "3.1.0"}', "no `paths`"),
