@@ -45,6 +45,8 @@ _RETRY_AFTER_S: Final = 2
 MAX_VALUES: Final = 1_000_000
 _LARGE: Final = 65_536
 """Bodies of more bytes are parsed and validated in a thread. Also the size of the pieces that values are counted in."""
+_SMALL: Final = 4_096
+"""The same where tenants are known. A thousand that arrive together may each take the event loop for some ten ms."""
 _PARSING: Final = 2
 """Large bodies that are parsed at a time, one of a tenant: each thread takes time from the event loop."""
 _MAX_PARSING_WAITING: Final = 1_000
@@ -220,8 +222,8 @@ class StrictRequest(Request):
         self._json = await self._beside(partial(_validated, model, value))
 
     async def _beside(self, work: Callable[[], Any]) -> Any:
-        """Work on the body: if it is large, in a thread, when its tenant has a turn. Raises Overloaded."""
-        if len(await self.body()) <= _LARGE:
+        """Work on the body: if it is not small, in a thread, when its tenant has a turn. Raises Overloaded."""
+        if len(await self.body()) <= (_SMALL if self.tenant else _LARGE):
             return work()
         async with self.app.state.parsing.slot(self.tenant, _PARSING_WAIT_S):
             return await asyncio.to_thread(work)
