@@ -2,8 +2,10 @@
 
 import asyncio
 import hashlib
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
+from typing import Final
 
 from gateway.affected import MOST_CHANGES, Touched, affected_by
 from gateway.audit import AuditLog
@@ -19,8 +21,12 @@ from services.contracts.planning import Decision, Policy
 from services.contracts.run import Run
 from services.contracts.secret import SecretTest, SecretTestRequest
 from services.errors import NotFound
+from services.fair_slots import FairSlots
 
 _MOST_NAMED = 40
+_ADDING_WAIT_S: Final = 20.0
+"""How long a demonstration waits until the tenant's earlier ones are added: a large one takes some 0.1 s of the event
+loop, here and in the demo service."""
 
 
 class Administration:
@@ -33,6 +39,7 @@ class Administration:
         self, peers: Peers, store: RunStore, quotas: Quotas, audit: AuditLog, policy: Callable[[str], Policy]
     ) -> None:
         self._peers, self._store, self._quotas, self._audit, self._policy = peers, store, quotas, audit, policy
+        self._adding = FairSlots(sys.maxsize, sys.maxsize, 1, "demonstrations")
 
     async def import_apis(self, request: ImportRequest, principal: Principal) -> AsyncGenerator[ImportEvent, None]:
         """Import an API description and report progress. Raises QuotaExceeded if too many imports are running."""
@@ -87,9 +94,13 @@ class Administration:
             await self._peers.retriever.delete_provider(provider, tenant=principal.owner)
 
     async def add_demo(self, demo: Demo, principal: Principal, *, shared: bool) -> Demo:
-        """Add a demonstration for the tenant or, if the principal may, for everyone (else Forbidden)."""
+        """Add a demonstration for the tenant or, if the principal may, for everyone (else Forbidden).
+
+        One of a tenant at a time. Raises Overloaded if the others take too long.
+        """
         audience = principal.audience(shared=shared)
-        async with self._audit.around(principal, Action.ADD_DEMO, demo_id(demo)):
+        adding = self._adding.slot(principal.tenant, _ADDING_WAIT_S)
+        async with adding, self._audit.around(principal, Action.ADD_DEMO, demo_id(demo)):
             return await self._peers.demos.add(demo, tenant=audience)
 
     async def import_demos(

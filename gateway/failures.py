@@ -16,6 +16,8 @@ READING: Final = frozenset({"GET", "HEAD"})
 """Methods of calls that change nothing."""
 MOST_ITEMS: Final = 100_000
 """Items of lists that are looked at for what a plan takes of every item."""
+_MOST_NAMED: Final = 10
+"""Changes that a reason names."""
 
 
 def why_failed(plan: Plan | None, finished: ExecutionFinished) -> str:
@@ -61,14 +63,24 @@ def _call_name(plan: Plan, record: StepRecord) -> str:
 
 
 def _changes_made(plan: Plan, records: Sequence[StepRecord]) -> Iterator[str]:
-    """The changes that took effect."""
-    for record in records:
-        if all(request.method in READING for request in record.requests):
-            continue
+    """The changes that took effect; of many, the first ones and how many more."""
+    made = [
+        (record, count)
+        for record in records
+        if any(request.method not in READING for request in record.requests) and (count := _took_effect(record))
+    ]
+    for record, count in made[:_MOST_NAMED]:
         if isinstance(record.outcome, Succeeded):
             yield _call_name(plan, record)
-        elif made := sum(1 for item in record.items if isinstance(item.outcome, Succeeded)):
-            yield f"{made} of {len(record.items)} calls of {record.api}"
+        else:
+            yield f"{count} of {len(record.items)} calls of {record.api}"
+    if len(made) > _MOST_NAMED:
+        yield f"and {len(made) - _MOST_NAMED} more"
+
+
+def _took_effect(record: StepRecord) -> int:
+    """How many calls of a step succeeded."""
+    return isinstance(record.outcome, Succeeded) or sum(isinstance(one.outcome, Succeeded) for one in record.items)
 
 
 def _missing(plan: Plan, failed: str, finished: ExecutionFinished) -> str:

@@ -15,6 +15,8 @@ from services.contracts.plan import LiteralValue, Plan, Reference, Step
 from services.paths import value_at
 
 MAX_LABELS: Final = 10
+_MAX_CALLS: Final = 100
+"""Calls of one operation that are told apart by their arguments. Of more, an answer's text does not show all."""
 _MAX_PARTS: Final = 3
 _MAX_PART: Final = 60
 _NUMBER: Final = re.compile(r"_\d+$")
@@ -80,22 +82,36 @@ def _bare_names(values: Sequence[AnswerValue]) -> dict[str, str]:
 
 def _differences(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
     """Each of the calls with the arguments in which they differ; none if two could not be told apart."""
+    if not 1 < len(steps) <= _MAX_CALLS:
+        return
     names = dict.fromkeys(name for step in steps for name in step.arguments)
     differ = [name for name in names if len({str(step.arguments.get(name)) for step in steps}) > 1]
     values = [[step.arguments.get(name) for name in differ] for step in steps]
     texts = [", ".join(_part(one.value) for one in some if isinstance(one, LiteralValue)) for some in values]
-    if len(steps) > 1 and all(texts) and len(set(texts)) == len(texts):
+    if all(texts) and len(set(texts)) == len(texts):
         yield from zip((step.id for step in steps), texts, strict=True)
 
 
 def item_labels(step: Step, records: Sequence[StepRecord]) -> list[str]:
-    """Short texts for the first items of the list that the step was called for; none if they are in no answer."""
+    """Short texts for the first items of the list that the step was called for.
+
+    None if they are in no answer, or if it is not certain that a call belongs to the item at its place: the condition
+    of a loop leaves items out, and a match may choose another list.
+    """
     over = step.foreach.items if step.foreach is not None else None
-    if not isinstance(over, Reference):
+    if not isinstance(over, Reference) or over.match is not None:
         return []
-    answers = (one.outcome.value for one in records if one.step == over.step and isinstance(one.outcome, Succeeded))
-    items = value_at(next(answers, None), over.path)
-    return [_item(one) for one in items[:MAX_LABELS]] if isinstance(items, list) else []
+    found = {one.step: one for one in records if one.step in (over.step, step.id)}
+    source = found[over.step].outcome if over.step in found else None
+    if not isinstance(source, Succeeded):
+        return []
+    items = value_at(source.value, over.path)
+    if not isinstance(items, list):
+        return []
+    calls = len(found[step.id].items) if step.id in found else 0
+    if step.when is not None and (len(items) != calls or source.stored is not None):
+        return []
+    return [_item(one) for one in items[:MAX_LABELS]]
 
 
 def _item(item: JsonValue) -> str:

@@ -45,6 +45,8 @@ _RETRY_AFTER_S: Final = 2
 MAX_VALUES: Final = 1_000_000
 _LARGE: Final = 65_536
 """Bodies of more bytes are parsed and validated in a thread. Also the size of the pieces that values are counted in."""
+_SMALL: Final = 4_096
+"""The same where tenants are known: a thousand that arrive together may each take the event loop for some ten ms."""
 _PARSING: Final = 2
 """Large bodies that are parsed at a time, one of a tenant: each thread takes time from the event loop."""
 _MAX_PARSING_WAITING: Final = 1_000
@@ -203,10 +205,7 @@ class StrictRequest(Request):
     async def json(self) -> Any:
         """The parsed body; see :func:`loads_strict`."""
         if not hasattr(self, "_json"):
-            body, settings = await self.body(), self.app.state.settings
-            values = settings.max_json_values * (_BULK if BODY_LIMIT in self._extra() else 1)
-            parse = partial(loads_strict, body, max_depth=settings.max_json_depth, max_values=values)
-            self._json = await self._beside(parse)
+            self._json = await self._beside(self._parsed)
         return self._json
 
     async def validate(self, model: TypeAdapter[Any]) -> None:
@@ -216,15 +215,20 @@ class StrictRequest(Request):
             InvalidRequest: as :func:`loads_strict`.
             RequestValidationError: the body is not valid.
         """
-        value = await self.json()
-        self._json = await self._beside(partial(_validated, model, value))
+        self._json = await self._beside(lambda body: _validated(model, self._parsed(body)))  # in one turn
 
-    async def _beside(self, work: Callable[[], Any]) -> Any:
-        """Work on the body: if it is large, in a thread, when its tenant has a turn. Raises Overloaded."""
-        if len(await self.body()) <= _LARGE:
-            return work()
+    def _parsed(self, body: bytes) -> Any:
+        settings, bulk = self.app.state.settings, BODY_LIMIT in self._extra()
+        values = settings.max_json_values * (_BULK if bulk else 1)
+        return loads_strict(body, max_depth=settings.max_json_depth, max_values=values)
+
+    async def _beside(self, work: Callable[[bytes], Any]) -> Any:
+        """Work on the body: if it is not small, in a thread, when its tenant has a turn. Raises Overloaded."""
+        body = await self.body()
+        if len(body) <= (_SMALL if self.tenant else _LARGE):
+            return work(body)
         async with self.app.state.parsing.slot(self.tenant, _PARSING_WAIT_S):
-            return await asyncio.to_thread(work)
+            return await asyncio.to_thread(work, body)
 
     def _extra(self) -> dict[str, Any]:
         return getattr(self.scope.get("route"), "openapi_extra", None) or {}

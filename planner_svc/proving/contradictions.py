@@ -22,8 +22,16 @@ from services.contracts.api import Api
 from services.contracts.plan import Plan, scalars, step_references, step_values
 
 _NOT_TO: Final = re.compile(
-    rf"\b(?:(?:do|must|should|shall)\s+not|don['\u2019]?t|never|not\s+to)\s+(?P<verb>[a-z]+){THING}", re.IGNORECASE
+    r"\b(?:(?:do|must|should|shall)(?:\s+not|n['\u2019]?t)|never|not\s+to|avoid|refrain\s+from)"
+    rf"(?:\s+(?:ever|please|want\s+(?:you\s+)?to))?\s+(?P<verb>[a-z]+){THING}",
+    re.IGNORECASE,
 )
+_NOT_DONE: Final = re.compile(
+    r"\b(?!(?:and|but|so)\s)(?P<thing>(?:[\w#-]{1,100}\s+){0,2}[\w#-]{1,100})\s+"
+    r"(?:must|should|shall|may)(?:\s+not|n['\u2019]?t)\s+(?:be|get)\s+(?P<verb>[a-z]+)",
+    re.IGNORECASE,
+)
+"""The same after the thing: "order 5 must not be cancelled". It may be an aim: "it must not be sent, cancel it"."""
 _CHANGING: Final = stem_set("affect alter change modify touch")
 """Verbs of any change. What they forbid has to be named."""
 _PRONOUN: Final = re.compile(r"\b(?:it|its|them|that|those|this|these)\b", re.IGNORECASE)
@@ -45,14 +53,14 @@ def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     """
     changing = [apis[name] for name in {step.api: None for step in plan.steps} if apis[name].mutating]
     bare = without_quotes(query[:MAX_CHARS])
-    found = list(_NOT_TO.finditer(bare)) if changing else []
+    found = [*_NOT_TO.finditer(bare), *_NOT_DONE.finditer(bare)] if changing else []
     excepted = list(EXCEPT.finditer(bare)) if changing else []
     replaced = [query[start:end] for start, end in corrected(query)] if changing else []
     conditions = list(CONDITION.finditer(bare)) if changing and not any(step.when for step in plan.steps) else []
     if not found and not excepted and not replaced and not conditions:
         return ""
-    verbs = {stem(verb) for verb, _ in find_imperatives(bare)}
-    verbs |= {stem(word) for api in changing for word in split_name(api.name)[:1]}
+    verbs = {_verb(verb) for verb, _ in find_imperatives(bare)}
+    verbs |= {_verb(word) for api in changing for word in split_name(api.name)[:1]}
     said = [str(one) for step in plan.steps for value in step_values(step) for one in scalars(value)]
     named = {word for text in said for word in stems(text)}
     known = ANYTHING.union(named, *(profile_of(api).title for api in changing))
@@ -71,11 +79,17 @@ def forbidden_change(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
         if text in said:
             return text
     for match in found:
-        verb, words = stem(match["verb"]), stems(match["thing"])
+        verb, words = _verb(match["verb"]), stems(match["thing"])
         meant = verb in verbs or (verb in _CHANGING and not named.isdisjoint(words))
         if meant and known.issuperset(words):
             return query[match.start() : match.end()].strip()
     return ""
+
+
+def _verb(word: str) -> str:
+    """The stem of a verb, also of a British form: "cancelled"."""
+    found = stem(word)
+    return found[:-1] if found.endswith("ll") else found
 
 
 def forbidden_steps(query: str, plan: Plan, apis: Mapping[str, Api]) -> dict[str, str]:
@@ -91,11 +105,11 @@ def forbidden_steps(query: str, plan: Plan, apis: Mapping[str, Api]) -> dict[str
         api = apis.get(step.api)
         if api is None or not api.mutating or step.foreach is not None:
             continue
-        verbs = {*map(stem, split_name(api.name)), *stems(api.summary)}
+        verbs = {*map(_verb, (*split_name(api.name), *stems(api.summary)))}
         said = [rf"(?<!\w){re.escape(str(one))}(?!\w)" for value in step_values(step) for one in scalars(value)]
         for clause in clauses:
             named = [one for one in said if re.search(one, clause["thing"])]
-            if stem(clause["verb"]) in verbs and any(re.search(one, rest) is None for one in named):
+            if _verb(clause["verb"]) in verbs and any(re.search(one, rest) is None for one in named):
                 found[step.id] = query[clause.start() : clause.end()].strip()
     return found
 

@@ -15,6 +15,7 @@ from starlette.types import Message
 from services.byte_budget import Share
 from services.compute import for_tenant
 from services.contracts.api import Api
+from services.contracts.demo import Demo
 from services.contracts.event import RunEvent
 from services.contracts.execution import StepFinished
 from services.contracts.outcome import StepRecord, Succeeded
@@ -26,7 +27,7 @@ from tests.support.console_pages import log_in, post
 from tests.support.gateways import ASK_HOLIDAYS, HOLIDAYS, Gateway, ask, until
 
 LARGE = Succeeded(value=["x" * 1_000] * 100, status=200)
-KIOSK = {"Authorization": "Bearer kiosk-token"}
+KIOSK, DESK = {"Authorization": "Bearer kiosk-token"}, {"Authorization": "Bearer desk-token"}
 MANY = 100
 
 
@@ -230,6 +231,39 @@ async def test_few_of_the_reads_of_a_tenant_that_arrive_together_are_answered_at
         go_on.set()
         answers = await asyncio.gather(*flood, other)
         assert {answer.status_code for answer in answers} == {404}
+
+
+async def test_a_tenant_adds_one_demonstration_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with two_tenants(tmp_path) as gateway:
+        begun, go_on = list[str](), asyncio.Event()
+
+        async def add(demo: Demo, **_named: object) -> Demo:
+            begun.append(for_tenant.get())
+            await go_on.wait()
+            return demo
+
+        monkeypatch.setattr(gateway.app.state.service.peers.demos, "add", add)
+        body = {"query": "q", "plan": {"steps": [{"id": "v", "api": "a"}]}}
+        flood = [asyncio.create_task(gateway.http.post("/demos", json=body, headers=KIOSK)) for _ in range(20)]
+        other = asyncio.create_task(gateway.http.post("/demos", json=body, headers=DESK))
+        await until(lambda: "office" in begun)
+        assert Counter(begun) == {"guests": 1, "office": 1}
+        go_on.set()
+        assert {answer.status_code for answer in await asyncio.gather(*flood, other)} == {201}
+
+
+async def test_bodies_that_are_not_small_are_parsed_in_turns_of_tenants(tmp_path: Path) -> None:
+    async with two_tenants(tmp_path) as gateway:
+        bodies = [{"query": "x" * 20, "plan_id": "y" * size} for size in (100, 5_000)]
+        async with gateway.app.state.parsing.slot("guests", 1):
+            small, larger = (
+                asyncio.create_task(gateway.http.post("/runs/r:approve", json=body, headers=KIOSK)) for body in bodies
+            )
+            await until(lambda: gateway.app.state.parsing.waits("guests") == 1)
+            assert (await small).status_code == 422
+            assert (await gateway.http.post("/runs/r:approve", json=bodies[1], headers=DESK)).status_code == 422
+            assert not larger.done()
+        assert (await larger).status_code == 422
 
 
 async def test_reads_that_wait_are_not_made_once_much_was_read(large: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,6 +151,18 @@ def test_of_several_changes_the_failed_one_and_those_that_were_made_are_told() -
     assert reason_of(Plan(steps=tuple(steps), answer=()), *records) == why
 
 
+def test_of_many_changes_the_first_ones_are_named() -> None:
+    steps = [Step(id=f"var{n}", api="shop.pay", arguments={"id": LiteralValue(value=n)}) for n in range(13)]
+    outcomes: list[StepOutcome] = [*[Succeeded(status=204, value=None)] * 12, Failed(reason="timeout", message="late")]
+    records = [
+        record(outcome, "POST").model_copy(update={"step": step.id, "api": step.api})
+        for step, outcome in zip(steps, outcomes, strict=True)
+    ]
+    why = reason_of(Plan(steps=tuple(steps), answer=()), *records)
+    assert why.startswith("shop.pay(id=12): late. Done all the same: shop.pay(id=0), ")
+    assert why.endswith("shop.pay(id=9), and 2 more.")
+
+
 def test_of_a_loop_the_failed_item_and_the_number_of_changes_are_told() -> None:
     failed = Failed(reason="upstream_error", message="the upstream answered 409", detail="It was sent.")
     items = (

@@ -5,8 +5,8 @@ from pydantic import JsonValue
 from gateway.labels import labels_of
 from gateway.rendering import render
 from services.contracts.answer import AnswerValue
-from services.contracts.outcome import StepRecord, Succeeded
-from services.contracts.plan import ForEach, ItemReference, LiteralValue, Plan, Reference, Step
+from services.contracts.outcome import ItemRecord, StepRecord, Succeeded
+from services.contracts.plan import ForEach, ItemReference, LiteralValue, Match, Plan, Reference, Step, When
 
 
 def record(step: str, value: JsonValue) -> StepRecord:
@@ -72,3 +72,29 @@ def test_answers_of_a_loop_begin_with_their_items() -> None:
     assert loop(None, [{"n": 1}]) == "items:\n  - n: 1"
     many = loop(list(range(30)), [{"n": number} for number in range(30)]).splitlines()
     assert (many[1], many[10], many[11]) == ("  - 0: n: 0", "  - 9: n: 9", "  … and 20 more")
+
+
+def test_a_loop_over_a_part_of_a_list_has_no_labels_of_other_items() -> None:
+    orders: JsonValue = [{"id": "A-1", "late": False}, {"id": "B-2", "late": True}]
+    is_late = When(left=ItemReference(path=("late",)), op="eq", right=LiteralValue(value=True))
+
+    def shown(step: Step, *made: str) -> str:
+        plan = Plan(steps=(Step(id="var1", api="orders"), step), answer=())
+        items = tuple(ItemRecord(index=n, outcome=Succeeded(status=200)) for n in range(len(made)))
+        found: JsonValue = {"items": orders, "of": [{"items": orders}]}
+        records = [record("var1", found), record("var2", [*made]).model_copy(update={"items": items})]
+        return text_of(plan, records, [value("var2", "done", [*made])])
+
+    each = ForEach(items=Reference(step="var1", path=("items",)))
+    late = Step(id="var2", api="cancel", foreach=each, when=is_late)
+    assert shown(late, "yes") == "done:\n  - yes"
+    assert shown(late, "yes", "no") == "done:\n  - A-1: yes\n  - B-2: no"  # each one is late
+    other = ForEach(items=Reference(step="var1", path=("of", 0, "items"), match=Match(said=("Ann",))))
+    assert shown(Step(id="var2", api="cancel", foreach=other), "yes", "no") == "done:\n  - yes\n  - no"
+
+
+def test_of_very_many_calls_the_arguments_are_not_compared() -> None:
+    steps = tuple(Step(id=f"v{n}", api="x", arguments={f"a{n}": LiteralValue(value=n)}) for n in range(101))
+    records, values = [record(step.id, 1) for step in steps], [value(step.id, step.id, 1) for step in steps]
+    assert labels_of(Plan(steps=steps, answer=()), records, values).calls == {}
+    assert labels_of(Plan(steps=steps[:100], answer=()), records[:100], values[:100]).calls["v7"] == "7"
