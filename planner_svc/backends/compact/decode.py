@@ -23,7 +23,7 @@ from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.left_out import add_look_ups
 from planner_svc.backends.compact.lengths import add_ends_by_length
-from planner_svc.backends.compact.new_values import drop_other_options, take_new_values, tell_old_from_new_values
+from planner_svc.backends.compact.new_values import drop_other_options, tell_old_from_new_values
 from planner_svc.backends.compact.outputs import DEMONSTRATED
 from planner_svc.backends.compact.periods import add_other_ends, set_bounds
 from planner_svc.backends.compact.person_names import split_full_name
@@ -194,11 +194,10 @@ class Decoder:
         order = [slot.name for slot in profile.slots]
         alone = not any(takes_limits(self._task.apis[other].profile) for other in chosen if other != number)
         for call in calls:
-            take_goals(self.filler, self._task.query, call, fills)
             split_full_name(call, profile, self._task.query)
             if number in chosen and times == 1 and alone:
                 add_unmarked_ends(self.filler, self._task.query, call, fills)
-            take_new_values(self.filler, self._task.query, call, fills)
+            take_goals(self.filler, self._task.query, call, fills)
             set_right_ends(self.filler, self._task.query, call, fills)
             add_other_ends(self.filler, self._task.query, call, fills)
             set_bounds(self.filler, self._task.query, call, fills)

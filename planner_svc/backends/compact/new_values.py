@@ -4,58 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument, ReferenceArgument
 from planner_svc.backends.compact.items import Encoded
 from planner_svc.backends.compact.task import FillRequest
 from planner_svc.reading.profile import Profile
-from planner_svc.reading.ranges import MOVED, MOVED_REACH
 from planner_svc.reading.text import MAX_CHARS, split_name, stem
 from services.contracts.api import Location
-
-if TYPE_CHECKING:
-    from planner_svc.backends.compact.filling import Filler
 
 _TO: Final = re.compile(r"\b(?:to|into)\s+(?:the\s+)?[\"'\u201c\u2018]?$", re.IGNORECASE)
 _NEAR: Final = 20
 """Characters before a value that are searched for its preposition."""
-_MOVED_TO: Final = re.compile(r"\s+(?:to|into)\s+(?:the\s+)?", re.IGNORECASE)
-_NAMED: Final = re.compile(r"[A-Z][\w.-]*\w(?:\s+[A-Z][\w.-]*\w)*|[^\s,;.!?]+")
-"""A name of one or more words, or one word."""
 _NEW: Final = re.compile(
     r"\b(?:to|as|into)\s+(?:be\s+)?(?:(?:an?|the)\s+)?(?P<new>(?-i:[a-z])[\w-]*)(?=\s*(?:$|[.,;!?)]|and\b|please\b))",
     re.IGNORECASE,
 )
 """What something is to become: "as done", "to urgent"."""
-
-
-def take_new_values(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
-    """Set what is moved from one value to another to the other: "move task 5 from Doing to Done" sets the list Done.
-
-    An argument for the old value stays, and so does one of several that the two values are for.
-
-    Args:
-        filler: the filler of the call's arguments.
-        query: the request.
-        call: the call; its arguments are changed.
-        fills: what its arguments were filled from.
-    """
-    for fill in fills if fills and fills[0].profile.effect == "change" else ():
-        old = call.arguments.get(fill.slot.name)
-        if fill.slot.role == "from" or not isinstance(old, LiteralArgument) or old.place is None:
-            continue
-        start, end = old.place
-        to = _MOVED_TO.search(query, start, min(end + _NEAR, MAX_CHARS))
-        if to is None or to.start() > end or MOVED.search(query[max(start - MOVED_REACH, 0) : start]) is None:
-            continue
-        days = (day[1] for day, _ in filler.moments.dated() if day[0] <= to.end() < day[1])
-        named = _NAMED.match(query, to.end(), MAX_CHARS)
-        place = to.end(), max(end, next(days, named.end() if named is not None else end))
-        value = filler.meaning(fill, *place) if place[0] < place[1] else None
-        has = (one.value for one in call.arguments.values() if isinstance(one, LiteralArgument))
-        if value is not None and value not in has:
-            call.arguments[fill.slot.name] = LiteralArgument(value, place, old.sure)
 
 
 def drop_other_options(query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from planner_svc.backends.compact import CompactBackend
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument, ReferenceArgument
-from planner_svc.backends.compact.new_values import drop_other_options, take_new_values, tell_old_from_new_values
+from planner_svc.backends.compact.goals import take_goals
+from planner_svc.backends.compact.new_values import drop_other_options, tell_old_from_new_values
 from planner_svc.backends.compact.said_moments import SaidMoments
 from planner_svc.backends.compact.spans import ParameterTarget
 from planner_svc.backends.compact.task import FillRequest
@@ -87,7 +88,9 @@ class Reader:
         ("Move complaint t1 from Tim Roth to Lena Fox, please", "Tim Roth", "Lena Fox"),
         ("Move pickup t1 from 2 December to 4 December, please", "2 December", "4 December"),
         ("Move task t1 to Done", "Done", "Done"),
-        ("Take task t1 from Doing to Done", "Doing", "Doing"),
+        ("Take task t1 from Doing to Done", "Doing", "Done"),
+        ("Move task t1 from Doing to In Review", "Doing", "In Review"),
+        ("Move task t1 from in work to under review", "in work", "under review"),
     ],
 )
 def test_what_is_moved_gets_the_value_to_which_it_is_moved(query: str, said: str, value: str) -> None:
@@ -95,7 +98,7 @@ def test_what_is_moved_gets_the_value_to_which_it_is_moved(query: str, said: str
     fills = [FillRequest(ParameterTarget(0, 0, profile.slots[0]), profile, 1, (), [], [])]
     place = query.index(said), query.index(said) + len(said)
     call = DraftCall(0, 0.9, {"list": LiteralArgument(said, place, 0.9)})
-    take_new_values(Reader(query), query, call, fills)  # type: ignore[arg-type]
+    take_goals(Reader(query), query, call, fills)  # type: ignore[arg-type]
     assert [one.value for one in call.arguments.values() if isinstance(one, LiteralArgument)] == [value]
 
 
