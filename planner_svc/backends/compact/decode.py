@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from pydantic import JsonValue
 
 from planner_svc.backends.compact.calls import call_evidence, likeness_of
 from planner_svc.backends.compact.draft_calls import (
@@ -177,14 +176,13 @@ class Decoder:
         times = max(1 + int(self._task.reading.logits["count"][first].argmax()), self.filler.members(number))
         calls = [DraftCall(number, float(self.called[number])) for _ in range(times)]
         taken: list[tuple[tuple[int, int], Slot]] = []
-        used: list[tuple[tuple[JsonValue, ...], JsonValue]] = []
         fills: list[FillRequest] = []
         targets = self._clearest_first(number, times)
         parts = self.filler.segments(targets, times) if times > 1 else []
         for target in targets:
             checkpoint()
             slot = target.slot
-            fills.append(FillRequest(target, profile, times, chosen, taken, used, parts))
+            fills.append(FillRequest(target, profile, times, chosen, taken, parts))
             values = self.filler.values(fills[-1])
             for index, call in enumerate(calls):
                 if values:

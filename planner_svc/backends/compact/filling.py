@@ -44,12 +44,8 @@ assumed to be called. An output of theirs is used if it is at least this likely 
 SURELY: Final = 0.5
 """Smallest probability at which a call that changes something uses another call's answer; below it, the user is
 asked."""
-DECIMAL: Final = 3.0
-"""Log-odds added to the decimal form, 300.0, for numbers that need not be whole."""
 REPEATED: Final = 0.1
-"""If there are several values, those count that are at least this share as likely as the likeliest."""
-RIVALS: Final = 0.02
-"""If the likeliest words cannot be the value, others are tried that are at least this share as likely."""
+"""Smallest share of the likeliest words' probability at which other words are values too, or are tried instead."""
 MAX_VALUES: Final = 12
 OF_DATES: Final = stem_set("date day time week weekday month year quarter season hour minute age")
 """Words of arguments that take a part of a date."""
@@ -57,8 +53,6 @@ WHERE: Final = frozenset({"timezone", "locale"})
 """Arguments for which the application's value describes the user rather than the request."""
 TAKEN: Final = 0.01
 """Factor for words that already say another argument of the same call."""
-NAMESAKE: Final = 8.0
-"""Factor for a value from another call whose answer has a field of the same name."""
 WANTING: Final = 0.5
 """Smallest probability of being called at which an API's parameters compete for words."""
 
@@ -197,8 +191,6 @@ class Filler:
     def _origins(self, fill: FillRequest, links: Sequence[tuple[LinkCandidate, float]]) -> Floats:
         """Probabilities of a value's source. The second stage, if any, overrides the network for words and links."""
         origins = self._sources[fill.place].copy()
-        if fill.target.namesake and self._judges.links is None:
-            origins[Origin.REFERENCE] *= NAMESAKE
         judged = np.zeros_like(origins)
         if self._judges.spans is not None:
             judged[Origin.SPAN] = self.best_span_probability(fill.target, fill.times)
@@ -239,7 +231,7 @@ class Filler:
             return
         several = fill.listed or fill.times > 1
         said: list[LiteralArgument] = []
-        for first, last, likely in self._ranges(fill, REPEATED if several else RIVALS):
+        for first, last, likely in self._ranges(fill):
             one = self._literal_argument(fill, first, last, sure * likely)
             if one is not None:
                 said.append(one)
@@ -276,7 +268,7 @@ class Filler:
 
     def _by_call(self, fill: FillRequest, sure: float) -> list[LiteralArgument]:
         """The likeliest words in each call's segment, or the previous call's; empty if fewer than 2 have any."""
-        ranges = self._ranges(fill, REPEATED)
+        ranges = self._ranges(fill)
         own = [[one for one in ranges if start <= one[0] < stop] for start, stop in fill.segments]
         if sum(map(bool, own)) < 2:
             return []
@@ -371,11 +363,12 @@ class Filler:
         if shown is not None:
             return shown
         odds = self._task.reading.logits["form"][fill.place].copy()
-        odds[Form.DECIMAL] += DECIMAL if "number" in fill.slot.kinds else -np.inf
+        if "number" not in fill.slot.kinds:
+            odds[Form.DECIMAL] = -np.inf
         return Form(int(odds.argmax()))
 
-    def _ranges(self, fill: FillRequest, share: float) -> list[tuple[int, int, float]]:
-        """First and last tokens of values, likeliest first, down to a share of the likeliest, without overlaps.
+    def _ranges(self, fill: FillRequest) -> list[tuple[int, int, float]]:
+        """First and last tokens of values, likeliest first, down to ``REPEATED``, without overlaps.
 
         Words that overlap another argument's of the same call are less likely. The very same words rarely say a second
         one: a password and its confirmation, the ends of a period.
@@ -390,7 +383,7 @@ class Filler:
         if not weighed:
             return []
         weighed.sort(key=lambda one: -one[1])
-        return self._non_overlapping([one for one in weighed if one[1] >= weighed[0][1] * share])
+        return self._non_overlapping([one for one in weighed if one[1] >= weighed[0][1] * REPEATED])
 
     def _is_taken_back(self, fill: FillRequest, first: int, last: int) -> bool:
         """Whether the request replaces these tokens, or excepts what they name from a change."""

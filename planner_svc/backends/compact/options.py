@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from pydantic import JsonValue
 
@@ -16,13 +15,6 @@ from planner_svc.reading.negations import denies
 from planner_svc.reading.option_names import option_names
 from planner_svc.reading.text import MAX_CHARS, STOP, words_of
 from planner_svc.reading.withdrawn import replaced, within
-
-NAMED: Final = 1.0
-"""Log-odds added to an option that the request names; an option that the network has not seen starts at 0."""
-OTHER_END: Final = 4.0
-"""Log-odds taken from an option that is named as the other end of a pair, such as the currency to convert from."""
-USED: Final = 4.0
-"""Log-odds taken from an option that another argument of the call with the same options already has."""
 
 
 class Options:
@@ -65,7 +57,6 @@ class Options:
             likely.sort(key=lambda value: places.get(str(value), (len(self._task.query), 0)))
         for value in likely if fill.times > 1 else likely[:1]:
             if fill.allows(value):
-                fill.used.append((fill.slot.choices, value))
                 yield LiteralArgument(value, places.get(str(value)), sure)
 
     def _refused(self, fill: FillRequest, said: Sequence[NamedChoice]) -> set[str]:
@@ -80,7 +71,7 @@ class Options:
     def _offered(
         self, fill: FillRequest, named: Mapping[str, NamedChoice], explained: bool
     ) -> list[tuple[float, JsonValue]]:
-        """The options with their log-odds. An option that another argument with the same options has is less likely.
+        """The options with their log-odds.
 
         The network sees only the start of a long list, and not the words that explain codes. Then options that the
         request names for this end of a pair are offered alone, if there are any, else what the network sees.
@@ -92,17 +83,8 @@ class Options:
             if self._task.reading.inputs.parent[at] == fill.place
         ]
         if len(fill.slot.choices) > MAX_OPTIONS or explained:
-            offered += [(0.0, choice) for choice in fill.slot.choices[MAX_OPTIONS:] if str(choice) in named]
+            offered += [(1.0, choice) for choice in fill.slot.choices[MAX_OPTIONS:] if str(choice) in named]
             said = ((value, one) for value, one in named.items() if value not in STOP)  # "it" is hardly Italian
             own = {value for value, one in said if {one.role, fill.slot.role} != {"from", "to"}}
             offered = [one for one in offered if str(one[1]) in own] or offered
-        used = [value for choices, value in fill.used if choices == fill.slot.choices]
-
-        def bonus(value: JsonValue) -> float:
-            one = named.get(str(value))
-            if one is None:
-                return 0.0
-            other_end = {one.role, fill.slot.role} == {"from", "to"}
-            return NAMED - (OTHER_END if other_end else 0.0)
-
-        return [(odds + bonus(value) - (USED if value in used else 0.0), value) for odds, value in offered]
+        return offered

@@ -64,7 +64,7 @@ class Clocks(Days):
 def moved(query: str, of: Api = LIST, /, **said: str) -> dict[str, object]:
     """The arguments, for which these words were marked."""
     profile = read_profile(of)
-    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), []) for at, slot in enumerate(profile.slots)]
     call = DraftCall(0, 0.9)
     for name, words in said.items():
         place = query.index(words), query.index(words) + len(words)
@@ -162,7 +162,7 @@ def test_the_planner_sends_days_as_the_right_ends(backend: CompactBackend, query
 )
 def test_what_is_from_a_period_ends_with_it(words: str, role: str, names: set[str]) -> None:
     query, profile = f"List appointments {words}", read_profile(DAYS)
-    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), []) for at, slot in enumerate(profile.slots)]
     call = DraftCall(0, 0.9, {role: LiteralArgument("2026-11-16", (query.index("last"), query.index("week") + 4), 0.9)})
     add_other_ends(Days(query), query, call, fills)  # type: ignore[arg-type]
     assert call.arguments.keys() == names
@@ -180,7 +180,7 @@ def test_what_is_from_a_period_ends_with_it(words: str, role: str, names: set[st
 )
 def test_a_range_that_ends_at_a_time_has_its_last_day(words: str, said: str, value: str) -> None:
     query, profile = f"List events {words}", read_profile(EVENTS)
-    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), []) for at, slot in enumerate(profile.slots)]
     place = query.index(said), query.index(said) + len(said)
     midnight = value.replace("23:59:59", "00:00:00")
     call = DraftCall(0, 0.9, {"startsBefore": LiteralArgument(midnight, place, 0.9)})
@@ -200,7 +200,7 @@ def test_a_range_that_ends_at_a_time_has_its_last_day(words: str, said: str, val
 def test_what_is_after_a_day_leaves_it_out(words: str, about: str, said: str, value: str) -> None:
     query = f"List events {words}"
     profile = read_profile(api("list", "List", param("after", DAY if len(said) == 10 else MOMENT, about)))
-    fills = [FillRequest(ParameterTarget(0, 0, profile.slots[0]), profile, 1, (), [], [])]
+    fills = [FillRequest(ParameterTarget(0, 0, profile.slots[0]), profile, 1, (), [])]
     call = DraftCall(0, 0.9, {"after": LiteralArgument(said, (query.index("10"), len(query)), 0.9)})
     set_bounds(Days(query), query, call, fills)  # type: ignore[arg-type]
     assert [one.value for one in call.arguments.values() if isinstance(one, LiteralArgument)] == [value]
@@ -208,7 +208,7 @@ def test_what_is_after_a_day_leaves_it_out(words: str, about: str, said: str, va
 
 def test_a_day_that_is_looked_for_ends_with_its_end() -> None:
     query, profile = "List events on 10 December 2026", read_profile(EVENTS)
-    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), []) for at, slot in enumerate(profile.slots)]
     midnight = LiteralArgument("2026-12-10T00:00:00Z", (query.index("10"), len(query)), 0.9)
     call = DraftCall(0, 0.9, {"startsAfter": midnight, "startsBefore": midnight})
     set_bounds(Days(query), query, call, fills)  # type: ignore[arg-type]
@@ -241,7 +241,7 @@ def test_a_range_of_which_one_end_is_marked_has_both(query: str, name: str, word
 )
 def test_dates_that_no_argument_has_limit_a_search(query: str, ends: dict[str, str]) -> None:
     profile, call = read_profile(DAYS), DraftCall(0, 0.9)
-    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), []) for at, slot in enumerate(profile.slots)]
     add_unmarked_ends(Days(query), query, call, fills)  # type: ignore[arg-type]
     assert {name: one.value for name, one in call.arguments.items() if isinstance(one, LiteralArgument)} == ends
 
@@ -257,7 +257,7 @@ def test_dates_that_no_argument_has_limit_a_search(query: str, ends: dict[str, s
 )
 def test_amounts_that_no_argument_has_limit_a_search(query: str, ends: dict[str, int]) -> None:
     profile, call = read_profile(LIST), DraftCall(0, 0.9)
-    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), []) for at, slot in enumerate(profile.slots)]
     add_unmarked_ends(Numbers(query), query, call, fills)  # type: ignore[arg-type]
     assert {name: one.value for name, one in call.arguments.items() if isinstance(one, LiteralArgument)} == ends
 
@@ -358,7 +358,7 @@ COUNT = api("countClaims", "Count claims", param("year", WHOLE), param("month", 
 )
 def test_a_month_has_a_year_and_a_month(words: str, sent: dict[str, int]) -> None:
     query, profile, call = f"Count claims {words}", read_profile(COUNT), DraftCall(0, 0.9)
-    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), []) for at, slot in enumerate(profile.slots)]
     add_unmarked_ends(Numbers(query), query, call, fills)  # type: ignore[arg-type]
     assert {name: one.value for name, one in call.arguments.items() if isinstance(one, LiteralArgument)} == sent
 
@@ -379,7 +379,7 @@ def test_a_change_is_not_limited_by_an_end_that_nothing_tells(words: str, said: 
     profile = read_profile(
         api("deletePhotos", "", before.model_copy(update={"location": Location.QUERY}), method="DELETE")
     )
-    fills = [FillRequest(ParameterTarget(0, 0, profile.slots[0]), profile, 1, (), [], [])]
+    fills = [FillRequest(ParameterTarget(0, 0, profile.slots[0]), profile, 1, (), [])]
     place = query.index(said), query.index(said) + len(said)
     call = DraftCall(0, 0.9, {"takenBefore": LiteralArgument("2026-11-16", place, 0.9)})
     set_right_ends(Days(query), query, call, fills)  # type: ignore[arg-type]
@@ -389,7 +389,7 @@ def test_a_change_is_not_limited_by_an_end_that_nothing_tells(words: str, said: 
 def test_a_change_does_not_end_at_the_time_of_day_at_which_it_starts() -> None:
     query = "Move pickup 5 to 10 am"
     profile = read_profile(api("movePickup", "", param("window_start"), param("window_end"), method="PATCH"))
-    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), []) for at, slot in enumerate(profile.slots)]
     ten = LiteralArgument("10:00", (query.index("10"), len(query)), 0.9)
     call = DraftCall(0, 0.9, {"window_start": ten, "window_end": ten})
     set_right_ends(Days(query), query, call, fills)  # type: ignore[arg-type]
@@ -407,7 +407,7 @@ def test_a_change_does_not_end_at_the_time_of_day_at_which_it_starts() -> None:
 def test_both_ends_of_a_range_are_told_apart(words: str, said: dict[str, str]) -> None:
     query = f"Schedule a pickup {words}"
     profile = read_profile(api("schedulePickup", "", param("window_start"), param("window_end"), method="POST"))
-    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), [], []) for at, slot in enumerate(profile.slots)]
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), []) for at, slot in enumerate(profile.slots)]
     call = DraftCall(0, 0.9)
     for name, text in said.items():
         place = query.rindex(text), query.rindex(text) + len(text)
