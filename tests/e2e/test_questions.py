@@ -1,4 +1,4 @@
-"""The share of the sandbox's questions that Nestor answers, end to end, over real sockets."""
+"""The share of a third of the sandbox's questions that Nestor answers, end to end, over real sockets."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ REACH = 0.70
 
 @pytest.mark.long
 def test_at_least_seventy_percent_are_solved(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
-    asked = questions("all")
+    asked = questions("all")[::3]  # of every kind; `python -m tests.e2e.harness all` asks all
     assert len(asked) >= 60
     with running_stack(tmp_path) as found:
         results = asyncio.run(ask_all(found.gateway_url, asked))

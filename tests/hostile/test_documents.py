@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ TEXTS = [name for name, hostile in DOCUMENTS.items() if hostile.is_text]
 ZOO = document({f"/{name}": {"get": operation(operationId=name)} for name in ("animals", "tickets", "hours")})
 
 
-@cache
 def outcomes(family: str) -> dict[str, dict[str, Any]]:
     """The results of a family's documents, imported in a separate process with limited CPU time and memory."""
     command = [sys.executable, "-m", "tests.hostile.document_probe", family]
@@ -40,23 +39,25 @@ def outcomes(family: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+def is_sound(found: dict[str, Any], expected: Hostile) -> bool:
+    """Whether a document was refused with a short reason or read, as expected, in bounded memory and with no fetch."""
+    if "crashed" in found or found["opened"] or found["grown_mib"] * MIB > GROWTH:
+        return False
+    if expected.refused is not None:
+        return expected.refused in found.get("refused", "") and len(found["refused"]) < 600
+    if expected.apis is not None:
+        return (found.get("apis"), found.get("skipped")) == (expected.apis, expected.skipped)
+    return "refused" not in found
+
+
 def test_there_are_enough_of_them() -> None:
     assert len(DOCUMENTS) >= 250
 
 
-@pytest.mark.parametrize("name", TEXTS)
-def test_a_document_is_refused_or_read(name: str) -> None:
-    expected, found = DOCUMENTS[name], outcomes(name.partition(" ")[0])[name]
-    assert "crashed" not in found, found
-    assert found["opened"] == []
-    assert found["grown_mib"] * MIB <= GROWTH
-    if expected.refused is not None:
-        assert expected.refused in found.get("refused", ""), found
-        assert len(found["refused"]) < 600
-    elif expected.apis is not None:
-        assert (found.get("apis"), found.get("skipped")) == (expected.apis, expected.skipped), found
-    else:
-        assert "refused" not in found
+@pytest.mark.parametrize("family", sorted({name.partition(" ")[0] for name in TEXTS}))
+def test_documents_are_refused_or_read(family: str) -> None:
+    found = outcomes(family)
+    assert {name: one for name, one in found.items() if not is_sound(one, DOCUMENTS[name])} == {}
 
 
 PEEKING = """

@@ -28,7 +28,7 @@ CHECKS = [
     response_schema_conformance,
     status_code_conformance,
 ]
-EXAMPLES = {GenerationMode.POSITIVE: examples(0.4), GenerationMode.NEGATIVE: examples(0.2)}
+EXAMPLES = {GenerationMode.POSITIVE: examples(0.2), GenerationMode.NEGATIVE: examples(0.1)}
 # Codes that exist. Random ones would only lead to "not found".
 REAL = {
     "country_code": ["DE", "US", "AQ", "SA", "XK", "VA", "IL"],
