@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from planner_svc.reading.clocks import NO_NOUN
+from planner_svc.reading.units import UNIT_WORDS
 
 Place = tuple[int, int]
 """The first character and the one after the last."""
@@ -25,6 +26,14 @@ _NUMBERS: Final = re.compile(rf"(?<![\w.,]){_NUMBER}(?:{_BETWEEN}{_NUMBER})+(?![
 _MEMBER: Final = re.compile(_NUMBER)
 _SEPARATOR: Final = re.compile(_BETWEEN)
 _DIGITS: Final = re.compile(r"\d+")
+_CODE: Final = r"(?=[^\s,;()\"\u201c\u201d]*[\d@])[^\s,;()\"\u201c\u201d]*[^\s,;()\"\u201c\u201d.:!?'\u2019]"
+_CODES: Final = re.compile(
+    rf"(?<![^\s(\"\u201c]){_CODE}(?:[\"\u201d]?{_BETWEEN}[\"\u201c]?{_CODE})+(?![^\s.,;:!?)\"\u201d'\u2019])"
+)
+_ONE_CODE: Final = re.compile(_CODE)
+_RANGE: Final = re.compile(r"\bbetween\s+$", re.IGNORECASE)
+_MEASURED: Final = re.compile(r"[-+]?\d[\d.,:]*(?P<unit>[^\W\d_]+)")
+_OF_TIME: Final = frozenset(("am", "pm", "st", "nd", "rd", "th"))
 _ENDS: Final = re.compile(r",?\s+(?:and|or|&)\s+")
 _NO_NOUN: Final = re.compile(NO_NOUN, re.IGNORECASE)
 _QUOTES: Final = "\"'`\u2018\u2019\u201c\u201d"
@@ -35,8 +44,8 @@ _MAX_CHARS: Final = 60
 def complete_enumeration(text: str, places: Sequence[Place]) -> list[Place]:
     """These places and the missing members of their enumerations, in order.
 
-    Adjacent numbers are an enumeration. Other members are added if they are between two of the places with only
-    separators around them.
+    Adjacent numbers, and adjacent codes of one form, are an enumeration. Other members are added if they are between
+    two of the places with only separators around them.
 
     Args:
         text: the request.
@@ -50,13 +59,16 @@ def complete_enumeration(text: str, places: Sequence[Place]) -> list[Place]:
         members = [member.span() for member in _MEMBER.finditer(text, *run.span())]
         if any(place in found for place in members):
             found.update(members)
+    for members in _runs_of_codes(text):
+        if any(place in found for place in members):
+            found.update(members)
     return sorted(place for place in found if not any(_crosses(place, other) for other in known))
 
 
 def enumerated(text: str, place: Place) -> list[Place]:
-    """The members of the enumeration of whole numbers in which the number at this place is; empty without one.
+    """The members of the enumeration of whole numbers or codes in which this place is; empty without one.
 
-    It ends with a conjunction and its last member, which counts nothing: not "ticket 5, 3 days ago".
+    Whole numbers end with a conjunction and their last member, which counts nothing: not "ticket 5, 3 days ago".
     """
     for run in _NUMBERS.finditer(text):
         members = [member.span() for member in _DIGITS.finditer(text, *run.span())]
@@ -64,7 +76,28 @@ def enumerated(text: str, place: Place) -> list[Place]:
         is_in = run.start() <= place[0] and place[1] <= run.end()
         if is_in and "." not in run[0] and _ENDS.fullmatch(last) and _NO_NOUN.match(text, run.end()):
             return members
-    return []
+    runs = (members for members in _runs_of_codes(text) if members[0][0] <= place[0] and place[1] <= members[-1][1])
+    return next(runs, [])
+
+
+def _runs_of_codes(text: str) -> Iterator[list[Place]]:
+    """The places of codes and addresses of one form that are enumerated: "10A and 10B", "ana@x.org, bo@y.org"."""
+    for run in _CODES.finditer(text):
+        members = [member.span() for member in _ONE_CODE.finditer(text, *run.span())]
+        forms = {_form(text[start:end]) for start, end in members}
+        if len(forms) == 1 and "" not in forms and not _RANGE.search(text, 0, run.start()):
+            yield members
+
+
+def _form(code: str) -> str:
+    """The form of a code: its runs of letters and digits are alike. Empty for numbers, dates, times and amounts."""
+    if "@" in code:
+        return "@"
+    measured = _MEASURED.fullmatch(code)
+    unit = measured["unit"].lower() if measured else ""
+    if unit in UNIT_WORDS or unit in _OF_TIME or not re.search(r"[^\W\d_]", code):
+        return ""
+    return re.sub(r"[^\W_]+", "x", code)
 
 
 def _between(text: str, start: int, end: int) -> Iterator[Place]:

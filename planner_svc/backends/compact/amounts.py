@@ -58,7 +58,8 @@ def amount_meant(query: str, said: Sequence[Quantity], slot: Slot, start: int, e
         return None
     if not slot.kinds & NUMBERS:
         cut = number_in(query[start:end])
-        return None if cut is None or whole.is_sum or cut == whole.amount else str(whole.amount)
+        is_said = cut == whole.amount and not slot.paging  # the size of a page is written in digits
+        return None if cut is None or whole.is_sum or is_said else str(whole.amount)
     unit, amount = unit_of(slot), whole.amount
     if whole.unit and whole.unit.kind in ("time", "months") and unit is None and slot.words in _PARTS:
         raise ValueError(f"“{query[whole.start : whole.end]}” is a length of time")

@@ -17,7 +17,7 @@ WITHIN: Final = 0.3
 
 
 def plausible(query: str, offsets: Sequence[tuple[int, int]]) -> Floats:
-    """(t, t): how plausible it is, from 0 to 1, that a value goes from one token to another.
+    """(t, t): how plausible it is, from 0 to 1, that a value goes from one token to another. No code is split.
 
     Args:
         query: the request.
@@ -36,6 +36,6 @@ def plausible(query: str, offsets: Sequence[tuple[int, int]]) -> Floats:
         part = np.outer(inside_first, inside_last) & ~np.outer(whole_first, whole_last)
         found[part] *= WITHIN
     for start, end in codes(query):
-        found[(starts > start) & (starts < end)] *= ACROSS
-        found[:, (ends > start) & (ends < end)] *= ACROSS
+        found[(starts > start) & (starts < end)] = 0
+        found[:, (ends > start) & (ends < end)] = 0
     return found

@@ -17,7 +17,7 @@ from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.links import LinkCandidate, link_evidence
 from planner_svc.backends.compact.options import Options
 from planner_svc.backends.compact.outputs import Outputs
-from planner_svc.backends.compact.said_moments import SaidMoments
+from planner_svc.backends.compact.said_moments import Place, SaidMoments
 from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.segments import segments
 from planner_svc.backends.compact.spans import ParameterTarget, Spans, as_in_examples
@@ -26,7 +26,7 @@ from planner_svc.reading.date_formats import date_formats, in_stated_format, is_
 from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.moments import Moment
 from planner_svc.reading.negations import denied
-from planner_svc.reading.profile import Slot
+from planner_svc.reading.profile import Profile, Slot
 from planner_svc.reading.quantities import quantities
 from planner_svc.reading.readings import moment_of, readings
 from planner_svc.reading.standard_codes import code_named, may_be_code
@@ -41,9 +41,6 @@ from services.contracts.api import Location
 SUPPOSED: Final = 0.1
 """Limit for guesses: if no source gives a required value, other APIs that only read and are at least this likely are
 assumed to be called. An output of theirs is used if it is at least this likely to be the value."""
-SURELY: Final = 0.5
-"""Smallest probability at which a call that changes something uses another call's answer; below it, the user is
-asked."""
 REPEATED: Final = 0.1
 """Smallest share of the likeliest words' probability at which other words are values too, or are tried instead."""
 MAX_VALUES: Final = 12
@@ -51,8 +48,6 @@ OF_DATES: Final = stem_set("date day time week weekday month year quarter season
 """Words of arguments that take a part of a date."""
 WHERE: Final = frozenset({"timezone", "locale"})
 """Arguments for which the application's value describes the user rather than the request."""
-TAKEN: Final = 0.01
-"""Factor for words that already say another argument of the same call."""
 WANTING: Final = 0.5
 """Smallest probability of being called at which an API's parameters compete for words."""
 
@@ -104,13 +99,28 @@ class Filler:
         return max((likely for _, likely in self._spans_of(target, times)), default=0.0)
 
     def members(self, number: int) -> int:
-        """How many things an enumeration or range of numbers names for the only argument in an API's path, or 0."""
-        named = [target for target in self.targets(number) if target.slot.parameter.location is Location.PATH]
-        if len(named) != 1 or not (spans := self._spans_of(named[0], 1)) or spans[0][1] < REPEATED:
-            return 0
-        (first, last), _ = spans[0]
-        offsets = self._task.reading.offsets
-        return len(ids_named(self._task.query, (offsets[first][0], offsets[last][1])))
+        """How many things an enumeration or range names for the only argument that takes one of them, or 0."""
+        profile = self._task.apis[number].profile
+        offsets, found = self._task.reading.offsets, list[int]()
+        for target in self.targets(number):
+            spans = self._spans_of(target, 1)
+            if spans and spans[0][1] >= REPEATED:
+                (first, last), _ = spans[0]
+                found.append(len(self._members(target.slot, profile, (offsets[first][0], offsets[last][1]))))
+        return max(found) if sum(map(bool, found)) == 1 else 0
+
+    def _members(self, slot: Slot, profile: Profile, place: Place) -> list[tuple[str, Place]]:
+        """The other things that are enumerated with what is named at this place, and it, for one call each.
+
+        They are ids in the path, codes or addresses. Of "A-1 or A-2" a change means only one.
+        """
+        if slot.kinds == {"array"} or slot.temporal or slot.choices:
+            return []
+        members = ids_named(self._task.query, place)
+        numbers = all(text.isdecimal() for text, _ in members)
+        fits = slot.parameter.location is Location.PATH if numbers else not slot.kinds & NUMBERS
+        whole = self._task.query[members[0][1][0] : members[-1][1][1]] if members else ""
+        return members if fits and not (profile.api.mutating and "or" in whole.split()) else []
 
     def _spans_of(self, target: ParameterTarget, times: int) -> list[tuple[tuple[int, int], float]]:
         """First and last tokens of a parameter's possible values, each with its probability, likeliest first."""
@@ -168,8 +178,7 @@ class Filler:
             sure = float(origins[origin])
             if origin is Origin.ABSENT and not slot.required:
                 return []
-            guessed = origin is Origin.REFERENCE and fill.profile.api.mutating and sure < SURELY
-            if origin is Origin.ABSENT or sure < UNLIKELY or guessed:
+            if origin is Origin.ABSENT or sure < UNLIKELY:
                 continue
             found = list(self._from(origin, fill, links, sure))
             if found:
@@ -238,9 +247,8 @@ class Filler:
                 if not several:
                     break
         said.sort(key=lambda one: one.place or (0, 0))
-        in_path = fill.slot.parameter.location is Location.PATH
-        if not fill.listed and in_path and fill.times > 1 and said and said[0].place:
-            members = ids_named(self._task.query, said[0].place)
+        if not fill.listed and fill.times > 1 and said and said[0].place:
+            members = self._members(fill.slot, fill.profile, said[0].place)
             values: list[JsonValue] = [int(text) if fill.slot.kinds & NUMBERS else text for text, _ in members]
             if len(members) == fill.times and all(map(fill.allows, values)):
                 places = [place for _, place in members]
@@ -370,20 +378,21 @@ class Filler:
     def _ranges(self, fill: FillRequest) -> list[tuple[int, int, float]]:
         """First and last tokens of values, likeliest first, down to ``REPEATED``, without overlaps.
 
-        Words that overlap another argument's of the same call are less likely. The very same words rarely say a second
-        one: a password and its confirmation, the ends of a period.
+        The words of another argument of the call are no value, not even in part, unless both may share them; if so,
+        other words are likelier.
         """
-        said = {span for span, slot in fill.taken if slot is not fill.slot and not _may_share(fill.slot, slot)}
         taken = [span for span, _ in fill.taken]
-        weighed = [
-            (span, likely * TAKEN if _overlaps(span, taken) else likely)
-            for span, likely in self._spans_of(fill.target, fill.times)
-            if span not in said and not self._is_taken_back(fill, *span)
-        ]
-        if not weighed:
-            return []
+        others = [span for span, slot in fill.taken if slot is not fill.slot and not _may_share(fill.slot, slot)]
+        weighed: list[tuple[tuple[int, int], float]] = []
+        likeliest = 0.0
+        for span, likely in self._spans_of(fill.target, fill.times):
+            is_anothers = _overlaps(span, others)
+            weight = likely if is_anothers or not _overlaps(span, taken) else likely * UNLIKELY
+            likeliest = max(likeliest, weight)
+            if not is_anothers and not self._is_taken_back(fill, *span):
+                weighed.append((span, weight))
         weighed.sort(key=lambda one: -one[1])
-        return self._non_overlapping([one for one in weighed if one[1] >= weighed[0][1] * REPEATED])
+        return self._non_overlapping([one for one in weighed if one[1] >= likeliest * REPEATED])
 
     def _is_taken_back(self, fill: FillRequest, first: int, last: int) -> bool:
         """Whether the request replaces these tokens, or excepts what they name from a change."""
@@ -428,9 +437,8 @@ def reference_argument(slot: Slot, candidate: LinkCandidate, sure: float) -> Ref
 
 
 def _may_share(slot: Slot, other: Slot) -> bool:
-    """Whether the same words may say two arguments of a call: they are named alike, or are ends of a period."""
-    ends = (slot.temporal and other.temporal) or (slot.role is not None and other.role is not None)
-    return ends or not set(slot.words).isdisjoint(other.words)
+    """Whether the same words may say two arguments of a call: they are named alike."""
+    return not set(slot.words).isdisjoint(other.words)
 
 
 def _overlaps(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:

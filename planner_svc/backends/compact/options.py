@@ -31,7 +31,7 @@ class Options:
     def values(self, fill: FillRequest, sure: float) -> Iterator[LiteralArgument]:
         """The likeliest option; for several calls, all likely ones, in the order in which the request names them."""
         explained = bool(option_names(fill.slot))
-        said = list(named_choices(fill.slot, self._words))
+        said = [one for one in named_choices(fill.slot, self._words) if not self._is_in_a_name(fill, one)]
         refused = self._refused(fill, said)
         named = {str(one.value): one for one in reversed(said) if str(one.value) not in refused}
         ranked = [one for one in self._offered(fill, named, explained) if str(one[1]) not in refused]
@@ -58,6 +58,12 @@ class Options:
         for value in likely if fill.times > 1 else likely[:1]:
             if fill.allows(value):
                 yield LiteralArgument(value, places.get(str(value)), sure)
+
+    def _is_in_a_name(self, fill: FillRequest, one: NamedChoice) -> bool:
+        """Whether the option is only a part of another argument's words: "bread" in "walnut bread"."""
+        offsets = self._task.reading.offsets
+        places = [(offsets[first][0], offsets[last][1]) for (first, last), _ in fill.taken]
+        return within(one.start, one.end, [place for place in places if place[1] - place[0] > one.end - one.start])
 
     def _refused(self, fill: FillRequest, said: Sequence[NamedChoice]) -> set[str]:
         """The options that the request names only to deny or to replace them, or, of a change, as its condition."""

@@ -24,8 +24,8 @@ class FillRequest:
     """A parameter to fill, for a number of calls of its API.
 
     ``chosen`` are the candidates that are called in any case. ``taken`` are the words (first and last token) that the
-    API's other parameters have, each with that parameter. ``segments`` are the tokens of each call, if there are several
-    that can be told apart.
+    API's other parameters have, each with that parameter. ``segments`` are the tokens of each call, if there are
+    several that can be told apart.
     """
 
     target: ParameterTarget

@@ -147,6 +147,19 @@ def test_the_same_words_say_one_argument_unless_two_are_named_alike(names: tuple
     assert list(values(of, Judges()).values()).count("Load test") == said
 
 
+def test_a_part_of_another_argument_s_words_is_no_value() -> None:
+    one = api("addThing", param("name", required=True), param("description", about="Text"))
+    of = task('Add the thing "Load test"', (one,), {"name": "Load test", "description": "test"})
+    assert values(of, Judges()) == {"name": "Load test"}
+
+
+def test_an_option_that_is_a_part_of_a_name_is_not_said() -> None:
+    kinds = {"type": "string", "enum": ["bread", "cake"]}
+    one = api("findProducts", param("name", required=True), param("category", kinds))
+    of = task("Find the walnut bread", (one,), {"name": "walnut bread"}, Origin.OPTION)
+    assert values(of, Judges()) == {"name": "walnut bread"}
+
+
 def test_of_several_calls_spans_that_lie_apart_are_looked_at() -> None:
     of = task("one might say any of all these many words here and also others besides", (POLICY,), {})
     spans, target = looked(of, "holder")

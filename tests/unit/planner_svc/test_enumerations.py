@@ -4,7 +4,7 @@ import pytest
 
 from planner_svc.backends.compact import CompactBackend
 from planner_svc.reading.enumerations import complete_enumeration, enumerated
-from services.contracts.api import Location
+from services.contracts.api import Api, Location
 from services.contracts.plan import LiteralValue
 from services.contracts.planning import PlanRequest
 from services.contracts.retrieval import Candidate
@@ -28,6 +28,13 @@ def members(text: str, *known: str) -> list[str]:
         ('invite "Ana", "Bo Li" and "Cy"', ["Ana", "Cy"], ["Ana", "Bo Li", "Cy"]),
         ("copy ana@a.org, bo@b.org & cy@c.org", ["ana@a.org", "cy@c.org"], ["ana@a.org", "bo@b.org", "cy@c.org"]),
         ("ask Ana and Bo", ["Ana", "Bo"], ["Ana", "Bo"]),
+        ("copy ana@a.org, bo.li@b.org & cy@c.org", ["ana@a.org"], ["ana@a.org", "bo.li@b.org", "cy@c.org"]),
+        (
+            "status of 0b1c-4f50, 1c2d-5061, 2d3e-6172",
+            ["0b1c-4f50", "1c2d-5061"],
+            ["0b1c-4f50", "1c2d-5061", "2d3e-6172"],
+        ),
+        ('tag "B-1", "B-2" and "B-3"', ["B-2"], ["B-1", "B-2", "B-3"]),
     ],
 )
 def test_members_that_are_missing_are_found(text: str, known: list[str], all_of_them: list[str]) -> None:
@@ -41,6 +48,12 @@ def test_members_that_are_missing_are_found(text: str, known: list[str], all_of_
         ("send red, or whatever\nyou have, and blue", ["red", "blue"]),
         ("3 apples and 5 pears", ["3"]),
         ("in room 12", ["12"]),
+        ("between A-1 and A-5", ["A-1"]),
+        ("at 5pm and 7pm", ["5pm"]),
+        ("the 1st and 15th", ["1st"]),
+        ("5kg and 7kg", ["5kg"]),
+        ("on 2026-10-01 and 2026-10-05", ["2026-10-01"]),
+        ("room B12 and order ORD-1", ["B12"]),
         ("on 2027-05-01, 14:30", ["2027-05-01"]),
         ("red" + ", " + "x" * 100 + ", blue", ["red", "blue"]),
         ("", []),
@@ -51,7 +64,15 @@ def test_what_is_no_enumeration_stays_as_it_was(text: str, known: list[str]) -> 
 
 
 def test_hostile_texts_take_no_time() -> None:
-    for text in ("1, " * 3_000, "1" * 10_000, " , and" * 2_000, "1,111" * 2_000, "- " * 5_000):
+    for text in (
+        "1, " * 3_000,
+        "1" * 10_000,
+        " , and" * 2_000,
+        "1,111" * 2_000,
+        "- " * 5_000,
+        "a1," * 3_000,
+        "a1 " * 3_000,
+    ):
         assert complete_enumeration(text, [(0, 1), (len(text) - 1, len(text))])
 
 
@@ -75,6 +96,33 @@ def test_each_member_of_an_enumeration_has_a_call(backend: CompactBackend, query
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=ORDER, score=1),)))
     assert draft.plan is not None
     assert [step.arguments["orderId"] for step in draft.plan.steps] == [LiteralValue(value=one) for one in ids]
+
+
+LOG = param("logId", {"type": "string"}, "Id of the log", required=True).model_copy(update={"location": Location.PATH})
+ENABLE = api("enableLog", "Turn a log on", LOG, method="POST", path="/logs/{logId}/enable")
+INVITE = api(
+    "inviteUser",
+    "Invite a user by e-mail",
+    param("email", {"type": "string"}, "Address of the user", required=True),
+    param("role", {"type": "string", "enum": ["teacher", "pupil"]}),
+    method="POST",
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "called", "argument", "sent"),
+    [
+        ("Turn the logs 10ca and 10cb on", ENABLE, "logId", ["10ca", "10cb"]),
+        ("Invite ana@a.org and bo@b.org as teachers", INVITE, "email", ["ana@a.org", "bo@b.org"]),
+        ("Invite ana@a.org as a teacher", INVITE, "email", ["ana@a.org"]),
+    ],
+)
+def test_each_code_of_an_enumeration_has_a_call(
+    backend: CompactBackend, query: str, called: Api, argument: str, sent: list[str]
+) -> None:
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=called, score=1),)))
+    assert draft.plan is not None
+    assert [step.arguments[argument] for step in draft.plan.steps] == [LiteralValue(value=one) for one in sent]
 
 
 def test_an_end_of_a_range_of_ids_is_no_amount(backend: CompactBackend) -> None:

@@ -101,6 +101,7 @@ def test_the_whole_is_sent_in_the_unit_of_the_argument(
 def test_a_text_gets_the_whole_number() -> None:
     assert sent("weight 3,5", "3", "weight", TEXT) == "3.5"
     assert sent("2 kg", "2", "weight", TEXT) is None  # it is whole already
+    assert sent("ten of them", "ten", "limit", TEXT) == "10"
 
 
 @pytest.mark.parametrize(
