@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -36,6 +37,7 @@ from planner_svc.reading.actions import may_be_meant
 from planner_svc.reading.asked import named_besides
 from planner_svc.reading.option_names import weekday_options
 from planner_svc.reading.profile import Field, Role, Slot
+from planner_svc.reading.text import MAX_CHARS, name_parts
 from services.compute import checkpoint
 from services.contracts.api import Location
 
@@ -131,7 +133,18 @@ class Decoder:
             waiting += [need for call in by_candidate[number] for need in call.fed_by() if need not in by_candidate]
         add_look_ups(self._task, self.filler, by_candidate, lambda number: self._calls_of(number, [*chosen, number]))
         tell_old_from_new_values(self._task.query, self._task.apis, by_candidate)
+        self._set_names(by_candidate)
         return in_running_order(by_candidate)
+
+    def _set_names(self, by_candidate: Mapping[int, Sequence[DraftCall]]) -> None:
+        """Tell of each call where the request names its API with a word that names no other call's."""
+        titles = {number: self._task.apis[number].profile.title for number in by_candidate}
+        said = name_parts(self._task.query[:MAX_CHARS])
+        for number, calls in by_candidate.items():
+            own = titles[number].difference(*(title for other, title in titles.items() if other != number))
+            place = next((word.start for word in said if word.stem in own), math.inf)
+            for call in calls:
+                call.named = place
 
     @property
     def words(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -47,13 +48,23 @@ Argument = LiteralArgument | ReferenceArgument
 
 @dataclass(slots=True)
 class DraftCall:
-    """A call: the candidate, its probability and its arguments; ``missing`` are required arguments without a value."""
+    """A call.
+
+    Attributes:
+        api: the candidate.
+        sure: its probability.
+        arguments: its arguments by name.
+        missing: required arguments without a value.
+        place: the first character of the request that says an argument.
+        named: the first character of the request that names the API, if no other call's API has that word.
+    """
 
     api: int
     sure: float
     arguments: dict[str, Argument] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
-    place: float = 1e9
+    place: float = math.inf
+    named: float = math.inf
 
     @property
     def places(self) -> list[tuple[int, int]]:
@@ -131,7 +142,11 @@ def _same(one: DraftCall, other: DraftCall) -> bool:
 
 def _ordered(by_candidate: Mapping[int, list[DraftCall]]) -> list[int]:
     """Each candidate after those it needs, otherwise in the request's order; a cycle is cut at the surest candidate."""
-    waiting = sorted(by_candidate, key=lambda number: (min(call.place for call in by_candidate[number]), number))
+    def place(number: int) -> tuple[float, float, int]:
+        said, named = min((call.place, call.named) for call in by_candidate[number])
+        return said if math.isfinite(said) else named, named, number
+
+    waiting = sorted(by_candidate, key=place)
     done: list[int] = []
     while waiting:
         ready = next(
