@@ -413,7 +413,12 @@ class Filler:
         return found[:MAX_VALUES]
 
     def links(self, target: ParameterTarget, times: int, chosen: Sequence[int]) -> list[tuple[LinkCandidate, float]]:
-        """Outputs of other called or likely APIs, with their probability of being the value, likeliest first."""
+        """Outputs of other called or likely APIs, with their probability of being the value, likeliest first.
+
+        The page of one list is not the page of another.
+        """
+        if target.slot.paging and not target.slot.required:
+            return []
         candidates = self.link_candidates(target, chosen)
         if self._judges.links is None or not candidates:
             return [(one, 0.0) for one in candidates]

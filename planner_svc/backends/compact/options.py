@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.draft_calls import LiteralArgument
-from planner_svc.backends.compact.items import MAX_OPTIONS, Kind
+from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.task import FillRequest, Task
 from planner_svc.reading.choices import NamedChoice, named_choices
 from planner_svc.reading.conditions import CONDITION
@@ -46,6 +46,8 @@ class Options:
         if not likely and (named or needed):  # a guess neither changes anything nor limits what is found
             likely = [value for _, value in ranked[:1]]
         own = [one.value for one in named.values() if {one.role, fill.slot.role} != {"from", "to"}]
+        if own and not fill.listed and fill.times == 1:
+            likely = [value for _, value in ranked if value in own]  # rather what is said than what is guessed
         if len(own) == fill.times > 1 or (own and explained and fill.listed):
             likely = own  # one for each call, or all in one list
         places = {value: (one.start, one.end) for value, one in named.items()}
@@ -79,8 +81,8 @@ class Options:
     ) -> list[tuple[float, JsonValue]]:
         """The options with their log-odds.
 
-        The network sees only the start of a long list, and not the words that explain codes. Then options that the
-        request names for this end of a pair are offered alone, if there are any, else what the network sees.
+        The network sees only some options of a long list or a large API, and not the words that explain codes. Then
+        options that the request names for this end of a pair are offered alone, if there are any.
         """
         logits = self._task.reading.logits["option"]
         offered = [
@@ -88,8 +90,9 @@ class Options:
             for at, item in self._task.items(fill.number, Kind.OPTION)
             if self._task.reading.inputs.parent[at] == fill.place
         ]
-        if len(fill.slot.choices) > MAX_OPTIONS or explained:
-            offered += [(1.0, choice) for choice in fill.slot.choices[MAX_OPTIONS:] if str(choice) in named]
+        if len(offered) < len(fill.slot.choices) or explained:
+            seen = [value for _, value in offered]
+            offered += [(1.0, one) for one in fill.slot.choices if str(one) in named and one not in seen]
             said = ((value, one) for value, one in named.items() if value not in STOP)  # "it" is hardly Italian
             own = {value for value, one in said if {one.role, fill.slot.role} != {"from", "to"}}
             offered = [one for one in offered if str(one[1]) in own] or offered
