@@ -178,7 +178,8 @@ class Filler:
             sure = float(origins[origin])
             if origin is Origin.ABSENT and not slot.required:
                 return []
-            if origin is Origin.ABSENT or sure < UNLIKELY:
+            guessed = origin is Origin.REFERENCE and fill.profile.api.mutating and not slot.required and sure < WANTING
+            if origin is Origin.ABSENT or sure < UNLIKELY or guessed:
                 continue
             found = list(self._from(origin, fill, links, sure))
             if found:
@@ -442,8 +443,9 @@ def reference_argument(slot: Slot, candidate: LinkCandidate, sure: float) -> Ref
 
 
 def _may_share(slot: Slot, other: Slot) -> bool:
-    """Whether the same words may say two arguments of a call: they are named alike."""
-    return not set(slot.words).isdisjoint(other.words)
+    """Whether the same words may say two arguments of a call: they are named alike, or are ends of a period."""
+    ends = (slot.temporal and other.temporal) or (slot.role is not None and other.role is not None)
+    return ends or not set(slot.words).isdisjoint(other.words)
 
 
 def _overlaps(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:

@@ -58,7 +58,7 @@ def add_other_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
         for other in fills:
             if other.slot.role in (None, fill.slot.role) or other.slot.paired != fill.slot.paired:
                 continue
-            if not _is_open(filler, call.arguments.get(other.slot.name)):
+            if not _is_open(filler, query, call.arguments.get(other.slot.name)):
                 continue
             if place is None and moment.last is None and not _is_filter(moment, fill, other):
                 continue
@@ -98,13 +98,14 @@ def _is_filter(moment: Moment, fill: FillRequest, other: FillRequest) -> bool:
     return reads and moment.grain == "day" and fill.slot.kinds == other.slot.kinds == {"string"}
 
 
-def _is_open(filler: Filler, argument: Argument | None) -> bool:
-    """Whether an end has no value, or words that are no date."""
+def _is_open(filler: Filler, query: str, argument: Argument | None) -> bool:
+    """Whether an end has no value, words that are no date, or a period's name as it is said."""
     if argument is None:
         return True
-    return (
-        isinstance(argument, LiteralArgument) and argument.place is not None and not filler.moments.at(*argument.place)
-    )
+    if not isinstance(argument, LiteralArgument) or argument.place is None:
+        return False
+    words = query[slice(*argument.place)]
+    return not filler.moments.at(*argument.place) or (argument.value == words and words[:1].isalpha())
 
 
 def _end_of(filler: Filler, fill: FillRequest, other: JsonValue, place: tuple[int, int], period: Moment) -> JsonValue:
