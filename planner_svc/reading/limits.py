@@ -106,9 +106,12 @@ def end_said(text: str, place: tuple[int, int], *, moment: bool) -> Role | None:
 
 
 def limit_named(slot: Slot) -> Role | None:
-    """The only end of a range that an argument's name tells it to be: ``older_than_days``, ``min_rating``."""
+    """The only end of a range that an argument's name tells it to be: ``older_than_days``, ``not_before``."""
     found = (_row(match) for match in _NAMES[slot.temporal].finditer(slot.said))
-    return next((limit.end for limit in found if not limit.weak), None)
+    end = next((limit.end for limit in found if not limit.weak), None)
+    if end is None or {"not", "no"}.isdisjoint(slot.said.lower().split()):
+        return end
+    return "from" if end == "to" else "to"
 
 
 def _row(found: re.Match[str]) -> Limit:

@@ -160,6 +160,13 @@ def test_an_option_that_is_a_part_of_a_name_is_not_said() -> None:
     assert values(of, Judges()) == {"name": "walnut bread"}
 
 
+def test_a_named_option_is_chosen_before_a_likelier_one() -> None:
+    formats = {"type": "string", "enum": ["mp3", "wav"]}
+    of = task("The mp3 of score A-7", (api("getScore", param("format", formats)),), {}, Origin.OPTION)
+    of.reading.logits["option"][:] = np.linspace(-2, 2, len(of.reading.logits["option"]))  # the last is the likeliest
+    assert values(of, Judges()) == {"format": "mp3"}
+
+
 def test_of_several_calls_spans_that_lie_apart_are_looked_at() -> None:
     of = task("one might say any of all these many words here and also others besides", (POLICY,), {})
     spans, target = looked(of, "holder")

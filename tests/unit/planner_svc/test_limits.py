@@ -45,7 +45,14 @@ def test_periods_that_end_or_start_now(words: str, value: str, end: str | None) 
 
 @pytest.mark.parametrize(
     ("name", "end"),
-    [("older_than_days", "to"), ("larger_than_mb", "from"), ("minRating", "from"), ("before", "to"), ("from", None)],
+    [
+        ("older_than_days", "to"),
+        ("larger_than_mb", "from"),
+        ("minRating", "from"),
+        ("before", "to"),
+        ("from", None),
+        ("notBefore", "from"),
+    ],
 )
 def test_names_tell_the_end(name: str, end: str | None) -> None:
     (slot,) = read_profile(api("list", "List", param(name, {"type": "integer"}))).slots
