@@ -57,7 +57,7 @@ def test_no_part_of_another_notation_is_an_amount(text: str) -> None:
     assert [one.amount for one in quantities(text)] in ([], [2026])
 
 
-@pytest.mark.parametrize("text", ["room two and three", "2 and 3", "5, 6"])
+@pytest.mark.parametrize("text", ["room two and three", "2 and 3", "5, 6", "5 °C and 41 °F"])
 def test_two_numbers_are_no_sum(text: str) -> None:
     assert len(quantities(text)) == 2
 
@@ -85,6 +85,10 @@ def sent(text: str, cut: str, name: str, schema: dict[str, Any] = NUMBER, about:
         ("900 yen", "900", "amount", CENTS, 900),
         ("1250 for all", "1250", "amount", CENTS, 1250),
         ("50 cents", "50", "amount", CENTS, 50),
+        ("46 °F", "46", "max_celsius", "", 7.777778),
+        ("41 degrees Fahrenheit", "41", "limit", "Temperature in Celsius", 5),
+        ("-20 °C", "-20", "minFahrenheit", "", -4),
+        ("5 °C", "5", "max_celsius", "", 5),
         ("10 days", "10", "days", "", 10),
         ("a week", "a week", "days", "", 7),
         ("5 GB", "5", "larger_than_mb", "", 5000),
