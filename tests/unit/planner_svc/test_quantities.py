@@ -190,6 +190,9 @@ def test_the_planner_sends_the_amount_in_the_unit_of_the_argument(
         ("Take back bins 7006 to 7008", "7008", ["7006", "7007", "7008"]),
         ("Take back bins 7006, 7008 and 9", "7006", ["7006", "7008", "9"]),
         ("Take back bins 7006 to 8000", "7006", []),
+        ("Move units U-0998 to U-1000 into F3", "U-0998", ["U-0998", "U-0999", "U-1000"]),
+        ("Move units U-4400 to U-4402 into F3", "U-4402", ["U-4400", "U-4401", "U-4402"]),
+        ("Move units U-4400 to F2", "U-4400", []),
         ("Move bin 7006 from tour 31 to 33", "31", []),
         ("Take back bin 7006", "7006", []),
     ],
@@ -197,3 +200,18 @@ def test_the_planner_sends_the_amount_in_the_unit_of_the_argument(
 def test_a_range_of_ids_names_each_of_them(text: str, at: str, ids: list[str]) -> None:
     place = text.index(at), text.index(at) + len(at)
     assert [one for one, _ in ids_named(text, place)] == ids
+
+
+def test_a_list_of_codes_has_all_of_a_range(backend: CompactBackend) -> None:
+    units = {"type": "array", "items": TEXT}
+    allocate = api(
+        "allocateUnits",
+        "Allocate units to an order",
+        param("orderId", TEXT, "Number of the order, such as BO-510", required=True),
+        param("unitNos", units, "Numbers of the units, such as U-4400", required=True),
+        method="POST",
+    )
+    query = "Allocate units U-4401 to U-4403 to order BO-510"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=allocate, score=1),)))
+    assert draft.plan is not None
+    assert draft.plan.steps[0].arguments["unitNos"] == LiteralValue(value=["U-4401", "U-4402", "U-4403"])
