@@ -109,14 +109,14 @@ class Filler:
         """The probability of the likeliest words for a parameter of an API that is called ``times`` times."""
         return max((likely for _, likely in self._spans_of(target, times)), default=0.0)
 
-    def members(self, number: int) -> int:
-        """How many things an enumeration or range of numbers names for the only argument in an API's path, or 0."""
+    def members(self, number: int) -> list[tuple[str, tuple[int, int]]]:
+        """The things that an enumeration or range names for the only argument in an API's path, each with its place."""
         named = [target for target in self.targets(number) if target.slot.parameter.location is Location.PATH]
         if len(named) != 1 or not (spans := self._spans_of(named[0], 1)) or spans[0][1] < REPEATED:
-            return 0
+            return []
         (first, last), _ = spans[0]
         offsets = self._task.reading.offsets
-        return len(ids_named(self._task.query, (offsets[first][0], offsets[last][1])))
+        return ids_named(self._task.query, (offsets[first][0], offsets[last][1]))
 
     def _spans_of(self, target: ParameterTarget, times: int) -> list[tuple[tuple[int, int], float]]:
         """First and last tokens of a parameter's possible values, each with its probability, likeliest first."""
@@ -234,7 +234,7 @@ class Filler:
 
     def _spans(self, fill: FillRequest, sure: float) -> Iterator[LiteralArgument]:
         """The likeliest words that are a valid value; if there are several values, all likely ones, in order."""
-        if fill.segments and not fill.listed and (found := self._by_call(fill, sure)):
+        if not fill.listed and (found := self._by_member(fill, sure) or self._by_call(fill, sure)):
             yield from found
             return
         several = fill.listed or fill.times > 1
@@ -246,14 +246,6 @@ class Filler:
                 if not several:
                     break
         said.sort(key=lambda one: one.place or (0, 0))
-        in_path = fill.slot.parameter.location is Location.PATH
-        if not fill.listed and in_path and fill.times > 1 and said and said[0].place:
-            members = ids_named(self._task.query, said[0].place)
-            values: list[JsonValue] = [int(text) if fill.slot.kinds & NUMBERS else text for text, _ in members]
-            if len(members) == fill.times and all(map(fill.allows, values)):
-                places = [place for _, place in members]
-                self._take(fill, places)
-                said = [LiteralArgument(*one, said[0].sure) for one in zip(values, places, strict=True)]
         if not fill.listed:
             yield from said
             return
@@ -274,8 +266,21 @@ class Filler:
         fill.taken.append(((first, last), fill.slot))
         return LiteralArgument(value, (start, end), sure)
 
+    def _by_member(self, fill: FillRequest, sure: float) -> list[LiteralArgument]:
+        """What each call is made for, if the request names as many things as there are calls."""
+        in_path = fill.times > 1 and fill.slot.parameter.location is Location.PATH
+        members = self.members(fill.target.number) if in_path else []
+        values: list[JsonValue] = [int(text) if fill.slot.kinds & NUMBERS else text for text, _ in members]
+        if len(members) != fill.times or not all(map(fill.allows, values)):
+            return []
+        self._take(fill, [place for _, place in members])
+        sure *= self.best_span_probability(fill.target, 1)
+        return [LiteralArgument(value, place, sure) for value, (_, place) in zip(values, members, strict=True)]
+
     def _by_call(self, fill: FillRequest, sure: float) -> list[LiteralArgument]:
         """The likeliest words in each call's segment, or the previous call's; empty if fewer than 2 have any."""
+        if not fill.segments:
+            return []
         ranges = self._ranges(fill, REPEATED)
         own = [[one for one in ranges if start <= one[0] < stop] for start, stop in fill.segments]
         if sum(map(bool, own)) < 2:

@@ -8,6 +8,7 @@ from planner_svc.backends.compact import CompactBackend
 from planner_svc.backends.compact.amounts import amount_meant, ids_named
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.quantities import quantities
+from services.contracts.api import Location
 from services.contracts.plan import LiteralValue
 from services.contracts.planning import PlanRequest
 from services.contracts.retrieval import Candidate
@@ -215,3 +216,20 @@ def test_a_list_of_codes_has_all_of_a_range(backend: CompactBackend) -> None:
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=allocate, score=1),)))
     assert draft.plan is not None
     assert draft.plan.steps[0].arguments["unitNos"] == LiteralValue(value=["U-4401", "U-4402", "U-4403"])
+
+
+def test_each_of_a_range_of_codes_is_changed(backend: CompactBackend) -> None:
+    number = param("unitNo", TEXT, "Number of the unit, such as U-4400", required=True)
+    move = api(
+        "moveUnit",
+        "Move a blood unit to another fridge",
+        number.model_copy(update={"location": Location.PATH}),
+        param("fridge", TEXT, "Code of the new fridge", required=True),
+        method="PUT",
+        path="/units/{unitNo}/fridge",
+    )
+    query = "Move units U-4400 to U-4402 into F3"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=move, score=1),)))
+    assert draft.plan is not None
+    sent = [(step.arguments["unitNo"], step.arguments["fridge"]) for step in draft.plan.steps]
+    assert sent == [(LiteralValue(value=f"U-440{at}"), LiteralValue(value="F3")) for at in range(3)]

@@ -107,8 +107,9 @@ def test_beside_a_question_the_verbs_of_the_operation_count() -> None:
         ("Look for order 5 and cancel it", True),
     ],
 )
-def test_what_is_to_be_looked_up_is_not_destroyed(query: str, meant: bool) -> None:
+def test_what_is_only_to_be_looked_up_changes_nothing(query: str, meant: bool) -> None:
     assert may_be_meant(CANCEL, query) is meant
+    assert may_be_meant(UPDATE, query) is meant
 
 
 def test_what_is_quoted_asks_for_nothing() -> None:
