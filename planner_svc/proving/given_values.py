@@ -12,7 +12,6 @@ from planner_svc.reading.choices import named_choices
 from planner_svc.reading.leaves import flat, has, held_at, put
 from planner_svc.reading.numbers import number
 from planner_svc.reading.profile import Profile, Slot, profile_of
-from planner_svc.reading.text import MAX_CHARS, Word, words_of
 from services.contracts.api import Api
 from services.contracts.context import Context
 from services.contracts.plan import LiteralValue, Plan, Step
@@ -27,8 +26,7 @@ def with_answers(plan: Plan, query: str, context: Context, apis: Mapping[str, Ap
     These are places inside objects, such as ``metadata.name``, whose names only come from a question about them;
     required arguments; and arguments that would otherwise be a constant, or an option that the request does not name.
     """
-    words = words_of(query[:MAX_CHARS])
-    steps = tuple(_with_answers(step, words, context, apis.get(step.api)) for step in plan.steps)
+    steps = tuple(_with_answers(step, query, context, apis.get(step.api)) for step in plan.steps)
     return plan if steps == plan.steps else Plan(steps=steps, answer=plan.answer)
 
 
@@ -46,7 +44,7 @@ def _with_refused(question: Question, value: JsonValue) -> Question:
     return question.model_copy(update={"text": f"“{said}” does not fit{hint}. {question.text}"})
 
 
-def _with_answers(step: Step, words: Sequence[Word], context: Context, api: Api | None) -> Step:
+def _with_answers(step: Step, query: str, context: Context, api: Api | None) -> Step:
     if api is None:
         return step
     profile, arguments = flat(profile_of(api), MAX_LEAVES), step.arguments
@@ -54,17 +52,17 @@ def _with_answers(step: Step, words: Sequence[Word], context: Context, api: Api 
         path = slot.path or (slot.name,)
         takes = slot.path or slot.required or slot.parameter.constant is not None
         free = takes and not has(arguments, path)
-        if slot.name in context.values and (free or _is_guessed(slot, step, words)):
+        if slot.name in context.values and (free or _is_guessed(slot, step, query)):
             value = next(_fitting(context.values[slot.name], slot, profile), None)
             arguments = arguments if value is None else put(arguments, path, value)
     return step.model_copy(update={"arguments": arguments})
 
 
-def _is_guessed(slot: Slot, step: Step, words: Sequence[Word]) -> bool:
+def _is_guessed(slot: Slot, step: Step, query: str) -> bool:
     """Whether the argument's value is an option, and the request names none of the options."""
     if slot.path or not slot.choices or not isinstance(held_at(step.arguments, (slot.name,)), LiteralValue):
         return False
-    return next(named_choices(slot, words), None) is None
+    return next(named_choices(slot, query), None) is None
 
 
 def _fitting(value: JsonValue, slot: Slot, profile: Profile) -> Iterator[JsonValue]:

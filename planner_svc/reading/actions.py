@@ -38,6 +38,8 @@ _ASKING = re.compile(
     r"(?:can|could|would|will)\s+you|let's|let\s+us|help\s+me(?:\s+to)?|go\s+ahead\s+and)(?:\s++(?:,\s++)?+|,\s++))*(?P<verb>[a-z]+)",
     re.IGNORECASE,
 )
+_LOOKING = stem_set("compare find list look search show")
+"""Imperatives that change nothing, unless the operation does just that."""
 
 
 def asks_for_change(verb: str) -> bool:
@@ -64,11 +66,13 @@ def may_be_meant(profile: Profile, text: str) -> bool:
 
     "That order has to go" may mean cancelling it, and "could you pause it?" may mean an update. A question for a fact
     ("Was the order cancelled?") changes nothing, unless a part of the request asks for what the operation does, in the
-    operation's own verb or in one of the lists.
+    operation's own verb or in one of the lists. The same holds if it only says to look something up.
     """
-    if not asks_only_for_facts(text) or may_call(profile, text):
+    verbs = _imperatives(text[:MAX_CHARS])
+    only_looks = bool(verbs) and verbs <= _LOOKING
+    if not (only_looks or asks_only_for_facts(text)) or may_call(profile, text):
         return True
-    return not _said_verbs(profile).isdisjoint(_imperatives(text[:MAX_CHARS]))
+    return not _said_verbs(profile).isdisjoint(verbs)
 
 
 def _said_verbs(profile: Profile) -> frozenset[str]:

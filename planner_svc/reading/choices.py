@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
 from planner_svc.reading.option_names import calendar_names, option_names
 from planner_svc.reading.profile import Role, Slot
-from planner_svc.reading.text import STOP, Word, stem, stem_set
+from planner_svc.reading.text import MAX_CHARS, STOP, Word, stem, stem_set, words_of
 
 UNIT_SYMBOLS = {
     "in": "inch", "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "mi": "mile", "ft": "foot",
@@ -27,6 +28,8 @@ _GRADES = stem_set("level grade class type size option version mode")
 """Words that a single letter may follow."""
 _SIGN_NAMES = {"_": "underscore", "-": "hyphen", ".": "dot", ",": "comma", ";": "semicolon", "/": "slash", "|": "pipe"}
 _NO_DEGREE = re.compile(r"^degrees?_", re.IGNORECASE)
+_SAID_SIGNS = {"+": r"(?:\+|[\s-](?:plus|positive)\b)", "-": r"(?:-(?!\w)|[\s-](?:minus|negative)\b)"}
+"""Signs at the end of an option, as requests have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +48,18 @@ class NamedChoice:
     role: Role | None
 
 
-def named_choices(slot: Slot, words: Sequence[Word]) -> Iterator[NamedChoice]:
+def named_choices(slot: Slot, text: str) -> Iterator[NamedChoice]:
     """Choices whose words are adjacent in the text, longest first.
 
     Unit symbols ("km") match the unit's choice. Codes match the words that the description or calendar has for them.
+    What only signs tell from another choice ("A-" from "A+") is named by its signs.
     """
+    words, signed = words_of(text[:MAX_CHARS]), signed_choices(slot)
+    written = _written(signed, text[:MAX_CHARS])
     by_stem: dict[tuple[str, ...], JsonValue] = {}
     for choice in slot.choices:
-        if isinstance(choice, str) and choice.strip():
-            first, *rest = (stem(part) for part in re.findall(r"[^\W_]+", choice) or [choice])
+        if isinstance(choice, str) and choice.strip() and choice not in signed:
+            first, *rest = _parts(choice)
             by_stem.setdefault((first, *rest), choice)
             if first in STOP and rest:
                 by_stem.setdefault((first, "the", *rest), choice)
@@ -72,6 +78,11 @@ def named_choices(slot: Slot, words: Sequence[Word]) -> Iterator[NamedChoice]:
     by_stem = calendar_names(slot) | option_names(slot) | by_stem
     index = 0
     while index < len(words):
+        if (sign := written.get(words[index].start)) is not None:
+            length = sum(words[index].start <= word.start < sign[0] for word in words)
+            yield _named(words, index, length, sign[1])
+            index += length
+            continue
         length = next((n for n in (4, 3, 2, 1) if _choice(by_stem, slot, words, index, n) is not None), 0)
         value = _choice(by_stem, slot, words, index, length) if length else None
         followed = (
@@ -80,6 +91,30 @@ def named_choices(slot: Slot, words: Sequence[Word]) -> Iterator[NamedChoice]:
         if value is not None and not followed:
             yield _named(words, index, length, value)
         index += max(length, 1)
+
+
+def signed_choices(slot: Slot) -> frozenset[str]:
+    """Choices that only a sign at their start or end tells from another one: "A+" and "A-", "-name" beside "name"."""
+    texts = [choice for choice in slot.choices if isinstance(choice, str) and choice.strip()]
+    times = Counter(map(_parts, texts))
+    return frozenset(one for one in texts if times[_parts(one)] > 1 and not (one[0].isalnum() and one[-1].isalnum()))
+
+
+def _parts(choice: str) -> tuple[str, ...]:
+    return tuple(stem(part) for part in re.findall(r"[^\W_]+", choice) or [choice])
+
+
+def _written(signed: Collection[str], text: str) -> dict[int, tuple[int, str]]:
+    """Where a text has these choices with their signs: the first word's start, with the end and the choice."""
+    found: dict[int, tuple[int, str]] = {}
+    for choice in signed:
+        word, sign = re.search(r"\w", choice), _SAID_SIGNS.get(choice[-1])
+        if word is None:
+            continue
+        lead, rest = choice[: word.start()], choice[word.start() : -1 if sign else None]
+        pattern = rf"(?<![\w+-]){re.escape(lead)}(?P<said>{re.escape(rest)}{sign or ''})(?!\w)"
+        found |= {one.start("said"): (one.end(), choice) for one in re.finditer(pattern, text, re.IGNORECASE)}
+    return found
 
 
 def _choice(

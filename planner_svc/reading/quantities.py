@@ -41,7 +41,7 @@ _NUMBER: Final = re.compile(
 )
 _SHARE_AFTER: Final = re.compile(_AND_SHARE, re.IGNORECASE)
 _UNIT: Final = re.compile(
-    rf"(?:\s|-)?(?P<unit>{'|'.join(sorted(map(re.escape, UNIT_WORDS), key=len, reverse=True))})"
+    rf"(?:\s|-)?(?:degrees?\s)?(?P<unit>{'|'.join(sorted(map(re.escape, UNIT_WORDS), key=len, reverse=True))})"
     r"(?![\w\u2019'])(?!\.\d)",
     re.IGNORECASE,
 )
@@ -180,6 +180,7 @@ def _sum(left: Quantity, right: Quantity) -> Quantity | None:
         or right.unit is None
         or left.unit.kind != right.unit.kind
         or left.unit.size <= right.unit.size
+        or right.unit.zero
     ):
         return None
     total = left.amount * left.unit.size / right.unit.size + right.amount

@@ -27,6 +27,8 @@ MOVED = re.compile(
 )
 """Moved from one day to another: the other may come first."""
 _NAMED_MONTH = re.compile(rf"{MONTH}|\d[/.]\d", re.IGNORECASE)
+_THEIR_MONTH = re.compile(rf"{RANGE}\d{{1,2}}(?:st|nd|rd|th)?(?:\s+of)?\s+{MONTH}", re.IGNORECASE)
+"""The month of both days in "between 1 and 20 October"."""
 _NAMED_WEEKDAY = re.compile(WEEKDAY, re.IGNORECASE)
 MOVED_REACH = 80
 _FAR = timedelta(days=3_660)
@@ -90,7 +92,7 @@ def open_in(text: str, start: int, end: int) -> relativedelta | None:
     words = text[start:end]
     if re.search(YEAR, words) is not None:
         return None
-    if _NAMED_MONTH.search(words) is not None:
+    if _NAMED_MONTH.search(words) or _THEIR_MONTH.match(text, end):
         return relativedelta(years=1)
     weekday = _NAMED_WEEKDAY.search(text, start, end)  # in context: a short name needs its preposition
     return relativedelta(weeks=1) if weekday is not None else None

@@ -42,6 +42,7 @@ _AND: Final = re.compile(r"\s*(?:,\s*(?:and\s+)?|and\s+|&\s*)(?=[\"'`“«\d])")
 _VALUED: Final = re.compile(rf"[\"'`“«\d@_]|\b(?:{'|'.join(TRUTHS)})\b", re.IGNORECASE)
 _ISO: Final = re.compile(r"\d{4}-\d\d(?:-\d\d(?:[T ][\d:.,+Z-]+)?)?")
 _BEFORE: Final = STOP | {"set", "given", "change", "add", "update", "put", "new"}
+_GOAL: Final = re.compile(r"\b(?:to|into)\s+(?:the\s+)?$", re.IGNORECASE)
 _VAGUE: Final = stem_set("body value data item object")
 """Names that mean nothing by themselves."""
 
@@ -159,7 +160,7 @@ def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
 def _given(step: Step, query: str, api: Api, plan: Plan) -> Step:
     found = stated(query, profile_of(api))
     rest = _without_stated(query, found)
-    found = [one for one in found if not (_is_anothers(one, step, plan) or _is_a_condition(one, step, rest))]
+    found = [one for one in found if not (_is_anothers(query, one, step, plan) or _is_a_condition(one, step, rest))]
     own = {str(one.path[0]) for one in found}
     taken = {one.value for one in found if _is_said_once(query, one)}
     arguments: dict[str, Value] = {}
@@ -172,15 +173,22 @@ def _given(step: Step, query: str, api: Api, plan: Plan) -> Step:
     return step if arguments == step.arguments else step.model_copy(update={"arguments": arguments})
 
 
-def _is_anothers(one: Stated, step: Step, plan: Plan) -> bool:
-    """Whether a step has another value where this one belongs, and a further step has it under the same name.
+def _is_anothers(query: str, one: Stated, step: Step, plan: Plan) -> bool:
+    """Whether a further step has this value under the same name, and this step has another value where it belongs.
 
-    A reference is no such value: its call may only have looked up what is stated.
+    A reference is no such value: its call may only have looked up what is stated. Without a value, it is of the
+    step that this one feeds if something is to go there: "move all bins to yard 5" lists all bins.
     """
     name, value = next(part for part in reversed(one.path) if isinstance(part, str)), LiteralValue(value=one.value)
     own = step.arguments.get(str(one.path[0]))
-    further = (other.arguments.get(name) for other in plan.steps if other is not step)
-    return own is not None and not isinstance(own, Reference) and own != value and value in further
+    further = [other for other in plan.steps if other is not step]
+    if own is None:
+        further = (
+            [other for other in further if step.id in dependencies(other)] if _GOAL.search(query[: one.named]) else []
+        )
+    elif isinstance(own, Reference) or own == value:
+        return False
+    return any(other.arguments.get(name) == value for other in further)
 
 
 def _is_a_condition(one: Stated, step: Step, rest: str) -> bool:

@@ -35,7 +35,7 @@ _INFINITIVE: Final = re.compile(
 )
 _PLANS: Final = (
     r"(?:want|wish|hop|plann?|intend|expect|decid|schedul|reserv|book|promis|suppos|invit|request|ask|bas|locat"
-    r"|interest|nam|call|titl|label)ed"
+    r"|interest|nam|call|titl|label|need|requir)ed"
 )
 """Words that look as if they said when something was, but tell of plans or of what a thing is."""
 _IRREGULAR: Final = "made|paid|sent|spent|bought|sold|wrote|written|took|taken|ran|got|gave|given|built|done"

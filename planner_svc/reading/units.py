@@ -1,4 +1,4 @@
-"""Units of time, mass, length, volume, data and money: what a request says, and what an argument takes."""
+"""Units of time, mass, length, volume, data, temperature and money: what a request says, and what an argument takes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Final, Literal
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.text import split_name, word_set
 
-Dimension = Literal["time", "months", "mass", "length", "volume", "data", "money"]
+Dimension = Literal["time", "months", "mass", "length", "volume", "data", "temperature", "money"]
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit: its dimension, and its size in the dimension's smallest."""
+    """A unit: its dimension, its size in the dimension's smallest, and where it has its 0."""
 
     kind: Dimension
     size: float
+    zero: float = 0
 
 
 SMALLEST: Final = Unit("money", 1)
@@ -54,6 +55,8 @@ _NAMES: Final[dict[Unit, str]] = {
     Unit("data", 1e6): "mb megabytes megabyte",
     Unit("data", 1e9): "gb gigabytes gigabyte",
     Unit("data", 1e12): "tb terabytes terabyte",
+    Unit("temperature", 1): "celsius °c",
+    Unit("temperature", 5 / 9, -160 / 9): "fahrenheit °f",
     SMALLEST: "cents cent pence",
 }
 UNIT_WORDS: Final[dict[str, Unit]] = {name: unit for unit, names in _NAMES.items() for name in names.split()}
@@ -83,5 +86,5 @@ def converted(amount: int | float, unit: Unit, to: Unit) -> int | float:
     """The amount in another unit of its dimension, or in the same."""
     if unit == to:
         return amount
-    value = round(amount * unit.size / to.size, 6)
+    value = round((amount * unit.size + unit.zero - to.zero) / to.size, 6)
     return int(value) if value.is_integer() else value

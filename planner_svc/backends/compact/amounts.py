@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from babel.numbers import get_currency_precision
@@ -11,7 +11,8 @@ from babel.numbers import get_currency_precision
 from planner_svc.backends.compact.draft_calls import MAX_CALLS, LiteralArgument
 from planner_svc.reading.enumerations import enumerated
 from planner_svc.reading.profile import Slot
-from planner_svc.reading.quantities import Quantity, amount_ranges, quantity_at, shares
+from planner_svc.reading.quantities import Quantity, quantity_at, shares
+from planner_svc.reading.ranges import is_range
 from planner_svc.reading.readings import number_in
 from planner_svc.reading.standard_codes import currency_at
 from planner_svc.reading.text import stem_set
@@ -21,7 +22,7 @@ from planner_svc.reading.withdrawn import within
 from services.contracts.api import Location
 
 NUMBERS: Final = frozenset({"integer", "number"})
-_NAMES: Final = stem_set("id ids no number")
+_NAMES: Final = stem_set("id ids no nos number")
 """Last words of longer names of arguments whose numbers name a thing."""
 _PARTS: Final = frozenset((part,) for part in stem_set("day month year weekday"))
 """Names of arguments that take a part of a date: "two weeks" is no second month."""
@@ -32,6 +33,11 @@ _RANKED: Final = re.compile(
 _WHOLES: Final = stem_set("amount cost count credit fee payment price quantity sum total")
 """Words in the names of arguments that take an amount, and no share of one."""
 _MAX_BETWEEN: Final = 100
+_IDS: Final = re.compile(
+    r"(?<![\w.,-])(?P<head>(?:[^\W\d_][\w-]*?)?)(?P<low>\d{1,9})(?!\d)"
+    r"(?:\s*[-\u2013]\s*|\s+(?:to|through|until|till)\s+)(?P<last>(?P=head)(?P<high>\d{1,9}))(?![\w-])"
+)
+"""Two ids that only their last numbers tell apart."""
 _PLURAL: Final = re.compile(r"[a-z]s\s+(?:from\s+)?$", re.IGNORECASE)
 _COMMA: Final = re.compile(r"\d,\d")
 
@@ -94,41 +100,51 @@ def _check_whole(query: str, whole: Quantity | None, slot: Slot, start: int, end
 def with_ids_between(query: str, slot: Slot, said: Sequence[LiteralArgument]) -> list[LiteralArgument]:
     """The values of a list, with all ids of its ranges: 3, 4, 5 and 6 for "tickets 3 to 6"."""
     found, places = list(said), {one.place: one for one in said}
-    for first, last in amount_ranges(query) if _names_a_thing(slot) else ():
-        low, high = places.get(first), places.get(last)
-        if low is None or high is None or not (isinstance(low.value, int) and isinstance(high.value, int)):
+    for first, last in _ranges_of_ids(query) if _names_a_thing(slot) else ():
+        low, high, ids = places.get(first), places.get(last), _ids_of(query, first, last)
+        if low is None or high is None or len(ids) > _MAX_BETWEEN:
             continue
-        if high.value - low.value <= _MAX_BETWEEN:
-            at, between = found.index(high), range(low.value + 1, high.value)
-            found[at:at] = [LiteralArgument(number, first, low.sure) for number in between]
+        at, is_number = found.index(high), isinstance(low.value, int)
+        found[at:at] = [LiteralArgument(int(one) if is_number else one, first, low.sure) for one in ids[1:-1]]
     return found
 
 
 def ids_named(query: str, place: tuple[int, int]) -> list[tuple[str, tuple[int, int]]]:
-    """The numbers of the enumeration or of the short range in which a number is, each with its place.
+    """The ids of the enumeration or of the short range in which one is, each with its place.
 
-    These are 5, 6 and 7 for "5, 6 and 7" and for "5 to 7". Empty without one.
+    These are 5, 6 and 7 for "5, 6 and 7" and for "5 to 7", and A-5 to A-7 for "A-5 to A-7". Empty without one.
     """
     if members := enumerated(query, place):
         return [(query[slice(*at)], at) for at in members]
     if (found := _range_of_ids(query, place)) is None:
         return []
-    (start, end), (first, last) = found
-    ids = range(int(query[start:end]), int(query[first:last]) + 1)
-    return (
-        [(str(one), (start, end)) for one in ids[:-1]] + [(query[first:last], (first, last))]
-        if len(ids) <= MAX_CALLS
-        else []
-    )
+    ids = _ids_of(query, *found)
+    return [*((one, found[0]) for one in ids[:-1]), (ids[-1], found[1])] if len(ids) <= MAX_CALLS else []
 
 
 def _range_of_ids(query: str, place: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """Both ends of the range of ids in which these characters are: after a plural, so not "from tour 31 to 33"."""
-    for low, high in amount_ranges(query):
-        is_in, ids = low[0] <= place[0] and place[1] <= high[1], (query[slice(*low)], query[slice(*high)])
-        if is_in and all(map(str.isdecimal, ids)) and int(ids[0]) < int(ids[1]) and _PLURAL.search(query, 0, low[0]):
+    for low, high in _ranges_of_ids(query):
+        if low[0] <= place[0] and place[1] <= high[1] and _PLURAL.search(query, 0, low[0]):
             return low, high
     return None
+
+
+def _ranges_of_ids(query: str) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """The characters of the first and of the last id of each range."""
+    for match in _IDS.finditer(query):
+        low, high = (match.start("head"), match.end("low")), match.span("last")
+        if is_range(query, low, high) and int(match["low"]) < int(match["high"]):
+            yield low, high
+
+
+def _ids_of(query: str, first: tuple[int, int], last: tuple[int, int]) -> list[str]:
+    """The ids from one to another, or as many as are too many, as they are written; both end in their number."""
+    low, high = query[slice(*first)], query[slice(*last)]
+    head = low.rstrip("0123456789")
+    width, start = len(low) - len(head), int(low[len(head) :])
+    end = min(int(high[len(head) :]), start + _MAX_BETWEEN)
+    return [f"{head}{number:0{width}}" for number in range(start, end + 1)]
 
 
 def _names_a_thing(slot: Slot) -> bool:

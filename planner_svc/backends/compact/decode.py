@@ -186,7 +186,7 @@ class Decoder:
         """The calls of one API: as many as there are values, if it is called more than once."""
         profile = self._task.apis[number].profile
         first = self._task.reading.inputs.first[number]
-        times = max(1 + int(self._task.reading.logits["count"][first].argmax()), self.filler.members(number))
+        times = max(1 + int(self._task.reading.logits["count"][first].argmax()), len(self.filler.members(number)))
         calls = [DraftCall(number, float(self.called[number])) for _ in range(times)]
         taken: list[tuple[tuple[int, int], Slot]] = []
         fills: list[FillRequest] = []
@@ -222,7 +222,7 @@ class Decoder:
 
         Weekdays are certain, and so are several numbers for what the path names.
         """
-        several = self.filler.members(number) > 1
+        several = len(self.filler.members(number)) > 1
         return sorted(
             self.filler.targets(number),
             key=lambda target: (

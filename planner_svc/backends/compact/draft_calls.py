@@ -142,6 +142,7 @@ def _same(one: DraftCall, other: DraftCall) -> bool:
 
 def _ordered(by_candidate: Mapping[int, list[DraftCall]]) -> list[int]:
     """Each candidate after those it needs, otherwise in the request's order; a cycle is cut at the surest candidate."""
+
     def place(number: int) -> tuple[float, float, int]:
         said, named = min((call.place, call.named) for call in by_candidate[number])
         return said if math.isfinite(said) else named, named, number

@@ -98,25 +98,23 @@ class Filler:
         """The probability of the likeliest words for a parameter of an API that is called ``times`` times."""
         return max((likely for _, likely in self._spans_of(target, times)), default=0.0)
 
-    def members(self, number: int) -> int:
-        """How many things an enumeration or range names for the only argument that takes one of them, or 0."""
+    def members(self, number: int) -> list[tuple[str, Place]]:
+        """The things that an enumeration or range names for the only argument that takes one of them, with places."""
         profile = self._task.apis[number].profile
-        offsets, found = self._task.reading.offsets, list[int]()
-        for target in self.targets(number):
-            spans = self._spans_of(target, 1)
-            if spans and spans[0][1] >= REPEATED:
-                (first, last), _ = spans[0]
-                found.append(len(self._members(target.slot, profile, (offsets[first][0], offsets[last][1]))))
-        return max(found) if sum(map(bool, found)) == 1 else 0
+        found = [members for one in self.targets(number) if (members := self._members(one, profile))]
+        return found[0] if len(found) == 1 else []
 
-    def _members(self, slot: Slot, profile: Profile, place: Place) -> list[tuple[str, Place]]:
-        """The other things that are enumerated with what is named at this place, and it, for one call each.
+    def _members(self, target: ParameterTarget, profile: Profile) -> list[tuple[str, Place]]:
+        """What is enumerated with an argument's likeliest words, and they: ids in the path, codes or addresses.
 
-        They are ids in the path, codes or addresses. Of "A-1 or A-2" a change means only one.
+        Of "A-1 or A-2" a change means only one.
         """
-        if slot.kinds == {"array"} or slot.temporal or slot.choices:
+        slot, spans = target.slot, self._spans_of(target, 1)
+        if slot.kinds == {"array"} or slot.temporal or slot.choices or not spans or spans[0][1] < REPEATED:
             return []
-        members = ids_named(self._task.query, place)
+        (first, last), _ = spans[0]
+        offsets = self._task.reading.offsets
+        members = ids_named(self._task.query, (offsets[first][0], offsets[last][1]))
         numbers = all(text.isdecimal() for text, _ in members)
         fits = slot.parameter.location is Location.PATH if numbers else not slot.kinds & NUMBERS
         whole = self._task.query[members[0][1][0] : members[-1][1][1]] if members else ""
@@ -236,7 +234,7 @@ class Filler:
 
     def _spans(self, fill: FillRequest, sure: float) -> Iterator[LiteralArgument]:
         """The likeliest words that are a valid value; if there are several values, all likely ones, in order."""
-        if fill.segments and not fill.listed and (found := self._by_call(fill, sure)):
+        if not fill.listed and (found := self._by_member(fill, sure) or self._by_call(fill, sure)):
             yield from found
             return
         several = fill.listed or fill.times > 1
@@ -248,13 +246,6 @@ class Filler:
                 if not several:
                     break
         said.sort(key=lambda one: one.place or (0, 0))
-        if not fill.listed and fill.times > 1 and said and said[0].place:
-            members = self._members(fill.slot, fill.profile, said[0].place)
-            values: list[JsonValue] = [int(text) if fill.slot.kinds & NUMBERS else text for text, _ in members]
-            if len(members) == fill.times and all(map(fill.allows, values)):
-                places = [place for _, place in members]
-                self._take(fill, places)
-                said = [LiteralArgument(*one, said[0].sure) for one in zip(values, places, strict=True)]
         if not fill.listed:
             yield from said
             return
@@ -275,8 +266,21 @@ class Filler:
         fill.taken.append(((first, last), fill.slot))
         return LiteralArgument(value, (start, end), sure)
 
+    def _by_member(self, fill: FillRequest, sure: float) -> list[LiteralArgument]:
+        """What each call is made for, if the request names as many things as there are calls."""
+        own = fill.times > 1 and not fill.listed and self._members(fill.target, fill.profile)
+        members = self.members(fill.target.number) if own else []
+        values: list[JsonValue] = [int(text) if fill.slot.kinds & NUMBERS else text for text, _ in members]
+        if len(members) != fill.times or not all(map(fill.allows, values)):
+            return []
+        self._take(fill, [place for _, place in members])
+        sure *= self.best_span_probability(fill.target, 1)
+        return [LiteralArgument(value, place, sure) for value, (_, place) in zip(values, members, strict=True)]
+
     def _by_call(self, fill: FillRequest, sure: float) -> list[LiteralArgument]:
         """The likeliest words in each call's segment, or the previous call's; empty if fewer than 2 have any."""
+        if not fill.segments:
+            return []
         ranges = self._ranges(fill)
         own = [[one for one in ranges if start <= one[0] < stop] for start, stop in fill.segments]
         if sum(map(bool, own)) < 2:

@@ -13,9 +13,10 @@ from planner_svc.reading.profile import Profile
 from planner_svc.reading.text import MAX_CHARS, split_name, stem
 from services.contracts.api import Location
 
-_TO: Final = re.compile(r"\b(?:to|into)\s+(?:the\s+)?[\"'\u201c\u2018]?$", re.IGNORECASE)
-_NEAR: Final = 20
-"""Characters before a value that are searched for its preposition."""
+_TO: Final = re.compile(r"\b(?:to|into)\s+(?:the\s+)?(?:\w{1,20}\s+)?[\"'\u201c\u2018]?$", re.IGNORECASE)
+"""What stands before a value that is to be set, which a word for its kind may precede: "to fridge F2"."""
+_NEAR: Final = 40
+"""Characters before a value that are searched for it."""
 _NEW: Final = re.compile(
     r"\b(?:to|as|into)\s+(?:be\s+)?(?:(?:an?|the)\s+)?(?P<new>(?-i:[a-z])[\w-]*)(?=\s*(?:$|[.,;!?)]|and\b|please\b))",
     re.IGNORECASE,

@@ -9,11 +9,11 @@ from pydantic import JsonValue
 from planner_svc.backends.compact.draft_calls import LiteralArgument
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.task import FillRequest, Task
-from planner_svc.reading.choices import NamedChoice, named_choices
+from planner_svc.reading.choices import NamedChoice, named_choices, signed_choices
 from planner_svc.reading.conditions import CONDITION
 from planner_svc.reading.negations import denies
 from planner_svc.reading.option_names import option_names
-from planner_svc.reading.text import MAX_CHARS, STOP, words_of
+from planner_svc.reading.text import MAX_CHARS, STOP
 from planner_svc.reading.withdrawn import replaced, within
 
 
@@ -26,12 +26,11 @@ class Options:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._words = words_of(task.query[:MAX_CHARS])
 
     def values(self, fill: FillRequest, sure: float) -> Iterator[LiteralArgument]:
         """The likeliest option; for several calls, all likely ones, in the order in which the request names them."""
-        explained = bool(option_names(fill.slot))
-        said = [one for one in named_choices(fill.slot, self._words) if not self._is_in_a_name(fill, one)]
+        explained = bool(option_names(fill.slot) or signed_choices(fill.slot))
+        said = [one for one in named_choices(fill.slot, self._task.query) if not self._is_in_a_name(fill, one)]
         refused = self._refused(fill, said)
         named = {str(one.value): one for one in reversed(said) if str(one.value) not in refused}
         ranked = [one for one in self._offered(fill, named, explained) if str(one[1]) not in refused]
@@ -81,8 +80,8 @@ class Options:
     ) -> list[tuple[float, JsonValue]]:
         """The options with their log-odds.
 
-        The network sees only some options of a long list or a large API, and not the words that explain codes. Then
-        options that the request names for this end of a pair are offered alone, if there are any.
+        The network sees only some options of a long list or a large API, and neither signs nor the words that explain
+        codes. Then options that the request names for this end of a pair are offered alone, if there are any.
         """
         logits = self._task.reading.logits["option"]
         offered = [

@@ -17,8 +17,14 @@ from planner_svc.reading.limits import end_said, limit_before
 from planner_svc.reading.moments import Moment
 
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
-_INCLUDES: Final = re.compile(r"\b(?:(?:on|at)\s+or\s+|or\s+(?:on|later|earlier)\b|inclusive)", re.IGNORECASE)
+_INCLUDES: Final = re.compile(
+    r"\b(?:(?:on|at)\s+or\s+|or\s+(?:on|later|earlier)\b|inclu(?:sive|ding)|(?:first|last)\s+day\b)", re.IGNORECASE
+)
 """What descriptions say of ends that are in the range themselves."""
+_LEAVES_OUT: Final = re.compile(
+    r"\b(?:(?:before|prior\s+to|earlier\s+than|after|later\s+than)\s+(?:this|that|the\s+given)\b|exclusive)",
+    re.IGNORECASE,
+)
 
 if TYPE_CHECKING:
     from planner_svc.backends.compact.filling import Filler
@@ -114,7 +120,7 @@ def _end_of(filler: Filler, fill: FillRequest, other: JsonValue, place: tuple[in
     iso = {str(one) for one in (period.day, period.last)}
     if other in iso and fill.allows(str(day)):
         return str(day)
-    return _end_of_day(fill, filler.meaning(fill, *place))
+    return _bound(fill, filler.meaning(fill, *place), included=True)
 
 
 def set_bounds(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
@@ -122,7 +128,8 @@ def set_bounds(filler: Filler, query: str, call: DraftCall, fills: Sequence[Fill
 
     Periods and ranges that end at a time end with their last day: "between 1 and 10 December" has the 10th. Where
     something is looked for, so does a day that is both ends, and "until 10 December"; what is after a day starts with
-    its end, and an argument for the first day "on or after" which something is gets the day after it.
+    its end. An argument for the first day "on or after" which something is then gets the day after it, and one for
+    the day "before this day" which something is gets the day after the last one that is included.
 
     Args:
         filler: the filler of the call's arguments.
@@ -142,31 +149,30 @@ def set_bounds(filler: Filler, query: str, call: DraftCall, fills: Sequence[Fill
         reads, limit = not fill.profile.api.mutating, limit_before(query, one.place[0], moment=True)
         is_in = limit is not None and limit.end == "to" and not limit.outside
         if reads and limit is not None and limit.outside and limit.end == role:
-            value = _left_out(fill, one.value)
-        elif role == "to" and (
+            value = _bound(fill, one.value, included=False)
+        elif (
             moment.last is not None
-            or filler.moments.other_end(one.place, "to") is not None
-            or (reads and (is_in or one.place in starts))
+            or filler.moments.other_end(one.place, role) is not None
+            or (reads and (is_in or (one.place in starts)))
         ):
-            value = _end_of_day(fill, one.value)
+            value = _bound(fill, one.value, included=True)
         else:
             continue
         call.arguments[fill.slot.name] = replace(one, value=value)
 
 
-def _left_out(fill: FillRequest, value: JsonValue) -> JsonValue:
-    """The end of the day after which something is; the day beside it for an argument that would include it."""
+def _bound(fill: FillRequest, value: JsonValue, *, included: bool) -> JsonValue:
+    """An end at a day that the request includes or leaves out: the day beside it for an argument that does not.
+
+    Of a time, the end of the day instead of its beginning, if the argument is not called a date.
+    """
     if not isinstance(value, str):
         return value
-    if _DAY.fullmatch(value) and _INCLUDES.search(fill.slot.parameter.description):
-        step = timedelta(days=1 if fill.slot.role == "from" else -1)
-        return (date.fromisoformat(value) + step).isoformat()
-    return _late(fill, value) if fill.slot.role == "from" else value
-
-
-def _end_of_day(fill: FillRequest, value: JsonValue) -> JsonValue:
-    """The end of a day instead of its beginning, if the argument ends a period and is not called a date."""
-    return _late(fill, value) if fill.slot.role == "to" and isinstance(value, str) else value
+    outward, about = (fill.slot.role == "to") == included, fill.slot.parameter.description
+    includes = _INCLUDES.search(about) is not None
+    if _DAY.fullmatch(value) and (not includes and _LEAVES_OUT.search(about) if included else includes):
+        return (date.fromisoformat(value) + timedelta(days=1 if outward else -1)).isoformat()
+    return _late(fill, value) if outward else value
 
 
 def _late(fill: FillRequest, value: str) -> str:

@@ -22,7 +22,8 @@ _QUOTED: Final = re.compile(
     r"|(?<!\w)['\u2018](?P<d>.{1,500}?)['\u2019](?!\w)",
     re.DOTALL,
 )
-_SENTENCE: Final = re.compile(r"(?<=[\w)\"'\u201d\u2019%][.?!;])\s+(?=[A-Z\"'\u201c\u2018])|\n+")
+_NO_TITLE: Final = "".join(rf"(?<!\b{title}\.)" for title in ("Dr", "Mr", "Mrs", "Ms", "Mt", "Prof", "St"))
+_SENTENCE: Final = re.compile(rf"(?<=[\w)\"'\u201d\u2019%][.?!;]){_NO_TITLE}\s+(?=[A-Z\"'\u201c\u2018])|\n+")
 _CHUNK: Final = re.compile(r"[^\s\"'()\u201c\u201d`,;]+")
 CODE: Final = re.compile(r"[A-Za-z][\d_]|\d[A-Za-z]|[a-z][A-Z]|[_@#]|://")
 _UNBROKEN: Final = re.compile(r"[^\s\"'()<>=\u201c\u201d`,;]+(?:={1,2}(?![^\s\"'(),;.]))?")

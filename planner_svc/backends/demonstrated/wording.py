@@ -17,7 +17,7 @@ from planner_svc.reading.moments import Moment
 from planner_svc.reading.numbers import number
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.readings import whole_moments
-from planner_svc.reading.text import QUOTED, words_of
+from planner_svc.reading.text import QUOTED
 
 Run = tuple[int, int]
 """A range of tokens: the first, and the one after the last."""
@@ -175,7 +175,7 @@ class Wording:
     def choices(self, slot: Slot) -> dict[Run, JsonValue]:
         """The slot's listed values that the request names."""
         if slot not in self._choices:
-            named = named_choices(slot, words_of(self.text))
+            named = named_choices(slot, self.text)
             found = {self.run(one.start, one.end): one.value for one in named}
             self._choices[slot] = {run: value for run, value in found.items() if run is not None}
         return self._choices[slot]

@@ -111,3 +111,4 @@ def test_a_day_of_what_was_is_the_nearest_one() -> None:
     assert tells_of_past("Only those issued on or after")
     assert not tells_of_past("Date of delivery")
     assert not tells_of_past("Only those scheduled before")
+    assert not tells_of_past("Needed before this day")

@@ -51,6 +51,7 @@ def test_quotations_and_sentences() -> None:
     query = "Say \u201cHi. You\u201d to Bob's friend. Then stop.\nNow"
     assert [query[slice(*place)] for place in quotations(query)] == ["Hi. You"]
     assert [query[at:].split()[0] for at in sentence_ends(query)] == ["Then", "Now"]
+    assert sentence_ends("Order two for St. Agnes and Dr. Miller") == []
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ CHANGE = api("updateMember", "Change a member", param("memberId", required=True)
     ("query", "said", "kept"),
     [
         ("Change the email of Ada Lund to ada@b.example", {"name": "Ada Lund", "email": "ada@b.example"}, ["name"]),
+        ("Change the email of Ada Lund to mailbox ada@b", {"name": "Ada Lund", "email": "ada@b"}, ["name"]),
         ("Change the email to ada@b.example", {"email": "ada@b.example"}, ["email"]),
         (
             "Ada Lund, ada@b.example: change her email",

@@ -10,7 +10,6 @@ from planner_svc.reading.choices import named_choices
 from planner_svc.reading.negations import denies
 from planner_svc.reading.option_names import option_names
 from planner_svc.reading.profile import Slot, read_profile
-from planner_svc.reading.text import words_of
 from services.contracts.plan import LiteralValue
 from services.contracts.planning import PlanRequest
 from services.contracts.retrieval import Candidate
@@ -24,7 +23,7 @@ def slot(choices: Sequence[Any], about: str, name: str = "room_type", *, listed:
 
 
 def named(one: Slot, text: str) -> list[Any]:
-    return [found.value for found in named_choices(one, words_of(text))]
+    return [found.value for found in named_choices(one, text)]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,7 @@ def test_symbols_are_found_by_the_names_of_units(text: str, named: list[str]) ->
     """ "in" is a preposition unless a number is before it."""
     unit = param("unit", {"type": "string", "enum": ["cm", "in", "oz"]})
     (slot,) = read_profile(api("createParcel", "Create a parcel", unit)).slots
-    assert [one.value for one in named_choices(slot, words_of(text))] == named
+    assert [one.value for one in named_choices(slot, text)] == named
 
 
 def test_an_article_may_stand_in_the_name_of_an_option() -> None:
@@ -132,5 +131,37 @@ def test_an_article_may_stand_in_the_name_of_an_option() -> None:
 
 @pytest.mark.parametrize("text", ["trucks not in the workshop", "customers who are not on the basic tariff"])
 def test_an_option_with_a_preposition_is_denied(text: str) -> None:
-    (one,) = named_choices(slot(["in_workshop", "basic"], "State"), words_of(text))
+    (one,) = named_choices(slot(["in_workshop", "basic"], "State"), text)
     assert denies(text, (one.start, one.end), changes=False)
+
+
+GROUPS = ["A+", "A-", "AB+", "AB-", "O+", "O-"]
+
+
+@pytest.mark.parametrize(
+    ("text", "choices"),
+    [
+        ("all O- red cells", ["O-"]),
+        ("Order 2 O- red cells and 1 A+ plasma", ["O-", "A+"]),
+        ("Who has AB negative?", ["AB-"]),
+        ("O positive, or o-.", ["O+", "O-"]),
+        ("Take vitamin A and the AB bus to O-17", []),
+    ],
+)
+def test_options_that_only_signs_tell_apart_are_named_by_their_signs(text: str, choices: list[str]) -> None:
+    assert named(slot(GROUPS, "Blood group", "blood_group"), text) == choices
+
+
+def test_a_sign_before_an_option_counts_only_if_it_is_said() -> None:
+    order = slot(["-created_at", "created_at"], "Order", "sort")
+    assert named(order, "sorted by created at") == ["created_at"]
+    assert named(order, "sorted by -created_at") == ["-created_at"]
+
+
+def test_the_planner_sends_the_option_with_the_sign_that_is_said(backend: CompactBackend) -> None:
+    group = {"type": "string", "enum": ["A+", "A-", "B+", "B-", "AB+", "AB-", "O+", "O-"]}
+    find = api("findDonors", "Find donors", param("blood_group", group, "Blood group"))
+    query = "Which donors have blood group O-?"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=find, score=1),)))
+    assert draft.plan is not None
+    assert draft.plan.steps[0].arguments == {"blood_group": LiteralValue(value="O-")}

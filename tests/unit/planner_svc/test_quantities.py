@@ -8,6 +8,7 @@ from planner_svc.backends.compact import CompactBackend
 from planner_svc.backends.compact.amounts import amount_meant, ids_named
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.quantities import quantities
+from services.contracts.api import Location
 from services.contracts.plan import LiteralValue
 from services.contracts.planning import PlanRequest
 from services.contracts.retrieval import Candidate
@@ -57,7 +58,7 @@ def test_no_part_of_another_notation_is_an_amount(text: str) -> None:
     assert [one.amount for one in quantities(text)] in ([], [2026])
 
 
-@pytest.mark.parametrize("text", ["room two and three", "2 and 3", "5, 6"])
+@pytest.mark.parametrize("text", ["room two and three", "2 and 3", "5, 6", "5 °C and 41 °F"])
 def test_two_numbers_are_no_sum(text: str) -> None:
     assert len(quantities(text)) == 2
 
@@ -85,6 +86,10 @@ def sent(text: str, cut: str, name: str, schema: dict[str, Any] = NUMBER, about:
         ("900 yen", "900", "amount", CENTS, 900),
         ("1250 for all", "1250", "amount", CENTS, 1250),
         ("50 cents", "50", "amount", CENTS, 50),
+        ("46 °F", "46", "max_celsius", "", 7.777778),
+        ("41 degrees Fahrenheit", "41", "limit", "Temperature in Celsius", 5),
+        ("-20 °C", "-20", "minFahrenheit", "", -4),
+        ("5 °C", "5", "max_celsius", "", 5),
         ("10 days", "10", "days", "", 10),
         ("a week", "a week", "days", "", 7),
         ("5 GB", "5", "larger_than_mb", "", 5000),
@@ -187,6 +192,9 @@ def test_the_planner_sends_the_amount_in_the_unit_of_the_argument(
         ("Take back bins 7006 to 7008", "7008", ["7006", "7007", "7008"]),
         ("Take back bins 7006, 7008 and 9", "7006", ["7006", "7008", "9"]),
         ("Take back bins 7006 to 8000", "7006", []),
+        ("Move units U-0998 to U-1000 into F3", "U-0998", ["U-0998", "U-0999", "U-1000"]),
+        ("Move units U-4400 to U-4402 into F3", "U-4402", ["U-4400", "U-4401", "U-4402"]),
+        ("Move units U-4400 to F2", "U-4400", []),
         ("Move bin 7006 from tour 31 to 33", "31", []),
         ("Take back bin 7006", "7006", []),
     ],
@@ -194,3 +202,35 @@ def test_the_planner_sends_the_amount_in_the_unit_of_the_argument(
 def test_a_range_of_ids_names_each_of_them(text: str, at: str, ids: list[str]) -> None:
     place = text.index(at), text.index(at) + len(at)
     assert [one for one, _ in ids_named(text, place)] == ids
+
+
+def test_a_list_of_codes_has_all_of_a_range(backend: CompactBackend) -> None:
+    units = {"type": "array", "items": TEXT}
+    allocate = api(
+        "allocateUnits",
+        "Allocate units to an order",
+        param("orderId", TEXT, "Number of the order, such as BO-510", required=True),
+        param("unitNos", units, "Numbers of the units, such as U-4400", required=True),
+        method="POST",
+    )
+    query = "Allocate units U-4401 to U-4403 to order BO-510"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=allocate, score=1),)))
+    assert draft.plan is not None
+    assert draft.plan.steps[0].arguments["unitNos"] == LiteralValue(value=["U-4401", "U-4402", "U-4403"])
+
+
+def test_each_of_a_range_of_codes_is_changed(backend: CompactBackend) -> None:
+    number = param("unitNo", TEXT, "Number of the unit, such as U-4400", required=True)
+    move = api(
+        "moveUnit",
+        "Move a blood unit to another fridge",
+        number.model_copy(update={"location": Location.PATH}),
+        param("fridge", TEXT, "Code of the new fridge", required=True),
+        method="PUT",
+        path="/units/{unitNo}/fridge",
+    )
+    query = "Move units U-4400 to U-4402 into F3"
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=move, score=1),)))
+    assert draft.plan is not None
+    sent = [(step.arguments["unitNo"], step.arguments["fridge"]) for step in draft.plan.steps]
+    assert sent == [(LiteralValue(value=f"U-440{at}"), LiteralValue(value="F3")) for at in range(3)]

@@ -11,6 +11,7 @@ from tests.unit.planner_svc.building import api, param
 PATH = param("id", required=True, at=Location.PATH)
 UPDATE = read_profile(api("updateSubscription", PATH, param("status"), method="PATCH", path="/subscriptions/{id}"))
 PAUSE = read_profile(api("sub_p", PATH, method="POST", path="/subscriptions/{id}/p", summary="Pauses a subscription."))
+CANCEL = read_profile(api("cancelOrder", PATH, method="POST", path="/orders/{id}/cancel"))
 ASKING_TO_DO = [
     "could you pause subscription 5?",
     "Can we put subscription 5 on hold?",
@@ -94,6 +95,21 @@ def test_beside_a_question_the_verbs_of_the_operation_count() -> None:
     assert may_be_meant(PAUSE, query)
     assert not may_be_meant(UPDATE, query)
     assert not may_be_meant(PAUSE, "Was subscription 5 paused?")
+
+
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ("Find the customer of order 5 and list their orders", False),
+        ("Show order 5", False),
+        ("Find order 5 and get rid of it", True),
+        ("Find order 5. It has to go", True),
+        ("Look for order 5 and cancel it", True),
+    ],
+)
+def test_what_is_only_to_be_looked_up_changes_nothing(query: str, meant: bool) -> None:
+    assert may_be_meant(CANCEL, query) is meant
+    assert may_be_meant(UPDATE, query) is meant
 
 
 def test_what_is_quoted_asks_for_nothing() -> None:

@@ -137,7 +137,7 @@ def test_other_words_leave_the_ends() -> None:
 @pytest.mark.parametrize(
     ("query", "days"),
     [
-        ("Which appointments do we have before 4 December 2026?", {"to": "2026-12-04"}),
+        ("Which appointments do we have before 4 December 2026?", {"to": "2026-12-03"}),
         ("List the appointments on 4 December 2026", {"from": "2026-12-04", "to": "2026-12-04"}),
         ("List appointments since 4 December 2026", {"from": "2026-12-04"}),
         ("List appointments from 2 December 2026 to 4 December 2026", {"from": "2026-12-02", "to": "2026-12-04"}),
@@ -191,7 +191,8 @@ def test_a_range_that_ends_at_a_time_has_its_last_day(words: str, said: str, val
 @pytest.mark.parametrize(
     ("words", "about", "said", "value"),
     [
-        ("after 10 December 2026", "First day", "2026-12-10", "2026-12-10"),
+        ("after 10 December 2026", "Day", "2026-12-10", "2026-12-10"),
+        ("after 10 December 2026", "First day", "2026-12-10", "2026-12-11"),
         ("after 10 December 2026", "Created on or after this day", "2026-12-10", "2026-12-11"),
         ("since 10 December 2026", "Created on or after this day", "2026-12-10", "2026-12-10"),
         ("after 10 December 2026", "Created at or after", "2026-12-10T00:00:00Z", "2026-12-10T23:59:59Z"),
@@ -202,6 +203,26 @@ def test_what_is_after_a_day_leaves_it_out(words: str, about: str, said: str, va
     profile = read_profile(api("list", "List", param("after", DAY if len(said) == 10 else MOMENT, about)))
     fills = [FillRequest(ParameterTarget(0, 0, profile.slots[0]), profile, 1, (), [])]
     call = DraftCall(0, 0.9, {"after": LiteralArgument(said, (query.index("10"), len(query)), 0.9)})
+    set_bounds(Days(query), query, call, fills)  # type: ignore[arg-type]
+    assert [one.value for one in call.arguments.values() if isinstance(one, LiteralArgument)] == [value]
+
+
+@pytest.mark.parametrize(
+    ("words", "about", "value"),
+    [
+        ("in December 2026", "Starts before this day", "2027-01-01"),
+        ("until 31 December 2026", "Starts before this day", "2027-01-01"),
+        ("before 31 December 2026", "Starts before this day", "2026-12-31"),
+        ("in December 2026", "Starts on or before this day", "2026-12-31"),
+        ("in December 2026", "Last day, after the first", "2026-12-31"),
+    ],
+)
+def test_the_last_day_is_included_also_by_an_end_that_leaves_it_out(words: str, about: str, value: str) -> None:
+    query = f"List events {words}"
+    profile = read_profile(api("list", "List", param("before", DAY, about)))
+    fills = [FillRequest(ParameterTarget(0, 0, profile.slots[0]), profile, 1, (), [], [])]
+    start = query.index("31") if "31" in query else query.index("December")
+    call = DraftCall(0, 0.9, {"before": LiteralArgument("2026-12-31", (start, len(query)), 0.9)})
     set_bounds(Days(query), query, call, fills)  # type: ignore[arg-type]
     assert [one.value for one in call.arguments.values() if isinstance(one, LiteralArgument)] == [value]
 

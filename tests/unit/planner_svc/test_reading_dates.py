@@ -100,6 +100,7 @@ def test_after_a_verb_in_the_past_a_day_is_over(text: str, days: list[date]) -> 
         ("I forgot to order a cake for Anna on 12 November", date(2027, 11, 12)),
         ("the timesheet is due on 12 November", date(2027, 11, 12)),
         ("log in on Monday", date(2026, 11, 23)),
+        ("Which orders are needed before 3 December?", date(2026, 12, 3)),
         ("a guided tour on Monday", date(2026, 11, 23)),
         ("Send it to the guest who called by Monday", date(2026, 11, 23)),
         ("Since 12 November is free, book the room then", date(2027, 11, 12)),

@@ -176,6 +176,17 @@ def test_a_value_that_a_further_call_has_is_not_put_into_a_body_of_its_own() -> 
     assert with_stated(subject, 'Create a role with description "Pays." and give it to me', apis) == subject
 
 
+@pytest.mark.parametrize(
+    ("query", "kept"), [("Move all bins to yard 5", {}), ("Move all bins of yard 5", {"yard": "5"})]
+)
+def test_where_something_goes_is_not_where_it_is_found(query: str, kept: dict[str, str]) -> None:
+    listing = api("list_bins", param("yard"), returns=record(id=TEXT), path="/bins")
+    move = api("move_bin", param("id", at=Location.PATH), param("yard", at=BODY), method="PUT", path="/bins/{id}/yard")
+    subject = plan(step("a", "list_bins"), step("b", "move_bin", id="$a.id$", yard="5"))
+    listed = with_stated(subject, query, {one.id: one for one in (listing, move)}).steps[0]
+    assert listed.arguments == {name: LiteralValue(value=value) for name, value in kept.items()}
+
+
 STATUS = api(
     "update_order",
     param("id", at=Location.PATH),
