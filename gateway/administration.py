@@ -17,7 +17,7 @@ from services.contracts.access import Action
 from services.contracts.api import ImportChange, ImportEvent, ImportReport, ImportRequest, NeededSecrets
 from services.contracts.constants import ConstantsRequest, ProviderConstants
 from services.contracts.demo import Demo, ImportDemosReport, ImportDemosRequest, demo_id
-from services.contracts.planning import Decision, Policy
+from services.contracts.planning import Policy
 from services.contracts.run import Run
 from services.contracts.secret import SecretTest, SecretTestRequest
 from services.errors import NotFound
@@ -172,7 +172,7 @@ class Administration:
         api = await self._peers.retriever.get(one.probe, tenant=principal.tenant)
         alone = next((r,) for alternative in api.security for r in alternative if r.secret == name)
         bare = api.model_copy(update={"security": (alone,)})
-        allowed = self._policy(principal.tenant).decide(api) is Decision.ALLOW
+        allowed = self._policy(principal.tenant).decide(api).allows
         asked = SecretTestRequest(api=bare, tenant=principal.tenant, send=one.harmless and allowed)
         async with self._audit.around(principal, Action.TEST_CREDENTIAL, name):
             return await self._peers.executor.test_secret(asked)
