@@ -65,13 +65,17 @@ class Administration:
         self, request: ImportRequest, principal: Principal, events: AsyncGenerator[ImportEvent, None]
     ) -> AsyncGenerator[ImportEvent, None]:
         action = Action.IMPORT if request.confirm is None else Action.ACCEPT_CHANGES
-        digest = await asyncio.to_thread(_sha256, request.document)
+        digest, report = await asyncio.to_thread(_sha256, request.document), None
         async with aclosing(events), self._audit.around(principal, action, request.provider or "", digest) as pending:
             pending.outcome = "unknown"
             async for event in events:
                 if isinstance(event, ImportReport):
                     pending.target, pending.outcome = event.provider, "done" if event.applied else "held"
-                yield event
+                    report = event
+                else:
+                    yield event
+        if report is not None:  # its reader may close the connection: the outcome is logged before
+            yield report
 
     async def set_constants(self, provider: str, request: ConstantsRequest, principal: Principal) -> ProviderConstants:
         """Set what a provider's calls always send. All its APIs are rewritten, so it counts as an import.
