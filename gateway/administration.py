@@ -17,7 +17,7 @@ from services.contracts.access import Action
 from services.contracts.api import ImportChange, ImportEvent, ImportReport, ImportRequest, NeededSecrets
 from services.contracts.constants import ConstantsRequest, ProviderConstants
 from services.contracts.demo import Demo, ImportDemosReport, ImportDemosRequest, demo_id
-from services.contracts.planning import Decision, Policy
+from services.contracts.planning import Policy
 from services.contracts.run import Run
 from services.contracts.secret import SecretTest, SecretTestRequest
 from services.errors import NotFound
@@ -65,13 +65,17 @@ class Administration:
         self, request: ImportRequest, principal: Principal, events: AsyncGenerator[ImportEvent, None]
     ) -> AsyncGenerator[ImportEvent, None]:
         action = Action.IMPORT if request.confirm is None else Action.ACCEPT_CHANGES
-        digest = await asyncio.to_thread(_sha256, request.document)
+        digest, report = await asyncio.to_thread(_sha256, request.document), None
         async with aclosing(events), self._audit.around(principal, action, request.provider or "", digest) as pending:
             pending.outcome = "unknown"
             async for event in events:
                 if isinstance(event, ImportReport):
                     pending.target, pending.outcome = event.provider, "done" if event.applied else "held"
-                yield event
+                    report = event
+                else:
+                    yield event
+        if report is not None:  # its reader may close the connection: the outcome is logged before
+            yield report
 
     async def set_constants(self, provider: str, request: ConstantsRequest, principal: Principal) -> ProviderConstants:
         """Set what a provider's calls always send. All its APIs are rewritten, so it counts as an import.
@@ -172,7 +176,7 @@ class Administration:
         api = await self._peers.retriever.get(one.probe, tenant=principal.tenant)
         alone = next((r,) for alternative in api.security for r in alternative if r.secret == name)
         bare = api.model_copy(update={"security": (alone,)})
-        allowed = self._policy(principal.tenant).decide(api) is Decision.ALLOW
+        allowed = self._policy(principal.tenant).decide(api).allows
         asked = SecretTestRequest(api=bare, tenant=principal.tenant, send=one.harmless and allowed)
         async with self._audit.around(principal, Action.TEST_CREDENTIAL, name):
             return await self._peers.executor.test_secret(asked)

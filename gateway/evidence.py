@@ -73,7 +73,7 @@ def questions_of(
     if finished.status != "failed" or _has_changed(compiled, finished):
         return ()
     asked = tuple(_question(record, compiled) for record in finished.records if _choices(record))
-    if asked or not attempts_of(compiled, finished):
+    if asked or not rounds or not attempts_of(compiled, finished):
         return asked
     return next((one.questions for one in reversed(rounds) if one.questions), ())
 

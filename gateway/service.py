@@ -257,7 +257,7 @@ class GatewayService:
         Raises:
             Forbidden: the principal may not approve its own changes in advance.
         """
-        in_advance = request.options.mutations is Decision.ALLOW
+        in_advance = request.options.mutations.allows
         if in_advance and (refusal := self._why_not_in_advance(principal)) is not None:
             if not request.options.dry_run:
                 raise refusal

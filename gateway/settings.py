@@ -174,8 +174,8 @@ class GatewaySettings(ServiceSettings):
         default=(),
         max_length=1_000,
         description="Rules for calls, as a JSON list of `{decision, host, path, method, api, provider, tenant}`. The "
-        "decision is `allow`, `ask` or `deny`; the other members are shell patterns. The first rule that matches "
-        "decides.",
+        "decision is `allow_unsure`, `allow`, `ask` or `deny`; the other members are shell patterns. The first rule "
+        "that matches decides.",
     )
     policy_allow: tuple[str, ...] = Field(
         default=(), description='Mutating APIs that need no approval, as a JSON list of patterns, e.g. `["crm.log*"]`.'

@@ -24,7 +24,7 @@ from services.contracts.doubt import doubts_of
 from services.contracts.evidence import MAX_ATTEMPTS
 from services.contracts.execution import ExecuteRequest, ExecutionFinished, StepFinished, StepStarted
 from services.contracts.outcome import StepRecord, Succeeded, UnmatchedItem
-from services.contracts.planning import PlanRequest, PlanResponse, Policy
+from services.contracts.planning import CompiledPlan, Decision, PlanRequest, PlanResponse, Policy
 from services.contracts.retrieval import RetrieveRequest, RetrieveResponse
 from services.contracts.run import CandidateSummary, DemoSummary, Run, RunStatus, Timings
 from services.contracts.solve import SolveRequest
@@ -112,7 +112,7 @@ async def _plan(
     )
     planning = await _planned(peers.planner, bounded, first, ask, Planning(retrieved), options.lookups, clock)
     clock.lap("plan_ms", mark)
-    return describe(run, planning, demos, clock), planning.answer
+    return describe(run, planning, demos, policy, clock), planning.answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,18 +183,21 @@ def _asked(request: SolveRequest, tenant: str) -> RetrieveRequest:
     )
 
 
-def describe(run: Run, planning: Planning, demos: SelectDemosResponse, clock: Clock) -> Run:
-    """The run with its plan and everything that explains it."""
+def describe(run: Run, planning: Planning, demos: SelectDemosResponse, policy: Policy, clock: Clock) -> Run:
+    """The run with its plan and everything that explains it.
+
+    Changes in a plan of which the planner is not sure wait, unless they are allowed even so.
+    """
     retrieved, planned = planning.retrieved, planning.answer
-    proof = planned.compiled.proof if planned.compiled else None
+    compiled = planned.compiled
     status = RunStatus(planned.status)
-    if proof and proof.approvals:
+    if compiled and (compiled.proof.approvals or (planned.unsure and _must_be_sure(compiled, policy))):
         status = RunStatus.NEEDS_APPROVAL
     return run.model_copy(
         update={
             "status": status,
-            "plan": planned.compiled.plan if planned.compiled else planned.plan,
-            "proof": proof,
+            "plan": compiled.plan if compiled else planned.plan,
+            "proof": compiled.proof if compiled else None,
             "questions": planned.questions,
             "diagnostics": planned.diagnostics,
             "reason": planned.reason,
@@ -226,6 +229,10 @@ def describe(run: Run, planning: Planning, demos: SelectDemosResponse, clock: Cl
             "timings": clock.timings(),
         }
     )
+
+
+def _must_be_sure(compiled: CompiledPlan, policy: Policy) -> bool:
+    return any(api.mutating and policy.decide(api) is not Decision.ALLOW_UNSURE for api in compiled.apis.values())
 
 
 async def execute(executor: Executor, ask: ExecuteRequest, emit: Emit, turn: Turn) -> ExecutionFinished:

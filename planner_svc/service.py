@@ -352,8 +352,9 @@ class PlannerService:
             if left:
                 return f"it does not use {join_words([f'“{text}”' for text in left], 'or')}"
             extreme = await self._pool.run(unordered, plan, request.query, apis)
-        except (Overloaded, DeadlineExceeded):
-            return ""  # optional: the plan is valid without it
+        except (Overloaded, DeadlineExceeded):  # a read is valid without it; an unsure change waits
+            changes = any(apis[step.api].mutating for step in plan.steps)
+            return "there was no time to look for what it leaves out" if changes else ""
         return f"it takes the first item, and nothing says that this is the “{extreme}” one" if extreme else ""
 
     def _withhold_if_unsure(self, answer: BackendAnswer, response: PlanResponse) -> PlanResponse:

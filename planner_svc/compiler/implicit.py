@@ -26,7 +26,7 @@ from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath
 from services.contracts.evidence import written_path
 from services.contracts.plan import LiteralValue, Plan, Reference, Step, Value
-from services.contracts.planning import Decision, DiagnosticCode, Fix, Policy, Question
+from services.contracts.planning import DiagnosticCode, Fix, Policy, Question
 from services.supply import WRAPPERS, Input, Operation, full_name, is_circular, roots, shipped, signs
 
 MAX_COMPLETED = 100
@@ -113,7 +113,7 @@ class Completer:
             if not api.mutating
             and not api.deprecated
             and secrets_for(api, configured) is not None
-            and decision_of(policy, api) is Decision.ALLOW
+            and decision_of(policy, api).allows
         }
         self._fields, self._listed = self._index(apis.values())
         self._literals = self._known_literals()

@@ -21,14 +21,15 @@ from planner_svc.reading.withdrawn import EXCEPT, THING, corrected
 from services.contracts.api import Api
 from services.contracts.plan import Plan, scalars, step_references, step_values
 
+_NOT: Final = r"(?:\s+not|n['\u2018\u2019\u2032\u00b4`]?t)"
 _NOT_TO: Final = re.compile(
-    r"\b(?:(?:do|must|should|shall)(?:\s+not|n['\u2019]?t)|never|not\s+to|avoid|refrain\s+from)"
-    rf"(?:\s+(?:ever|please|want\s+(?:you\s+)?to))?\s+(?P<verb>[a-z]+){THING}",
+    rf"\b(?:(?:do|must|should|shall){_NOT}|never|not\s+to|avoid|refrain\s+from)"
+    rf"(?:\s+(?:actually|ever|please|really|yet|want\s+(?:you\s+)?to))?\s+(?P<verb>[a-z]+){THING}",
     re.IGNORECASE,
 )
 _NOT_DONE: Final = re.compile(
     r"\b(?!(?:and|but|so)\s)(?P<thing>(?:[\w#-]{1,100}\s+){0,2}[\w#-]{1,100})\s+"
-    r"(?:must|should|shall|may)(?:\s+not|n['\u2019]?t)\s+(?:be|get)\s+(?P<verb>[a-z]+)",
+    rf"(?:must|should|shall|may){_NOT}\s+(?:be|get)\s+(?P<verb>[a-z]+)",
     re.IGNORECASE,
 )
 """The same after the thing: "order 5 must not be cancelled". It may be an aim: "it must not be sent, cancel it"."""

@@ -15,7 +15,7 @@ from planner_svc.reading.calendar_words import WEEKDAY
 from planner_svc.reading.profile import profile_of
 from planner_svc.reading.quantities import shares
 from planner_svc.reading.questions import polite_requests
-from planner_svc.reading.text import MAX_CHARS, STOP, stem, stems, without_quotes
+from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stems, without_quotes
 from services.contracts.api import Api, Location
 from services.contracts.plan import Plan
 
@@ -48,12 +48,14 @@ def restriction(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     if not any(apis[step.api].mutating for step in plan.steps):
         return ""
     said = [text.casefold() for text in map(str, literals(plan))]
+    limits = {word for step in plan.steps for name in step.arguments for word in split_name(name)}
     for share in shares(query):
         if query[slice(*share)].strip("% ").removesuffix("percent").strip().casefold() not in said:
             return " ".join(query[share[0] :].split()[:_WORDS])
     for found in _RESTRICTS.finditer(without_quotes(query[:MAX_CHARS])):
         words = query[found.start() : found.end()].split()[:_WORDS]
-        if not any(" ".join(words[:2]).casefold() in text for text in said):
+        is_limit = words[1:2] == ["than"] and words[0].lower() in limits
+        if not is_limit and not any(" ".join(words[:2]).casefold() in text for text in said):
             return " ".join(words)
     return _qualifier(query, plan, apis)
 

@@ -27,14 +27,20 @@ MAX_APIS_BYTES: Final = 2_000_000
 
 
 class Decision(StrEnum):
-    """A policy's decision about a call."""
+    """A policy's decision about a call. A change that is allowed waits all the same if its plan is unsure."""
 
+    ALLOW_UNSURE = "allow_unsure"
     ALLOW = "allow"
     ASK = "ask"
     DENY = "deny"
 
+    @property
+    def allows(self) -> bool:
+        """Whether the call is allowed, at least in a plan that is not unsure."""
+        return self in (Decision.ALLOW_UNSURE, Decision.ALLOW)
 
-_STRICTNESS: Final = (Decision.ALLOW, Decision.ASK, Decision.DENY)
+
+_STRICTNESS: Final = (Decision.ALLOW_UNSURE, Decision.ALLOW, Decision.ASK, Decision.DENY)
 
 
 class PolicyRule(Contract):
@@ -104,14 +110,14 @@ class Policy(Contract):
         except ValueError:
             return False
         anywhere = {"server": f"{server.scheme}://{server.netloc}", "path": "/{anything}"}
-        return self.decide(api.model_copy(update=anywhere)) is Decision.ALLOW
+        return self.decide(api.model_copy(update=anywhere)).allows
 
     def _without_rules(self, api: Api) -> Decision:
         if any(fnmatchcase(api.id, pattern) for pattern in self.deny):
             return Decision.DENY
-        if not api.mutating or any(fnmatchcase(api.id, pattern) for pattern in self.allow):
-            return Decision.ALLOW
-        return self.mutating
+        if any(fnmatchcase(api.id, pattern) for pattern in self.allow):
+            return Decision.ALLOW_UNSURE
+        return self.mutating if api.mutating else Decision.ALLOW
 
 
 class DiagnosticCode(StrEnum):

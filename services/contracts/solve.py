@@ -47,7 +47,10 @@ class SolveOptions(Contract):
         description="Ids of APIs that the planner always gets, first and within `top_k`, regardless of the filters. "
         "Unknown ids are ignored.",
     )
-    mutations: Decision = Field(default=Decision.ASK, description="What to do with calls that may change state.")
+    mutations: Decision = Field(
+        default=Decision.ASK,
+        description="What to do with calls that may change state. `allow`: not if the plan is marked as `unsure`.",
+    )
     sentence: bool | None = Field(
         default=None,
         description="Whether a language model, if there is one, writes the answer as a sentence. Unset: as in the "

@@ -120,7 +120,7 @@ async def ask(gateway: GatewayClient, stand: Stand, asked: Asked, planner: str |
     """Solve one request with the vendor's operations and with mutations allowed, against its twin."""
     prepare(stand, asked)
     options = SolveOptions(
-        mutations=Decision.ALLOW, providers=(stand.vendor.name,), deadline_ms=_DEADLINE_MS, backend=planner
+        mutations=Decision.ALLOW_UNSURE, providers=(stand.vendor.name,), deadline_ms=_DEADLINE_MS, backend=planner
     )
     try:
         run = await gateway.solve(SolveRequest(query=asked.ask, options=options))

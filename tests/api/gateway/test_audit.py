@@ -327,6 +327,16 @@ async def test_imports_are_told_and_dry_runs_are_not(gateway: Gateway) -> None:
     ]
 
 
+async def test_the_outcome_of_an_import_is_told_before_its_report(gateway: Gateway) -> None:
+    asked = ImportRequest(document=document("https://a.example"), provider="shop")
+    events = gateway.app.state.service.administration.import_apis(asked, Principal("operator", operator=True))
+    while not isinstance(await anext(events), ImportReport):
+        pass
+    found = await told(gateway.as_principal("operator-token"), Action.IMPORT)
+    assert [(it.outcome, it.target) for it in found] == [("begun", "shop"), ("done", "shop")]
+    await events.aclose()
+
+
 def document(server: str) -> str:
     get = {"operationId": "list", "summary": "List kits", "responses": {"200": {"description": "ok"}}}
     root = {"openapi": "3.1.0", "info": {"title": "shop", "version": "1"}, "servers": [{"url": server}]}

@@ -140,17 +140,18 @@ async def test_who_asks_may_not_approve_and_who_approves_may_not_ask(gateway: Ga
     assert (await approver.approve(run.id, BOOKING.id)).status is RunStatus.SUCCEEDED
 
 
-async def test_who_may_not_approve_does_not_approve_in_advance(gateway: Gateway) -> None:
+@pytest.mark.parametrize("allowed", [Decision.ALLOW, Decision.ALLOW_UNSURE])
+async def test_who_may_not_approve_does_not_approve_in_advance(gateway: Gateway, allowed: Decision) -> None:
     asker, everything = gateway.as_principal("ask-token"), gateway.as_principal("all-token")
     with pytest.raises(Forbidden, match="`approve`"):
-        await asker.solve(ask(ASK_ROOM, mutations=Decision.ALLOW))
+        await asker.solve(ask(ASK_ROOM, mutations=allowed))
     with pytest.raises(Forbidden, match="`approve`"):
-        await anext(asker.solve_events(ask(ASK_ROOM, mutations=Decision.ALLOW)))
+        await anext(asker.solve_events(ask(ASK_ROOM, mutations=allowed)))
     assert (await asker.runs()).runs == ()
-    assert (await asker.plan(ask(ASK_ROOM, mutations=Decision.ALLOW))).status is RunStatus.NEEDS_APPROVAL
-    assert (await everything.plan(ask(ASK_ROOM, mutations=Decision.ALLOW))).status is RunStatus.PLANNED
+    assert (await asker.plan(ask(ASK_ROOM, mutations=allowed))).status is RunStatus.NEEDS_APPROVAL
+    assert (await everything.plan(ask(ASK_ROOM, mutations=allowed))).status is RunStatus.PLANNED
     assert Action.APPROVE_IN_ADVANCE not in {one.action for one in (await everything.audit()).entries}
-    assert (await everything.solve(ask(ASK_ROOM, mutations=Decision.ALLOW))).status is RunStatus.SUCCEEDED
+    assert (await everything.solve(ask(ASK_ROOM, mutations=allowed))).status is RunStatus.SUCCEEDED
 
 
 @pytest.mark.parametrize("token", ["ask-token", "all-token"])

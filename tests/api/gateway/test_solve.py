@@ -167,6 +167,20 @@ async def test_calls_that_change_state_are_for_the_policy(gateway: Gateway, muta
     assert ("execute" in gateway.fakes.executor.calls) is (status is RunStatus.SUCCEEDED)
 
 
+async def test_a_plan_that_is_unsure_is_not_approved_in_advance(gateway: Gateway) -> None:
+    planner = gateway.fakes.planner
+    assert (await gateway.client.plan(ask(ASK_ROOM, mutations="allow"))).status is RunStatus.PLANNED
+    planned = await planner.plan(planner.requests[-1])
+    planner.answers[ASK_ROOM] = planned.model_copy(update={"unsure": "I am only 12% sure of this."})
+    run = await gateway.client.solve(ask(ASK_ROOM, mutations="allow"))
+    assert (run.status, [shown.step for shown in run.previews]) == (RunStatus.NEEDS_APPROVAL, ["var1"])
+    assert "execute" not in gateway.fakes.executor.calls
+    assert run.plan is not None
+    approved = await gateway.client.approve(run.id, run.plan.id, digest=run.digest)
+    assert approved.status is RunStatus.SUCCEEDED
+    assert (await gateway.client.plan(ask(ASK_ROOM, mutations="allow_unsure"))).status is RunStatus.PLANNED
+
+
 async def test_the_operators_policy_reaches_the_planner(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("policy")
     async with open_gateway(folder, policy_allow=("world.*",), policy_deny=("crm.*",)) as gateway:

@@ -55,3 +55,5 @@ def test_few_of_many_long_lists_are_looked_at(monkeypatch: pytest.MonkeyPatch) -
     (attempt,) = attempts_of(plan, ExecutionFinished(status="failed", records=(made,), duration_ms=2))
     assert attempt.outcome == "empty"
     assert looked_at == [30_000] * 3
+    assert questions_of(plan, ExecutionFinished(status="failed", records=(made,), duration_ms=2)) == ()
+    assert len(looked_at) == 3  # no earlier plan has questions

@@ -245,6 +245,21 @@ async def test_a_change_that_the_request_forbids_or_restricts_is_unsure(
     assert ("“do not cancel it”" in in_advance.reason) is forbidden
 
 
+async def test_a_change_that_there_was_no_time_to_check_is_unsure(
+    pool: ComputePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_asked: object) -> str:
+        raise Overloaded("busy")
+
+    monkeypatch.setattr("planner_svc.service.forbidden_change", busy)
+    cancel = api("cancelOrder", param("order", WHOLE), method="POST", path="/orders", summary="Cancel an order")
+    asked = REQUEST.model_copy(update={"query": "Cancel order 5", "candidates": (Candidate(api=cancel, score=1),)})
+    policy = CascadePolicy(unsure_below=0.5)
+    response = await service(pool, PlanDraft(plan(step("a", "cancelOrder", order=5)), 0.9), policy=policy).plan(asked)
+    assert "no time" in response.unsure
+    assert (await service(pool, PlanDraft(GOOD, 0.9), policy=policy).plan(REQUEST)).unsure == ""
+
+
 async def test_an_unsure_answer_gives_way_to_the_plan_of_another_backend(pool: ComputePool) -> None:
     others = {"other": Scripted(PlanDraft(OTHER, confidence=0.6))}
     unsure = await service(pool, PlanDraft(GOOD, confidence=0.4), others=others, policy=UNSURE).plan(REQUEST)

@@ -52,6 +52,8 @@ READS = plan(step("var1", "listOrders"), answer="$var1.id$")
         ("Cancel ord_17? You mustn't cancel ord_17", CANCELS, "mustn't cancel ord_17"),
         ("Cancel order ord_17, I don't want you to cancel it", CANCELS, "don't want you to cancel it"),
         ("Don't ever cancel ord_17", CANCELS, "Don't ever cancel ord_17"),
+        ("Cancel ord_17 but don\u00b4t cancel it", CANCELS, "don\u00b4t cancel it"),
+        ("Cancel ord_17 but do not actually cancel it", CANCELS, "do not actually cancel it"),
         ("List the orders and avoid cancelling ord_17", CANCELS, "avoid cancelling ord_17"),
         ("ord_17 must not be cancelled", CANCELS, "ord_17 must not be cancelled"),
         ("Cancel late orders, but order ord_17 shouldn't be cancelled", CANCELS, "order ord_17 shouldn't be cancelled"),

@@ -8,7 +8,11 @@ from services.contracts.plan import Plan
 from tests.unit.planner_svc.building import TEXT, api, param, plan, record, step
 
 DELETE = api(
-    "deleteMessages", param("status"), param("sender"), method="DELETE", path="/messages", returns=record(n=TEXT)
+    "deleteMessages",
+    *map(param, ("status", "sender", "older_than_days")),
+    method="DELETE",
+    path="/messages",
+    returns=record(n=TEXT),
 )
 SEND = api("sendMessage", param("text", at=Location.BODY), method="POST", path="/messages", returns=record(n=TEXT))
 LIST = api("listMessages", param("status"), path="/messages", returns=record(n=TEXT))
@@ -53,6 +57,10 @@ def test_words_that_restrict_a_change_are_found(query: str, words: str) -> None:
             plan(step("var1", "deleteMessages", sender="Anna"), answer="$var1$"),
         ),
         ("Delete all messages", plan(step("var1", "deleteMessages"), answer="$var1$")),
+        (
+            "Delete messages older than 60 days",
+            plan(step("var1", "deleteMessages", older_than_days=60), answer="$var1$"),
+        ),
         ("Send the png messages to Anna", plan(step("var1", "sendMessage", text="Anna"), answer="$var1$")),
         ("Remove the urgent label 5", plan(step("var1", "removeLabel", id="5"), answer="$var1$")),
         ("Delete message no. 5", plan(step("var1", "deleteMessages", sender="5"), answer="$var1$")),
