@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from pydantic import JsonValue, ValidationError
+from pydantic_core import to_json
 
 from deploy.cli.gateway import Json, ask, echo_json, exit_for, follow, gateway, is_header_text, run
 from deploy.cli.solving import follow_drawn
@@ -29,12 +30,12 @@ def start_run(
 ) -> None:
     """Run a given plan unchanged: it is proved, approved and executed like one from the planner.
 
-    FILE contains a list of calls in NESTful's format; the last one is the answer:
-    `[{"name": "sandbox.getOrder", "arguments": {"order_id": "ord_1"}, "label": "var1"},
+    FILE contains a list of calls in NESTful's format, or an object with them as `calls` and perhaps a `query`; the last
+    call is the answer: `[{"name": "sandbox.getOrder", "arguments": {"order_id": "ord_1"}, "label": "var1"},
     {"name": "var_result", "arguments": {"status": "$var1.status$"}}]`. Exits like `nestor solve`.
     """
     options = StartOptions(dry_run=dry_run, deadline_ms=int(deadline * 1000), mutations=mutations)
-    request = _request(_calls(file), query, options)
+    request = _request(_content(file), query, options)
     if idempotency_key is not None and not is_header_text(idempotency_key):
         raise typer.BadParameter("must be printable ASCII", param_hint="--idempotency-key")
     if no_wait:
@@ -50,17 +51,20 @@ def start_run(
     raise exit_for(done.status)
 
 
-def _calls(file: Path) -> JsonValue:
+def _content(file: Path) -> JsonValue:
     try:
         return read_json(sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes())
     except (OSError, CodecError) as error:
         raise typer.BadParameter(str(error), param_hint="FILE") from None
 
 
-def _request(calls: JsonValue, query: str | None, options: StartOptions) -> StartRequest:
-    given = {"calls": calls, "options": options, "wait": False} | ({} if query is None else {"query": query})
+def _request(content: JsonValue, query: str | None, options: StartOptions) -> StartRequest:
+    given: dict[str, object] = dict(content) if isinstance(content, dict) else {"calls": content}
+    if further := sorted(given.keys() - {"calls", "query"}):
+        raise typer.BadParameter(f"only `calls` and `query` are read, not {', '.join(further)}", param_hint="FILE")
+    given |= {"options": options, "wait": False} | ({} if query is None else {"query": query})
     try:
-        return StartRequest.model_validate(given)
+        return StartRequest.model_validate_json(to_json(given))  # as JSON, where a list is no tuple
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

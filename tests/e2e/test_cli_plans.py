@@ -63,6 +63,18 @@ def test_a_plan_from_a_file_is_started_shown_approved_and_deleted(directory: Dir
     assert "no run" in run("runs", "show", waiting["id"], exit_code=1)
 
 
+def test_a_file_may_hold_the_query_as_well_as_the_calls(directory: Directory, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps({"query": "Note it", "calls": CALLS}))
+    assert asked("runs", "start", "--json", "--dry-run", str(file), exit_code=1)["query"] == "Note it"
+    assert asked("runs", "start", "--json", "--dry-run", "--query", "Other", str(file), exit_code=1)["query"] == "Other"
+    file.write_text(json.dumps({"calls": CALLS, "options": {"mutations": "allow"}}))
+    assert "not options" in run("runs", "start", str(file), exit_code=2)
+    file.write_text(json.dumps({"calls": 7}))
+    assert "tuple" not in run("runs", "start", str(file), exit_code=2)
+    assert directory.notes == []
+
+
 def test_what_was_read_and_is_not_so_any_more_is_shown_and_not_sent(directory: Directory, plan: str) -> None:
     waiting = asked("runs", "start", "--json", plan, exit_code=1)
     directory.people["colleague"]["Grace Hopper"] = "per_1"
