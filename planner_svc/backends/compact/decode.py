@@ -37,7 +37,7 @@ from planner_svc.reading.actions import may_be_meant
 from planner_svc.reading.asked import named_besides
 from planner_svc.reading.option_names import weekday_options
 from planner_svc.reading.profile import Field, Role, Slot
-from planner_svc.reading.text import MAX_CHARS, name_parts
+from planner_svc.reading.text import MAX_CHARS, name_parts, split_name, stems
 from services.compute import checkpoint
 from services.contracts.api import Location
 
@@ -137,12 +137,19 @@ class Decoder:
         return in_running_order(by_candidate)
 
     def _set_names(self, by_candidate: Mapping[int, Sequence[DraftCall]]) -> None:
-        """Tell of each call where the request names its API with a word that names no other call's."""
-        titles = {number: self._task.apis[number].profile.title for number in by_candidate}
+        """Tell of each call where the request has a word of its API's name that no other call's API has.
+
+        If it has none, a word of its summary counts.
+        """
+        profiles = {number: self._task.apis[number].profile for number in by_candidate}
         said = name_parts(self._task.query[:MAX_CHARS])
         for number, calls in by_candidate.items():
-            own = titles[number].difference(*(title for other, title in titles.items() if other != number))
-            place = next((word.start for word in said if word.stem in own), math.inf)
+            others = frozenset().union(*(one.title for other, one in profiles.items() if other != number))
+            name = frozenset(stems(" ".join(split_name(profiles[number].api.name))))
+            places = (
+                [word.start for word in said if word.stem in own - others] for own in (name, profiles[number].title)
+            )
+            place = next((found[0] for found in places if found), math.inf)
             for call in calls:
                 call.named = place
 

@@ -21,6 +21,7 @@ from planner_svc.backends.compact.said_moments import Place, SaidMoments
 from planner_svc.backends.compact.second_stage import Judges
 from planner_svc.backends.compact.segments import segments
 from planner_svc.backends.compact.spans import ParameterTarget, Spans, as_in_examples
+from planner_svc.backends.compact.taken import may_share, non_overlapping, overlaps, says_no_more
 from planner_svc.backends.compact.task import UNLIKELY, FillRequest, Task
 from planner_svc.reading.date_formats import date_formats, in_stated_format, is_no_clock
 from planner_svc.reading.enumerations import complete_enumeration
@@ -43,7 +44,6 @@ SUPPOSED: Final = 0.1
 assumed to be called. An output of theirs is used if it is at least this likely to be the value."""
 REPEATED: Final = 0.1
 """Smallest share of the likeliest words' probability at which other words are values too, or are tried instead."""
-MAX_VALUES: Final = 12
 OF_DATES: Final = stem_set("date day time week weekday month year quarter season hour minute age")
 """Words of arguments that take a part of a date."""
 WHERE: Final = frozenset({"timezone", "locale"})
@@ -110,7 +110,8 @@ class Filler:
         Of "A-1 or A-2" a change means only one.
         """
         slot, spans = target.slot, self._spans_of(target, 1)
-        if slot.kinds == {"array"} or slot.temporal or slot.choices or not spans or spans[0][1] < REPEATED:
+        lists = slot.kinds == {"array"} or (slot.said.endswith("s") and not slot.said.endswith("ss"))
+        if lists or slot.temporal or slot.choices or not spans or spans[0][1] < REPEATED:
             return []
         (first, last), _ = spans[0]
         offsets = self._task.reading.offsets
@@ -229,7 +230,7 @@ class Filler:
             for target in targets
             if target.slot.kinds != {"array"} and self._sources[target.place][Origin.SPAN] >= UNLIKELY
         ]
-        free = [self._non_overlapping([one for one in spans if one[1] >= spans[0][1] * REPEATED]) for spans in weighed]
+        free = [non_overlapping([one for one in spans if one[1] >= spans[0][1] * REPEATED]) for spans in weighed]
         return segments([spans for spans in free if spans], times)
 
     def _spans(self, fill: FillRequest, sure: float) -> Iterator[LiteralArgument]:
@@ -383,21 +384,24 @@ class Filler:
     def _ranges(self, fill: FillRequest) -> list[tuple[int, int, float]]:
         """First and last tokens of values, likeliest first, down to ``REPEATED``, without overlaps.
 
-        The words of another argument of the call are no value, not even in part, unless both may share them; if so,
-        other words are likelier.
+        The words of another argument of the call are no value, unless both may share them or more words are said; if
+        so, other words are likelier.
         """
+        query, offsets = self._task.query, self._task.reading.offsets
         taken = [span for span, _ in fill.taken]
-        others = [span for span, slot in fill.taken if slot is not fill.slot and not _may_share(fill.slot, slot)]
+        others = [span for span, slot in fill.taken if slot is not fill.slot and not may_share(fill.slot, slot)]
         weighed: list[tuple[tuple[int, int], float]] = []
         likeliest = 0.0
         for span, likely in self._spans_of(fill.target, fill.times):
-            is_anothers = _overlaps(span, others)
-            weight = likely if is_anothers or not _overlaps(span, taken) else likely * UNLIKELY
+            is_anothers = any(
+                says_no_more(self._task.query, self._task.reading.offsets, span, other) for other in others
+            )
+            weight = likely if is_anothers or not overlaps(span, taken) else likely * UNLIKELY
             likeliest = max(likeliest, weight)
             if not is_anothers and not self._is_taken_back(fill, *span):
                 weighed.append((span, weight))
         weighed.sort(key=lambda one: -one[1])
-        return self._non_overlapping([one for one in weighed if one[1] >= likeliest * REPEATED])
+        return non_overlapping([one for one in weighed if one[1] >= likeliest * REPEATED])
 
     def _is_taken_back(self, fill: FillRequest, first: int, last: int) -> bool:
         """Whether the request replaces these tokens, or excepts what they name from a change."""
@@ -407,15 +411,6 @@ class Filler:
     def _is_without(self, fill: FillRequest, start: int, end: int) -> bool:
         named = fill.profile.api.mutating and (fill.listed or fill.slot.parameter.location is Location.PATH)
         return self._taken_back.covers(start, end, named=named)
-
-    @staticmethod
-    def _non_overlapping(weighed: Sequence[tuple[tuple[int, int], float]]) -> list[tuple[int, int, float]]:
-        """The spans, likeliest first, that overlap no earlier one."""
-        found: list[tuple[int, int, float]] = []
-        for span, likely in weighed:
-            if not _overlaps(span, [one[:2] for one in found]):
-                found.append((*span, likely))
-        return found[:MAX_VALUES]
 
     def links(self, target: ParameterTarget, times: int, chosen: Sequence[int]) -> list[tuple[LinkCandidate, float]]:
         """Outputs of other called or likely APIs, with their probability of being the value, likeliest first.
@@ -444,13 +439,3 @@ def reference_argument(slot: Slot, candidate: LinkCandidate, sure: float) -> Ref
     """An output as the value of a parameter, with its probability."""
     end = tuple(word for word in slot.words if word not in candidate.output.words)
     return ReferenceArgument(candidate.api, candidate.output, sure, end, slot.role)
-
-
-def _may_share(slot: Slot, other: Slot) -> bool:
-    """Whether the same words may say two arguments of a call: they are named alike, or are ends of a period."""
-    ends = (slot.temporal and other.temporal) or (slot.role is not None and other.role is not None)
-    return ends or not set(slot.words).isdisjoint(other.words)
-
-
-def _overlaps(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:
-    return any(first <= span[1] and span[0] <= last for first, last in others)
