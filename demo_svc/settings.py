@@ -5,6 +5,7 @@ from pydantic_settings import SettingsConfigDict
 
 from services.encoder import DEFAULT_MODEL
 from services.settings import InternalSettings, default_database_url
+from services.storage.url import DatabaseUrl
 
 
 class DemoSettings(InternalSettings):
@@ -12,7 +13,7 @@ class DemoSettings(InternalSettings):
 
     model_config = SettingsConfigDict(env_prefix="NESTOR_DEMO_")
 
-    database_url: str = Field(
+    database_url: DatabaseUrl = Field(
         default_factory=lambda: default_database_url("demos"),
         description="The knowledge base: `sqlite+aiosqlite:///PATH` or `postgresql+asyncpg://USER:PASSWORD@HOST/NAME`.",
     )

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from services.settings import InternalSettings, default_database_url
+from services.storage.url import DatabaseUrl
 
 MAX_TAKEN_BYTES: Final = 10 * 1024 * 1024
 """Default limit on the values that one call copies from other answers."""
@@ -41,7 +42,7 @@ class ExecutorSettings(InternalSettings):
         description="The planner's `NESTOR_PLANNER_PROOF_KEY`. Only plans that are signed with it are run. Unset: "
         "authorised callers may run any plan.",
     )
-    database_url: str = Field(
+    database_url: DatabaseUrl = Field(
         default_factory=lambda: default_database_url("executor"),
         description="SQLAlchemy URL of the ledger's database; all executors of one installation share it.",
     )

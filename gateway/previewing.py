@@ -1,6 +1,7 @@
 """Previews of a given plan or a rerun: the plan is proved and checked against the policy, but not stored or run."""
 
 import asyncio
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -31,7 +32,6 @@ _MAX_CHOSEN: Final = 50
 
 _READING: Final = 2
 """Reruns that read large values, and given plans that are read, at a time."""
-_MAX_WAITING: Final = 1_000
 _READING_WAIT_S: Final = 20.0
 
 PolicyOf = Callable[[str, Decision], Policy]
@@ -56,8 +56,8 @@ class Previews:
         self._peers, self._store, self._policy, self._max_bytes = peers, store, policy, max_bytes
         self._prover = prover
         self._quotas = quotas
-        self._reading = FairSlots(_READING, _MAX_WAITING, 1, "reruns that read large values")
-        self._decoding = FairSlots(_READING, _MAX_WAITING, 1, "given plans")
+        self._reading = FairSlots(_READING, sys.maxsize, 1, "reruns that read large values")
+        self._decoding = FairSlots(_READING, sys.maxsize, 1, "given plans")
 
     async def rerun(self, run_id: str, request: RerunRequest, principal: Principal) -> tuple[Run, Rerun, CompiledPlan]:
         """The earlier run, the rerun of it, and the rerun's compiled plan.

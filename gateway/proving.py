@@ -1,6 +1,7 @@
 """Proves plans that were given, and plans that wait for an approval, with the current APIs and policy of a tenant."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -16,8 +17,8 @@ from services.contracts.run import Run, RunStatus
 from services.errors import ValidationFailed
 from services.fair_slots import FairSlots
 
-_PROVED, _PROVED_EACH, _MAX_WAITING, _WAIT_S = 8, 2, 1_000, 20.0
-"""Plans that are proved at once, those of one tenant, those that may wait for it, and for how long."""
+_PROVED, _PROVED_EACH, _WAIT_S = 8, 2, 20.0
+"""Plans that are proved at once, those of one tenant, and for how long others wait."""
 _LOOKED_UP: Final = 16
 """APIs that are looked up at a time: they have 4 MB at most."""
 _WEIGHT: Final = 4
@@ -32,7 +33,7 @@ class Prover:
 
     def __init__(self, peers: Peers, quotas: Quotas) -> None:
         self._peers, self._quotas = peers, quotas
-        self._slots = FairSlots(_PROVED, _MAX_WAITING, _PROVED_EACH, "plans that are proved")
+        self._slots = FairSlots(_PROVED, sys.maxsize, _PROVED_EACH, "plans that are proved")
 
     async def prove(self, plan: Plan, policy: Policy) -> CompileResponse:
         """What the compiler answers for a plan, with the current APIs and policy of its tenant.

@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from gateway.roles import Role
 from services.contracts.planning import PolicyRule
 from services.settings import ServiceSettings, default_database_url
+from services.storage.url import DatabaseUrl
 
 TENANT: Final = r"^[A-Za-z0-9_.-]{1,100}$"
 _BY_NAME: Final[dict[str, tuple[Role, ...]]] = {role.value: (role,) for role in Role}
@@ -98,7 +99,7 @@ class GatewaySettings(ServiceSettings):
         env_prefix="NESTOR_GATEWAY_", extra="forbid", frozen=True, hide_input_in_errors=True
     )
 
-    database_url: str = Field(
+    database_url: DatabaseUrl = Field(
         default_factory=lambda: default_database_url("gateway"), description="SQLAlchemy URL of the runs' database."
     )
     retriever_url: str = Field(default="http://127.0.0.1:8001", description="Base URL of retriever_svc.")

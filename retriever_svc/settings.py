@@ -9,6 +9,7 @@ from pydantic_settings import SettingsConfigDict
 from services.contracts.api import Effect
 from services.encoder import RETRIEVER_MODEL
 from services.settings import InternalSettings, default_database_url
+from services.storage.url import DatabaseUrl
 
 IndexKind = Literal["auto", "flat", "ivf", "pgvector"]
 
@@ -18,7 +19,7 @@ class RetrieverSettings(InternalSettings):
 
     model_config = SettingsConfigDict(env_prefix="NESTOR_RETRIEVER_")
 
-    database_url: str = Field(
+    database_url: DatabaseUrl = Field(
         default_factory=lambda: default_database_url("retriever"),
         description="The catalogue: `sqlite+aiosqlite:///PATH` or `postgresql+asyncpg://USER:PASSWORD@HOST/NAME`.",
     )

@@ -49,7 +49,6 @@ _SMALL: Final = 4_096
 """The same where tenants are known: a thousand that arrive together may each take the event loop for some ten ms."""
 _PARSING: Final = 2
 """Large bodies that are parsed at a time, one of a tenant: each thread takes time from the event loop."""
-_MAX_PARSING_WAITING: Final = 1_000
 _PARSING_WAIT_S: Final = 30.0
 _MAX_HELD_BYTES: Final = 100_000_000
 """Bytes of large bodies that are held at the same time, half of them of one tenant; two whole imports fit in that."""
@@ -130,7 +129,7 @@ def _ends_in_escape(body: bytes, start: int, end: int) -> bool:
 
 def parsing_slots() -> FairSlots:
     """The turns in which an app parses large bodies; its ``app.state.parsing``."""
-    return FairSlots(_PARSING, _MAX_PARSING_WAITING, each=1, what="large bodies")
+    return FairSlots(_PARSING, sys.maxsize, each=1, what="large bodies")
 
 
 def reading_slots() -> FairSlots:

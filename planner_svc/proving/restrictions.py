@@ -33,6 +33,8 @@ _OBJECT: Final = re.compile(
     re.IGNORECASE,
 )
 """What is changed: the words up to its noun."""
+_LIMIT: Final = re.compile(r"\b(?P<word>[a-z]{1,20}er|less|more)\s+than\b", re.IGNORECASE)
+"""A limit; that of an argument in whose name the word is is met: ``older_than_days``."""
 _WORDS: Final = 6
 """Words of a restriction that are quoted."""
 
@@ -52,10 +54,13 @@ def restriction(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     for share in shares(query):
         if query[slice(*share)].strip("% ").removesuffix("percent").strip().casefold() not in said:
             return " ".join(query[share[0] :].split()[:_WORDS])
-    for found in _RESTRICTS.finditer(without_quotes(query[:MAX_CHARS])):
+    bare = _LIMIT.sub(
+        lambda found: "," * len(found[0]) if found["word"].lower() in limits else found[0],
+        without_quotes(query[:MAX_CHARS]),
+    )
+    for found in _RESTRICTS.finditer(bare):
         words = query[found.start() : found.end()].split()[:_WORDS]
-        is_limit = words[1:2] == ["than"] and words[0].lower() in limits
-        if not is_limit and not any(" ".join(words[:2]).casefold() in text for text in said):
+        if not any(" ".join(words[:2]).casefold() in text for text in said):
             return " ".join(words)
     return _qualifier(query, plan, apis)
 

@@ -47,14 +47,37 @@ def test_a_setting_that_cannot_be_read(
     assert words in refused(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("service", "name", "value", "words"),
+    [
+        ("planner_svc", "NESTOR_PLANNER_PROOF_KEY", CANARY, "Value should have at least 32"),
+        (
+            "gateway",
+            "NESTOR_GATEWAY_DATABASE_URL",
+            f"postgresql+asyncpg://x:{CANARY}@h:port/db",
+            "Value error, it must be",
+        ),
+        (
+            "demo_svc",
+            "NESTOR_DEMO_DATABASE_URL",
+            f"mysql://x:{CANARY}@h/db",
+            "Value error, it must be sqlite+aiosqlite",
+        ),
+    ],
+)
 def test_a_service_of_its_own_does_not_print_a_bad_secret(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    service: str,
+    name: str,
+    value: str,
+    words: str,
 ) -> None:
-    monkeypatch.setenv("NESTOR_PLANNER_PROOF_KEY", CANARY)
+    monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit, match="2"):
-        main(["planner_svc"])
+        main([service])
     said = capsys.readouterr().err
-    assert "NESTOR_PLANNER_PROOF_KEY: Value should have at least 32" in said
+    assert f"{name}: {words}" in said
     assert CANARY not in said
 
 

@@ -1,11 +1,13 @@
 """Slots that tenants share."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
 from services.errors import Overloaded
 from services.fair_slots import FairSlots
+from services.http import parsing_slots
 
 LONG_S = 60.0
 
@@ -80,3 +82,14 @@ async def test_a_slot_granted_to_one_that_leaves_goes_to_the_next() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
     assert order == ["c"]
     assert (slots.free, slots.waiting) == (1, 0)
+
+
+async def test_bodies_of_one_tenant_that_wait_keep_no_others_from_waiting() -> None:
+    slots, order = parsing_slots(), list[str]()
+    for tenant in "ab":
+        slots.take(tenant)
+    tasks = await queued(slots, "a" * 1_000 + "b", order)
+    for tenant in "ab":
+        slots.leave(tenant)
+    await asyncio.gather(*tasks)
+    assert Counter(order) == {"a": 1_000, "b": 1}

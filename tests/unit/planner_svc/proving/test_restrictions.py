@@ -68,3 +68,8 @@ def test_words_that_restrict_a_change_are_found(query: str, words: str) -> None:
 )
 def test_other_words_restrict_nothing(query: str, subject: Plan) -> None:
     assert restriction(query, subject, APIS) == ""
+
+
+def test_words_after_a_limit_restrict_a_change() -> None:
+    asked = plan(step("var1", "deleteMessages", older_than_days=60), answer="$var1$")
+    assert restriction("Delete messages older than 60 days but not read ones", asked, APIS) == "not read ones"

@@ -1,0 +1,23 @@
+"""The address of a service's database, checked when its settings are read: the engine's own error comes too late."""
+
+from typing import Annotated, Final
+
+from pydantic import AfterValidator
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+_DRIVERS: Final = ("sqlite+aiosqlite", "postgresql+asyncpg")
+
+
+def _usable(url: str) -> str:
+    """The URL. Raises ValueError, without quoting it, since it may hold a password."""
+    try:
+        usable = make_url(url).drivername in _DRIVERS
+    except (ArgumentError, ValueError):
+        usable = False
+    if not usable:
+        raise ValueError("it must be sqlite+aiosqlite:///FILE or postgresql+asyncpg://USER:PASSWORD@HOST/DATABASE")
+    return url
+
+
+DatabaseUrl = Annotated[str, AfterValidator(_usable)]
