@@ -101,14 +101,16 @@ def set_secret(
     hosts = hosts_of(name, host, file, needed)
     tenants = tenant or (list(before.tenants) if before is not None and before.tenants else None)
     entry: dict[str, JsonValue] = {"hosts": list[JsonValue](hosts), **for_tenants(tenants)}
-    if certificate is not None or kind is SecretKind.MUTUAL_TLS:
+    if certificate is not None or key is not None or kind is SecretKind.MUTUAL_TLS:
         if certificate is None or key is None:
             raise typer.BadParameter("a client certificate needs --certificate and --key")
         entry |= {"certificate": str(certificate.absolute()), "key": str(key.absolute())}
     elif access_key_id is not None or kind is SecretKind.AWS_SIGV4:
         entry["access_key_id"] = access_key_id or typer.prompt("Access key id")
         entry["secret_access_key"] = ask_value(name, hosts, "secret access key")
-    elif client_id is not None:
+    elif client_id is not None or token_url is not None:
+        if client_id is None:
+            raise typer.BadParameter("--token-url needs --client-id")
         entry |= _client(name, client_id, token_url or _known_url(before), needed, hosts, asked=host is None)
     elif username is not None or kind in (SecretKind.BASIC, SecretKind.DIGEST):
         entry["username"] = username if username is not None else typer.prompt("User name")
@@ -143,7 +145,7 @@ def list_secrets(
         print_table(table)
         return
     try:
-        known = parse(load_file(file), "the secrets file") if file.exists() else {}
+        known = parse(load_file(file), f"the secrets file {file}") if file.exists() else {}
     except SecretsUnreadable as error:
         raise typer.BadParameter(visible(str(error))) from None
     table = Table("secret", "kind", "sent to", "sent in", "tenants", box=None)

@@ -101,6 +101,8 @@ def import_apis(
     folders. Files of one folder or archive that refer to each other are imported as one document. To resume an
     interrupted import, run it again: documents that are in the catalogue already are not sent again.
     """
+    if tenant and everyone:
+        raise typer.BadParameter("give --tenant or --everyone, not both")
     found = find_sources(sources, provider)
     tenants = () if everyone else tuple(tenant) if tenant else None
     options = ImportOptions(
@@ -115,12 +117,6 @@ def import_apis(
         _import_one(found[0], options)
     else:
         _import_many(found, options)
-
-
-async def import_document(request: ImportRequest, console: Console) -> ImportReport:
-    """Import through the gateway, with a progress bar."""
-    report, _ = await _import_shown(request, console)
-    return report
 
 
 async def imported_documents(client: GatewayClient) -> AsyncIterator[ImportedDocument]:
@@ -356,4 +352,4 @@ def _reason(error: Exception) -> str:
 
 def _progress(console: Console) -> Progress:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
+    return Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal)

@@ -50,7 +50,7 @@ def twin(
     try:
         bound = listen("127.0.0.1", port)
     except OSError as error:
-        raise _failure(f"cannot listen on port {port}: {error.strerror}") from None
+        raise _failure(f"cannot listen: {error.strerror}") from None
     with bound:
         url = f"http://{address(bound)}"
         try:
