@@ -23,7 +23,7 @@ from deploy.cli.reasons import grouped, split_operation
 from deploy.cli.reviewing import FEW, show_affected, show_changes, show_sensitive
 from deploy.cli.sources import Source, find_sources
 from deploy.cli.tally import Outcome, Tally
-from deploy.drawing import plain, visible
+from deploy.drawing import plain, screen, visible
 from services.clients import GatewayClient
 from services.contracts.api import (
     ImportChange,
@@ -131,7 +131,7 @@ async def imported_documents(client: GatewayClient) -> AsyncIterator[ImportedDoc
 
 
 def _import_one(source: Source, options: ImportOptions) -> None:
-    console, errors = Console(), Console(stderr=True)
+    console, errors = screen(), screen(stderr=True)
     try:
         request = _request(source, with_auth(source.read(), options.auth), options)
     except (Unreadable, ValidationError) as error:
@@ -224,9 +224,9 @@ async def _collect_report(
 
 
 def _import_many(sources: list[Source], options: ImportOptions) -> None:
-    console, tally = Console(), Tally(dry_run=options.dry_run)
+    console, tally = screen(), Tally(dry_run=options.dry_run)
     try:
-        run(_Bulk(options, tally).run(sources, Console(stderr=True)))
+        run(_Bulk(options, tally).run(sources, screen(stderr=True)))
         _review(console, tally, options)
         for outcome in tally.previewed:
             _print_heading(console, outcome)
@@ -251,7 +251,7 @@ def _review(console: Console, tally: Tally, options: ImportOptions) -> None:
             text = with_auth(outcome.source.read(), options.auth)
             request = _request(outcome.source, text, replace(options, yes=True, dry_run=False))
             request = request.model_copy(update={"confirm": outcome.report.change_hash})
-            report, _ = run(_import_shown(request, Console(stderr=True)))
+            report, _ = run(_import_shown(request, screen(stderr=True)))
             tally.accept(outcome, report)
         except (typer.Exit, Unreadable):  # it stays held
             continue
