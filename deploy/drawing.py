@@ -68,12 +68,17 @@ def plain(text: str, style: str = "") -> Text:
     return Text(visible(text), style)
 
 
-def print_table(table: Table) -> None:
-    """Print a table on standard output. Where that is no terminal, nothing is cut, so that rows can be searched."""
-    console = Console()
+def screen(*, stderr: bool = False) -> Console:
+    """Standard output or error. Where that is no terminal, no line is cut or broken, so that lines can be searched."""
+    console = Console(stderr=stderr)
     if not console.is_terminal and not os.environ.get("COLUMNS"):
-        console = Console(width=_PIPED_WIDTH)
-    console.print(table)
+        console.width = _PIPED_WIDTH
+    return console
+
+
+def counted(number: int, noun: str = "operation") -> str:
+    """A number of things in words: ``1 operation``, ``1,200 operations``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def show_value(value: Value) -> str:
@@ -252,7 +257,8 @@ def _draw_answer(console: Console, run: Run) -> None:
         text = f"{run.answer.sentence}\n\n{run.answer.text}" if run.answer.sentence else run.answer.text
         doubt = ", unsure" if run.unsure else ", not complete" if run.answer.partial else ""
         title, style = f"answer{doubt}", "yellow" if doubt else "green"
-        console.print(Panel(plain(text), title=title, title_align="left", border_style=style))
+        box = Panel(plain(text), title=title, title_align="left", border_style=style, expand=console.is_terminal)
+        console.print(box)
     for value in run.answer.values:
         if value.stored is not None:
             shown = f"{value.name} is {_stored(value.stored)}: nestor runs value {run.id} {value.stored.id}"

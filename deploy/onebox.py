@@ -28,8 +28,7 @@ from deploy.serve import freeze_loaded_objects, shorten_switch_interval, warn_ab
 from deploy.sockets import address, listen, refuse_unprotected, serving
 from deploy.traces import sending_traces
 from executor_svc.main import create_app as create_executor_svc
-from executor_svc.secret_file import DEFAULT_FILE, change_file
-from executor_svc.secret_store import SecretStore
+from executor_svc.secret_file import DEFAULT_FILE, change_file, read_entries
 from executor_svc.settings import ExecutorSettings
 from gateway.main import create_app as create_gateway
 from gateway.settings import GatewaySettings, PrincipalSettings
@@ -96,6 +95,7 @@ class OneboxSettings:
 
     data_dir: Path
     executor_secrets: str | None = None
+    """JSON of further secrets by name, besides those in the executor's own settings."""
     allowed_private_hosts: tuple[str, ...] = ()
     policy_allow: tuple[str, ...] = ()
     """Mutating APIs that need no approval, as patterns."""
@@ -141,8 +141,10 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
         **inside,
     }
     if settings.executor_secrets is not None:
-        given["secrets"] = SecretStr(settings.executor_secrets)
-    SecretStore.load(secrets_file, executor.secrets)  # fails here with a one-line error, not later inside a thread
+        configured = executor.secrets.get_secret_value() if executor.secrets is not None else "{}"
+        entries = read_entries(configured, "the secrets setting") | json.loads(settings.executor_secrets)
+        given["secrets"] = SecretStr(json.dumps(entries))
+    executor_app = create_executor_svc(executor.model_copy(update=given))  # first, since its secrets may be unreadable
     retriever = RetrieverSettings(database_url=_database(settings, "retriever"), **inside)
     demos = DemoSettings(database_url=_database(settings, "demos"), **inside)
     planner = PlannerSettings(proof_key=proof_key, **inside)
@@ -152,7 +154,7 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
         "retriever_svc": create_retriever_svc(retriever, encoder=encoders[retriever.encoder]),
         "demo_svc": create_demo_svc(demos, encoder=encoders[demos.encoder]),
         "planner_svc": create_planner_svc(planner),
-        "executor_svc": create_executor_svc(executor.model_copy(update=given)),
+        "executor_svc": executor_app,
     }
     gateway = GatewaySettings(database_url=_database(settings, "gateway"))
     update: dict[str, object] = {"policy_allow": gateway.policy_allow + settings.policy_allow}

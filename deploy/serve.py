@@ -31,6 +31,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     options = parser.parse_args(argv)
+    if not 0 <= options.port <= 65_535:
+        parser.error("--port must be 0 to 65535")
     # Import only the chosen service, so that a container loads no other code.
     try:
         app = importlib.import_module(f"{options.service}.main").create_app()

@@ -6,6 +6,7 @@ import re
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
+_SHORT = re.compile(r"Value (should have at least \d+) items after validation, not \d+")  # of a secret text
 _FIELD = re.compile(r'field "(\w+)"')
 BadSettings = (SettingsError, ValidationError)
 
@@ -16,7 +17,8 @@ def settings_problem(error: SettingsError | ValidationError) -> str:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field, *inside = map(str, first["loc"] or ("",))
         where = f" in {'.'.join(inside)}" if inside else ""
-        return f"{_variable(field, error.title.removesuffix('Settings'))}{where}: {first['msg']}"
+        why = _SHORT.sub(r"\1 characters", first["msg"]).removeprefix("Value error, ")
+        return f"{_variable(field, error.title.removesuffix('Settings'))}{where}: {why}"
     match = _FIELD.search(str(error))
     why = 'it must be JSON, a list such as ["one", "two"] or an object such as {"name": "value"}'
     return f"{_variable(match[1] if match else '')}: {why}"

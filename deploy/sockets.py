@@ -53,14 +53,14 @@ class EmbeddedServer(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket; port 0 takes a free one. Raises OSError where the port is taken."""
+    """A bound socket; port 0 takes a free one. Raises OSError, which names the address, where it cannot be taken."""
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
-    except OSError:
+    except OSError as error:
         bound.close()
-        raise
+        raise OSError(error.errno, f"{error.strerror}: {host}:{port}") from None
     return bound
 
 

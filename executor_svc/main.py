@@ -31,11 +31,11 @@ def create_app(settings: ExecutorSettings | None = None, *, transports: None = N
         SecretsUnreadable: the configured secrets cannot be read.
     """
     settings = settings or ExecutorSettings()
-    SecretStore.load(settings.secrets_file, settings.secrets)  # here, since a server logs later errors with a traceback
+    secrets = SecretStore.load(settings.secrets_file, settings.secrets)  # errors while serving would get a traceback
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_executor(settings, app.state.registry) as (service, engine):
+        async with open_executor(settings, app.state.registry, secrets) as (service, engine):
             app.state.service = service
             app.state.readiness = {"database": Probe(engine).check}
             yield
@@ -52,14 +52,19 @@ def create_app(settings: ExecutorSettings | None = None, *, transports: None = N
 
 @asynccontextmanager
 async def open_executor(
-    settings: ExecutorSettings, registry: CollectorRegistry
+    settings: ExecutorSettings, registry: CollectorRegistry, secrets: SecretStore | None = None
 ) -> AsyncIterator[tuple[ExecutorService, AsyncEngine]]:
     """Open the executor's service and its database, without routes. Both are closed at the end.
+
+    Args:
+        settings: the executor's settings.
+        registry: where its metrics are kept.
+        secrets: its secrets; by default those that the settings name are read.
 
     Raises:
         SecretsUnreadable: the configured secrets cannot be read.
     """
-    secrets = SecretStore.load(settings.secrets_file, settings.secrets)
+    secrets = secrets or SecretStore.load(settings.secrets_file, settings.secrets)
     metrics = ExecutorMetrics(registry)
     async with AsyncExitStack() as stack:
         engine = create_engine(settings.database_url)

@@ -35,7 +35,7 @@ def read_entries(text: str, where: str) -> Entries:
 def load_file(file: Path) -> Entries:
     """The file's entries by name, unchecked. Raises SecretsUnreadable."""
     try:
-        return read_entries(file.read_text("utf-8"), "the secrets file")
+        return read_entries(file.read_text("utf-8"), f"the secrets file {file}")
     except (OSError, UnicodeDecodeError) as error:
         raise SecretsUnreadable(f"the secrets file {file} cannot be read: {type(error).__name__}") from None
 

@@ -245,7 +245,7 @@ class SecretStore:
         self._renewing: dict[str, asyncio.Lock] = {}
         self._secrets, self._stamp, self.version = secrets, _stamp(file), 0
         if file is not None:
-            self._secrets = parse(load_file(file), "the secrets file") | secrets
+            self._secrets = parse(load_file(file), f"the secrets file {file}") | secrets
 
     @classmethod
     def load(cls, file: Path | None, given: SecretStr | None) -> "SecretStore":
@@ -264,7 +264,7 @@ class SecretStore:
         self._stamp = stamp
         before = self._secrets
         try:
-            self._secrets = parse(load_file(self.file), "the secrets file") | self._given
+            self._secrets = parse(load_file(self.file), f"the secrets file {self.file}") | self._given
             self.version += 1
             changed = {name for name in before.keys() & self._secrets if before[name] != self._secrets[name]}
             self.on_reload()
@@ -383,8 +383,9 @@ def _entry(name: str, entry: JsonValue, where: str) -> Secret:
     try:
         return shape.model_validate(entry)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
-        raise SecretsUnreadable(f"{where}: {name}: {problems}") from None
+        first = error.errors(include_input=False)[0]
+        why = first["msg"].removeprefix("Value error, ")
+        raise SecretsUnreadable(f"{where}: {name}: {'.'.join(map(str, first['loc']))}: {why}") from None
 
 
 def _stamp(file: Path | None) -> tuple[int, ...] | None:

@@ -42,13 +42,13 @@ measures = typer.Typer(no_args_is_help=True, help="Measure Nestor on a folder of
 
 @app.command()
 def serve(
-    port: Annotated[int, typer.Option(help="Port of the gateway.")] = 8080,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port of the gateway; 0: a free one.")] = 8080,
     host: Annotated[
         str, typer.Option(help="Address to listen on. Other than loopback needs NESTOR_GATEWAY_TOKEN.")
     ] = "127.0.0.1",
     data: Annotated[Path, typer.Option(help="Folder of the SQLite files.")] = Path("var"),
     sandbox: Annotated[bool, typer.Option("--sandbox", help="Also serve the sandbox and import its APIs.")] = False,
-    sandbox_port: Annotated[int, typer.Option(help="Port of the sandbox.")] = 8090,
+    sandbox_port: Annotated[int, typer.Option(min=0, max=65_535, help="Port of the sandbox; 0: a free one.")] = 8090,
     with_llm: Annotated[
         bool,
         typer.Option(

@@ -7,7 +7,7 @@ import typer
 from rich.table import Column, Table
 
 from deploy.cli.gateway import Json, Limit, ask, echo_json, utc
-from deploy.drawing import plain, print_table, visible
+from deploy.drawing import plain, screen, visible
 from services.contracts.access import Action, Key, KeyRequest, Role
 
 keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
@@ -56,7 +56,7 @@ def list_keys(tenant: Tenant = None, limit: Limit = 20, cursor: Cursor = None, j
     for key in page.keys:
         named = (plain(text) for text in (key.name, key.tenant))
         table.add_row(key.id, *named, ", ".join(key.roles), plain(key.created_by), _state(key))
-    print_table(table)
+    screen().print(table)
     if page.next:
         typer.echo(visible(f"More results: --cursor {page.next}"))
 
@@ -117,6 +117,6 @@ def read_audit(
             plain(one.digest[:12]),
             plain(one.detail),
         )
-    print_table(table)
+    screen().print(table)
     if page.next:
         typer.echo(visible(f"More results: --cursor {page.next}"))

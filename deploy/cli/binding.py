@@ -24,7 +24,10 @@ Cookie = Annotated[str | None, typer.Option(help="Send it in this cookie.")]
 InPath = Annotated[str | None, typer.Option("--path", help="Send it in the path, as this path parameter.")]
 InBody = Annotated[str | None, typer.Option("--body", help="Send it in this field of the body.")]
 Tenants = Annotated[
-    list[str] | None, typer.Option("--tenant", help="Only calls of this tenant send it; can be repeated. Default: all.")
+    list[str] | None,
+    typer.Option(
+        "--tenant", help="Only calls of this tenant send it; can be repeated. Default: as before, at first all."
+    ),
 ]
 
 

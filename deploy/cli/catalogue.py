@@ -11,7 +11,7 @@ from deploy.cli.constants import set_constants, unset_constants
 from deploy.cli.doctor import examine
 from deploy.cli.gateway import Json, Limit, ask, echo_json, gateway, run
 from deploy.cli.importing import import_apis, imported_documents
-from deploy.drawing import plain, print_table, visible
+from deploy.drawing import counted, plain, screen, visible
 from services.contracts.api import ImportedDocument
 from services.contracts.demo import Demo, ImportDemosRequest
 from services.contracts.retrieval import FoundBy
@@ -53,7 +53,7 @@ def search_apis(
         score = f"{hit.score:.2f}" if hit.score is not None else ""
         summary = f"(deprecated) {hit.summary}" if hit.deprecated else hit.summary
         table.add_row(score, found_by_label(hit.found_by), hit.id, hit.method, plain(hit.path), plain(summary))
-    print_table(table)
+    screen().print(table)
     typer.echo(f"{len(page.hits)} of {page.total} (catalogue version {page.catalogue_version})")
 
 
@@ -88,8 +88,8 @@ def list_documents() -> None:
     for document in documents:
         moment = f"{document.imported_at:%Y-%m-%d %H:%M}"
         table.add_row(document.provider, plain(document.version), document.format, document.document_hash[:12], moment)
-    print_table(table)
-    typer.echo(f"{len(documents)} documents")
+    screen().print(table)
+    typer.echo(counted(len(documents), "document"))
 
 
 @demos.command("list")
@@ -106,7 +106,7 @@ def list_demos(
     table = Table("id", "level", "request", "APIs", box=None)
     for item in page.demos:
         table.add_row(plain(item.id[:12]), item.level, plain(item.query), plain(", ".join(item.apis)))
-    print_table(table)
+    screen().print(table)
     typer.echo(f"{len(page.demos)} of {page.total}")
 
 

@@ -4,11 +4,9 @@ from typing import Annotated
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console
 
 from deploy.cli.gateway import ask
-from deploy.cli.reasons import operations
-from deploy.drawing import plain, visible
+from deploy.drawing import counted, plain, screen, visible
 from services.contracts.constants import ConstantsRequest
 
 Provider = Annotated[str, typer.Argument(help="The provider's name.")]
@@ -51,8 +49,8 @@ def _change(provider: str, given: dict[str, str | None]) -> None:
         name = str(first["loc"][1]) if len(first["loc"]) > 1 else "constants"
         raise typer.BadParameter(visible(f"{name}: {first['msg']}")) from None
     told = ask(lambda g: g.set_constants(provider, request))
-    console = Console()
+    console = screen()
     for one in told.constants:
-        console.print(plain(f"{one.name}={one.value}  # {operations(one.operations)} of {provider}"), soft_wrap=True)
+        console.print(plain(f"{one.name}={one.value}  # {counted(one.operations)} of {provider}"), soft_wrap=True)
     if not told.constants:
         console.print(plain(f"{provider} has no constants"))

@@ -30,7 +30,6 @@ from deploy.cli.binding import (
     place_of_secret,
 )
 from deploy.cli.gateway import EXIT_PROBLEM, ask, gateway
-from deploy.cli.reasons import operations
 from deploy.cli.secret_entries import (
     File,
     Hosts,
@@ -42,7 +41,7 @@ from deploy.cli.secret_entries import (
     parse_entry,
     save_entry,
 )
-from deploy.drawing import plain, print_table, visible
+from deploy.drawing import counted, plain, screen, visible
 from executor_svc.secret_changes import tell_change, told_changes
 from executor_svc.secret_file import DEFAULT_FILE, SecretsUnreadable, change_file, load_file
 from executor_svc.secret_store import AwsKey, Certificate, Client, Login, Secret, Token, parse
@@ -101,14 +100,16 @@ def set_secret(
     hosts = hosts_of(name, host, file, needed)
     tenants = tenant or (list(before.tenants) if before is not None and before.tenants else None)
     entry: dict[str, JsonValue] = {"hosts": list[JsonValue](hosts), **for_tenants(tenants)}
-    if certificate is not None or kind is SecretKind.MUTUAL_TLS:
+    if certificate is not None or key is not None or kind is SecretKind.MUTUAL_TLS:
         if certificate is None or key is None:
             raise typer.BadParameter("a client certificate needs --certificate and --key")
         entry |= {"certificate": str(certificate.absolute()), "key": str(key.absolute())}
     elif access_key_id is not None or kind is SecretKind.AWS_SIGV4:
         entry["access_key_id"] = access_key_id or typer.prompt("Access key id")
         entry["secret_access_key"] = ask_value(name, hosts, "secret access key")
-    elif client_id is not None:
+    elif client_id is not None or token_url is not None:
+        if client_id is None:
+            raise typer.BadParameter("--token-url needs --client-id")
         entry |= _client(name, client_id, token_url or _known_url(before), needed, hosts, asked=host is None)
     elif username is not None or kind in (SecretKind.BASIC, SecretKind.DIGEST):
         entry["username"] = username if username is not None else typer.prompt("User name")
@@ -140,10 +141,10 @@ def list_secrets(
             table.add_row(
                 plain(one.secret), plain(kind_label(one)), str(one.operations), plain(", ".join(one.hosts)), state
             )
-        print_table(table)
+        screen().print(table)
         return
     try:
-        known = parse(load_file(file), "the secrets file") if file.exists() else {}
+        known = parse(load_file(file), f"the secrets file {file}") if file.exists() else {}
     except SecretsUnreadable as error:
         raise typer.BadParameter(visible(str(error))) from None
     table = Table("secret", "kind", "sent to", "sent in", "tenants", box=None)
@@ -156,7 +157,7 @@ def list_secrets(
             plain(place_of_secret(secret)),
             whom,
         )
-    print_table(table)
+    screen().print(table)
     typer.echo(f"{len(known)} in {file}")
     _warn("may be used by every tenant", [n for n, one in known.items() if not one.tenants], "--tenant TENANT")
     nowhere = [n for n, one in known.items() if isinstance(one, Token) and one.place is None and one.scheme is None]
@@ -207,7 +208,7 @@ def show_changes(
         place = ", ".join(f"{field} {value}" for field, value in one.place.items())
         row = (one.user, one.action, one.secret, ", ".join(one.hosts), place, ", ".join(one.tenants))
         table.add_row(when, *map(plain, row))
-    print_table(table)
+    screen().print(table)
 
 
 def kind_label(one: NeededSecret) -> str:
@@ -267,7 +268,7 @@ def print_missing(console: Console, missing: Sequence[NeededSecret]) -> None:
         return
     console.print("Missing credentials (if an operation accepts alternatives, one is enough):")
     for one in missing[:_MOST_SHOWN]:  # whole lines: a command that is cut or broken cannot be copied
-        line = f"   {command_for(one)}  # {kind_label(one)}; {operations(one.operations)}"
+        line = f"   {command_for(one)}  # {kind_label(one)}; {counted(one.operations)}"
         console.print(plain(line), soft_wrap=True)
     if len(missing) > _MOST_SHOWN:
         console.print(f"  and {len(missing) - _MOST_SHOWN} more: nestor secrets list PROVIDER")

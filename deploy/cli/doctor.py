@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from deploy.cli.credentials import command_for
 from deploy.cli.gateway import gateway, run
 from deploy.cli.importing import imported_documents
-from deploy.cli.reasons import Group, grouped, operations
-from deploy.drawing import plain
+from deploy.cli.reasons import Group, grouped
+from deploy.drawing import counted, plain, screen
 from retriever_svc.importers.servers import private_host
 from services.clients import GatewayClient
 from services.contracts.api import Api, ImportedDocument, Location, NeededSecret, Parameter
@@ -82,7 +81,7 @@ def examine(provider: Annotated[str, typer.Argument(help="The provider's name.")
     if not apis:
         raise typer.BadParameter(f"the catalogue has no APIs of {provider}")
     found = diagnose(apis, document, {one.secret for one in secrets if one.configured})
-    console = Console()
+    console = screen()
     table = Table(provider, "operations", "share", box=None)
     stages = (("planned", found.planned), ("called", found.called), ("authenticated", found.authenticated))
     for stage, number in stages:
@@ -97,7 +96,7 @@ def examine(provider: Annotated[str, typer.Argument(help="The provider's name.")
         console.print(plain(f"  {hint}"), soft_wrap=True)
     for one in secrets:
         if not one.configured:
-            console.print(plain(f"  {command_for(one)}  # {operations(one.operations)}"))
+            console.print(plain(f"  {command_for(one)}  # {counted(one.operations)}"))
     for line in constant_lines(provider, apis, document):
         console.print(plain(f"  {line}"), soft_wrap=True)
 
@@ -109,10 +108,10 @@ def constant_lines(provider: str, apis: Sequence[Api], document: ImportedDocumen
         sent.update({one.wire_name.lower() for one in api.parameters if one.constant is not None})
         asked.update({one.wire_name for one in api.parameters if one.needed and _may_be_fixed(api, one)})
     constants = document.constants if document is not None else {}
-    lines = [f"{name}={value} is set, sent by {operations(sent[name.lower()])}" for name, value in constants.items()]
+    lines = [f"{name}={value} is set, sent by {counted(sent[name.lower()])}" for name, value in constants.items()]
     often = [(name, count) for name, count in asked.most_common() if count >= max(_FEW, len(apis) * _MOST)]
     return lines + [
-        f"nestor apis set {provider} {name}=VALUE  # if it is always the same; needed by {operations(count)}"
+        f"nestor apis set {provider} {name}=VALUE  # if it is always the same; needed by {counted(count)}"
         for name, count in often
     ]
 

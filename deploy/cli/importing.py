@@ -23,7 +23,7 @@ from deploy.cli.reasons import grouped, split_operation
 from deploy.cli.reviewing import FEW, show_affected, show_changes, show_sensitive
 from deploy.cli.sources import Source, find_sources
 from deploy.cli.tally import Outcome, Tally
-from deploy.drawing import plain, visible
+from deploy.drawing import plain, screen, visible
 from services.clients import GatewayClient
 from services.contracts.api import (
     ImportChange,
@@ -101,6 +101,8 @@ def import_apis(
     folders. Files of one folder or archive that refer to each other are imported as one document. To resume an
     interrupted import, run it again: documents that are in the catalogue already are not sent again.
     """
+    if tenant and everyone:
+        raise typer.BadParameter("give --tenant or --everyone, not both")
     found = find_sources(sources, provider)
     tenants = () if everyone else tuple(tenant) if tenant else None
     options = ImportOptions(
@@ -117,12 +119,6 @@ def import_apis(
         _import_many(found, options)
 
 
-async def import_document(request: ImportRequest, console: Console) -> ImportReport:
-    """Import through the gateway, with a progress bar."""
-    report, _ = await _import_shown(request, console)
-    return report
-
-
 async def imported_documents(client: GatewayClient) -> AsyncIterator[ImportedDocument]:
     """All documents in the catalogue."""
     cursor = None
@@ -135,7 +131,7 @@ async def imported_documents(client: GatewayClient) -> AsyncIterator[ImportedDoc
 
 
 def _import_one(source: Source, options: ImportOptions) -> None:
-    console, errors = Console(), Console(stderr=True)
+    console, errors = screen(), screen(stderr=True)
     try:
         request = _request(source, with_auth(source.read(), options.auth), options)
     except (Unreadable, ValidationError) as error:
@@ -228,9 +224,9 @@ async def _collect_report(
 
 
 def _import_many(sources: list[Source], options: ImportOptions) -> None:
-    console, tally = Console(), Tally(dry_run=options.dry_run)
+    console, tally = screen(), Tally(dry_run=options.dry_run)
     try:
-        run(_Bulk(options, tally).run(sources, Console(stderr=True)))
+        run(_Bulk(options, tally).run(sources, screen(stderr=True)))
         _review(console, tally, options)
         for outcome in tally.previewed:
             _print_heading(console, outcome)
@@ -255,7 +251,7 @@ def _review(console: Console, tally: Tally, options: ImportOptions) -> None:
             text = with_auth(outcome.source.read(), options.auth)
             request = _request(outcome.source, text, replace(options, yes=True, dry_run=False))
             request = request.model_copy(update={"confirm": outcome.report.change_hash})
-            report, _ = run(_import_shown(request, Console(stderr=True)))
+            report, _ = run(_import_shown(request, screen(stderr=True)))
             tally.accept(outcome, report)
         except (typer.Exit, Unreadable):  # it stays held
             continue
@@ -356,4 +352,4 @@ def _reason(error: Exception) -> str:
 
 def _progress(console: Console) -> Progress:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
+    return Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal)

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 
-from rich.console import Console
 from rich.table import Column, Table
 
 from deploy.cli.gateway import Json, ask, echo_json
-from deploy.drawing import plain
+from deploy.drawing import plain, screen
 from services.contracts.operations import Allowance, ExecutorStatus, PlannerStatus, QuotaUse, Worker
 
 
@@ -19,7 +18,7 @@ def operations(json: Json = False) -> None:
     if json:
         echo_json(found)
         return
-    console = Console()
+    console = screen()
     if found.tenant is None:
         console.print(_workers("gateway", found.lease_s, found.workers))
         console.print(*_executor(found.executor), sep="\n")

@@ -50,8 +50,3 @@ def split_operation(note: str) -> tuple[str, str]:
     """Split a note into the operation that it begins with, if any, and the rest."""
     match = _OPERATION.match(note)
     return (match[1], note[match.end() :]) if match else ("", note)
-
-
-def operations(number: int) -> str:
-    """The number in words: ``1 operation``, ``1,200 operations``."""
-    return f"{number:,} operation{'s' * (number != 1)}"

@@ -5,11 +5,10 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console
 
 from deploy.cli.gateway import Json, ask, echo_json, exit_for, follow, gateway, run
 from deploy.cli.solving import follow_drawn
-from deploy.drawing import plain
+from deploy.drawing import plain, screen
 from services.codecs.text import CodecError, read_json
 from services.contracts.planning import Decision
 from services.contracts.rerun import RerunRequest
@@ -79,7 +78,7 @@ async def _rerun(run_id: str, request: RerunRequest, *, quiet: bool) -> Run:
 
 def _draw(accepted: Run) -> None:
     """Print the calls that are made again, and those that are reused."""
-    console = Console()
+    console = screen()
     for one in accepted.resent:
         parts = [f"again   {one.step} {one.api}", "changes something" if one.mutating else "reads"]
         parts += [f"before: {one.outcome or 'not known'}"]
@@ -104,7 +103,7 @@ def compare_runs(
     elif parts is None:
         typer.echo("The runs do not differ.")
     else:
-        console = Console()
+        console = screen()
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts.path)
         console.print(
             plain(f"The runs differ in step {parts.step}, in the {parts.what}{': ' if path else ''}{path[1:]}")

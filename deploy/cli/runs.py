@@ -15,7 +15,7 @@ from deploy.cli.gateway import Json, Limit, ask, echo_json, exit_for, follow, ga
 from deploy.cli.rerunning import compare_runs, rerun
 from deploy.cli.solving import approve, follow_drawn
 from deploy.cli.starting import delete_run, start_run
-from deploy.drawing import candidate_table, draw_doubt, draw_requests, draw_run, plain, visible
+from deploy.drawing import candidate_table, draw_doubt, draw_requests, draw_run, plain, screen, visible
 from deploy.explaining import draw_explanation
 from deploy.following import event_line
 from services.clients import GatewayClient
@@ -76,7 +76,7 @@ def list_runs(
         echo_json(page)
         return
     for line in page.runs:
-        print_run(Console(), line)
+        print_run(screen(), line)
     if page.next:
         typer.echo(visible(f"More results: --cursor {page.next}"))
 
@@ -106,7 +106,7 @@ def show_run(
     if json:
         echo_json(found)
         return
-    console = Console()
+    console = screen()
     console.print(plain(found.query))
     if candidates:
         console.print(candidate_table(found))
@@ -129,7 +129,7 @@ async def _watch(run_id: str, *, json: bool) -> Run:
     async with gateway() as client:
         if json:
             return await follow(client, run_id, lambda event: echo_json(event, indent=None))
-        console = Console()
+        console = screen()
         if console.is_terminal:
             return await follow_drawn(client, run_id)
 
@@ -162,7 +162,7 @@ def approve_run(
     if waiting.plan is None:
         raise typer.BadParameter(f"{run_id} has no plan")
     if waiting.status is RunStatus.NEEDS_APPROVAL:
-        draw_requests(Console(stderr=True), waiting)
+        draw_requests(screen(stderr=True), waiting)
         if digest is not None and digest != waiting.digest:
             typer.echo("Nothing was approved: the requests do not have this digest.", err=True)
             raise typer.Exit(1)
@@ -235,7 +235,7 @@ def list_doubts(json: Json = False) -> None:
         lines = [{"run": run_id, **doubt.model_dump(mode="json")} for run_id, doubt in found]
         echo_json(lines)
         return
-    console = Console()
+    console = screen()
     for run_id, doubt in found:
         console.print(plain(run_id, "bold cyan"))
         draw_doubt(console, run_id, doubt)
@@ -290,7 +290,7 @@ def resolve_call(
     if json:
         echo_json(done)
     elif done.doubts or no_wait:
-        draw_run(Console(), done)
+        draw_run(screen(), done)
 
 
 def _json(text: str | None) -> JsonValue:

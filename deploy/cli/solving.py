@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console
 
 from deploy.cli.gateway import Json, echo_json, exit_for, follow, gateway, is_header_text, run
+from deploy.drawing import screen
 from deploy.explaining import draw_explanation
 from deploy.following import RunDrawing
 from services.clients import GatewayClient
@@ -103,7 +103,7 @@ def _ended(request: SolveRequest, key: str | None, *, json: bool, explain: bool)
     if json:
         echo_json(solved)
     elif explain:
-        draw_explanation(Console(), solved)
+        draw_explanation(screen(), solved)
     while not json and _wants_approval(solved):
         solved = run(approve(solved))
     return solved
@@ -155,7 +155,7 @@ async def _follow_quietly(client: GatewayClient, run_id: str) -> Run:
 
 async def follow_drawn(client: GatewayClient, run_id: str) -> Run:
     """Follow a run to its end and draw it."""
-    drawing = RunDrawing(Console())
+    drawing = RunDrawing(screen())
     try:
         ended = await follow(client, run_id, lambda numbered: drawing.show(numbered.event))
     finally:

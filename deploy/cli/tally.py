@@ -8,7 +8,7 @@ from rich.table import Table
 
 from deploy.cli.reasons import general
 from deploy.cli.sources import Source
-from deploy.drawing import plain
+from deploy.drawing import counted, plain
 from services.contracts.api import ImportChange, ImportReport
 
 _REASONS = 10
@@ -85,9 +85,9 @@ class Tally:
         console.print(table)
         _print_reasons(console, reports)
         if related := sum(report.related_total for report in reports):
-            console.print(f"{related:,} operations are the same as another API or a version of it")
+            console.print(f"{counted(related)} like another API, or a version of it")
         if warnings := sum(len(report.warnings) for report in reports):
-            console.print(f"{warnings:,} warnings; importing a single document shows them")
+            console.print(f"{counted(warnings, 'warning')}; importing a single document shows them")
 
 
 _COUNTS = ("added", "updated", "unchanged", "removed")

@@ -35,7 +35,11 @@ def export_tenant(
                     complete = line.kind == "end"
         return complete
 
-    if not ask(written):
+    try:
+        complete = ask(written)
+    except OSError as error:
+        raise typer.BadParameter(visible(f"{out or 'standard output'} cannot be written: {error}")) from None
+    if not complete:
         typer.echo("The export ended before it was complete.", err=True)
         raise typer.Exit(EXIT_PROBLEM)
 

@@ -15,9 +15,8 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from deploy.cli.bundling import Unreadable, warn_all
 from deploy.cli.gateway import EXIT_PROBLEM, is_header_text
-from deploy.cli.reasons import operations
 from deploy.cli.sources import find_sources
-from deploy.drawing import visible
+from deploy.drawing import counted, visible
 from services.errors import InvalidDocument
 
 _ITEMS: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
@@ -50,7 +49,7 @@ def twin(
     try:
         bound = listen("127.0.0.1", port)
     except OSError as error:
-        raise _failure(f"cannot listen on port {port}: {error.strerror}") from None
+        raise _failure(f"cannot listen: {error.strerror}") from None
     with bound:
         url = f"http://{address(bound)}"
         try:
@@ -72,7 +71,7 @@ def twin(
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
         with serving(create_app(made, text), bound=bound):
-            served = operations(len(imported.apis)) + (f", {len(imported.skipped)} skipped" * bool(imported.skipped))
+            served = counted(len(imported.apis)) + (f", {len(imported.skipped)} skipped" * bool(imported.skipped))
             typer.echo(f"A twin of {imported.provider} answers on {url} ({served}). To let Nestor call it:\n")
             for line in _lines(
                 imported.provider, address(bound), url + DOCUMENT_PATH, made.access.secrets(address(bound))

@@ -38,6 +38,7 @@ def test_a_tenant_is_exported_and_deleted(tmp_path: Path, monkeypatch: pytest.Mo
         assert kinds == ["key", "run", "end"]
         run("tenants", "export", "red", "--out", str(tmp_path / "red.ndjson"))
         assert len((tmp_path / "red.ndjson").read_text().splitlines()) == 3
+        assert "cannot be written" in run("tenants", "export", "red", "--out", f"{tmp_path}/none/x", exit_code=2)
         run("tenants", "delete", "red", exit_code=1)
         assert "deleted: 1 keys, 1 runs, 0 demos, 0 providers" in run("tenants", "delete", "red", "--yes")
         assert "Conflict" in run("tenants", "delete", "default", "--yes", exit_code=1)

@@ -1,6 +1,5 @@
 """``nestor runs`` against a running Nestor and a service that drops connections."""
 
-import asyncio
 import json
 import os
 import pty
@@ -14,14 +13,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from deploy.cli import app
-from deploy.cli.importing import import_document
 from deploy.onebox import OneboxSettings, create_onebox
 from deploy.sockets import serving
 from services.contracts.api import ImportRequest
+from tests.support.commands import import_document
 from tests.support.house import REPORT, House, serve_house
 
 runner = CliRunner()
@@ -36,7 +34,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, House
         with serving(create_onebox(settings)) as url, pytest.MonkeyPatch.context() as patch:
             patch.setenv("NESTOR_URL", url)
             request = ImportRequest(document=house.text, provider="house", server=f"http://{house.host}")
-            asyncio.run(import_document(request, Console(stderr=True)))
+            import_document(request)
             yield url, house
 
 

@@ -3,17 +3,23 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
 from deploy.onebox import OneboxSettings, create_onebox, secrets_hint
 from deploy.serve import main
 from deploy.sockets import address, listen
+from executor_svc.main import create_app as create_executor_svc
+from executor_svc.secret_store import SecretStore
 from gateway.settings import GatewaySettings
 from planner_svc.settings import PlannerSettings
 from services.settings import unknown_variables
+from tests.support.commands import run
 
 CANARY = "s3cret-canary"
+begin = SecretStore.__init__
 
 
 def refused(tmp_path: Path, *arguments: str) -> str:
@@ -31,7 +37,7 @@ def refused(tmp_path: Path, *arguments: str) -> str:
     [
         ("NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS", CANARY, "NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS: it must be JSON"),
         ("NESTOR_EXECUTOR_KEEP_DAYS", CANARY, "NESTOR_EXECUTOR_KEEP_DAYS: Input should be a valid number"),
-        ("NESTOR_GATEWAY_TOKEN", "short", "NESTOR_GATEWAY_TOKEN: "),
+        ("NESTOR_GATEWAY_TOKEN", "short", "NESTOR_GATEWAY_TOKEN: should have at least 8 characters ("),
         (
             "NESTOR_GATEWAY_PRINCIPALS",
             f'[{{"name": "{CANARY}", "token": "short"}}]',
@@ -50,18 +56,18 @@ def test_a_setting_that_cannot_be_read(
 @pytest.mark.parametrize(
     ("service", "name", "value", "words"),
     [
-        ("planner_svc", "NESTOR_PLANNER_PROOF_KEY", CANARY, "Value should have at least 32"),
+        ("planner_svc", "NESTOR_PLANNER_PROOF_KEY", CANARY, "should have at least 32"),
         (
             "gateway",
             "NESTOR_GATEWAY_DATABASE_URL",
             f"postgresql+asyncpg://x:{CANARY}@h:port/db",
-            "Value error, it must be",
+            "it must be",
         ),
         (
             "demo_svc",
             "NESTOR_DEMO_DATABASE_URL",
             f"mysql://x:{CANARY}@h/db",
-            "Value error, it must be sqlite+aiosqlite",
+            "it must be sqlite+aiosqlite",
         ),
     ],
 )
@@ -104,7 +110,7 @@ def test_a_secrets_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.
     file = tmp_path / "executor.json"
     monkeypatch.setenv("NESTOR_EXECUTOR_SECRETS_FILE", str(file))
     file.write_text(CANARY)
-    assert "the secrets file is not a JSON object" in refused(tmp_path)
+    assert f"the secrets file {file} is not a JSON object" in refused(tmp_path)
     file.write_text('{"crm.key": {"hosts": ["crm.example"]}}')
     assert "crm.key" in refused(tmp_path)
 
@@ -124,7 +130,34 @@ def test_a_missing_secrets_file_of_the_executor_is_one_line(
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with listen("127.0.0.1", 0) as bound:
         bound.listen()
-        assert "ddress already in use" in refused(tmp_path, "--port", address(bound).partition(":")[2])
+        port = address(bound).partition(":")[2]
+        assert f"ddress already in use: 127.0.0.1:{port}" in refused(tmp_path, "--port", port)
+
+
+def test_a_port_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    run("serve", "--port", "65536", exit_code=2)
+    with pytest.raises(SystemExit, match="2"):
+        main(["gateway", "--port", "65536"])
+    assert "--port must be 0 to 65535" in capsys.readouterr().err
+
+
+def test_the_secrets_are_read_once_and_the_setting_is_kept_beside_the_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[SecretStore]()
+
+    def reading(store: SecretStore, *given: Any) -> None:
+        read.append(store)
+        begin(store, *given)
+
+    monkeypatch.setattr(SecretStore, "__init__", reading)
+    entry = '{"%s": {"value": "a-secret", "hosts": ["api.example"]}}'
+    monkeypatch.setenv("NESTOR_EXECUTOR_SECRETS", entry % "crm.key")
+    create_onebox(OneboxSettings(tmp_path / "data", entry % "sandbox.key"))
+    assert [sorted(one.entries) for one in read] == [["crm.key", "sandbox.key"]]
+    monkeypatch.setenv("NESTOR_EXECUTOR_DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path}/executor.db")
+    with TestClient(create_executor_svc()):
+        assert len(read) == 2
 
 
 def test_a_secrets_file_that_is_not_there_yet_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

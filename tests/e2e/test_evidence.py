@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from deploy.cli import app
-from deploy.cli.importing import import_document
 from deploy.onebox import OneboxSettings, create_onebox
 from deploy.sockets import serving
 from services.clients import GatewayClient, open_http
@@ -19,6 +17,7 @@ from services.contracts.api import ImportRequest
 from services.contracts.run import Run, RunStatus
 from services.contracts.solve import SolveRequest
 from services.errors import ServiceError
+from tests.support.commands import import_document
 from tests.support.directory import KINDS, Directory, People, Person, serve_directory
 
 AGENDA = 'What is the next appointment of "Grace Hopper"?'
@@ -106,10 +105,10 @@ def learn(document: dict[str, Any], directory: Directory) -> None:
     """Import the document, or import it again."""
     served = document | {"servers": [{"url": f"http://{directory.host}"}]}
     request = ImportRequest(document=json.dumps(served), provider="directory")
-    report = asyncio.run(import_document(request, Console(stderr=True)))
+    report = import_document(request)
     if not report.applied:  # it changes a host, which an administrator has to confirm
         confirmed = request.model_copy(update={"confirm": report.change_hash})
-        asyncio.run(import_document(confirmed, Console(stderr=True)))
+        import_document(confirmed)
 
 
 def first_search(world: tuple[str, Directory], query: str) -> str:

@@ -393,9 +393,7 @@ class Filler:
         weighed: list[tuple[tuple[int, int], float]] = []
         likeliest = 0.0
         for span, likely in self._spans_of(fill.target, fill.times):
-            is_anothers = any(
-                says_no_more(self._task.query, self._task.reading.offsets, span, other) for other in others
-            )
+            is_anothers = any(says_no_more(query, offsets, span, other) for other in others)
             weight = likely if is_anothers or not overlaps(span, taken) else likely * UNLIKELY
             likeliest = max(likeliest, weight)
             if not is_anothers and not self._is_taken_back(fill, *span):

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from deploy.cli.doctor import constant_lines
-from deploy.cli.reasons import operations
+from deploy.drawing import counted
 from services.contracts.api import Api, ImportedDocument, Location, Parameter
 
 
@@ -44,6 +44,6 @@ def test_what_tells_the_very_thing_is_no_constant() -> None:
 
 
 def test_one_operation_is_no_plural() -> None:
-    assert [operations(number) for number in (0, 1, 2, 1_200)] == [
+    assert [counted(number) for number in (0, 1, 2, 1_200)] == [
         "0 operations", "1 operation", "2 operations", "1,200 operations",
     ]  # fmt: skip

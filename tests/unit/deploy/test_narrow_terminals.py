@@ -2,15 +2,20 @@
 
 import io
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from rich.console import Console
 from rich.table import Table
 
 from deploy.cli.credentials import print_missing
+from deploy.cli.operating import operations
 from deploy.cli.runs import print_run
-from deploy.drawing import print_table
-from services.contracts.api import NeededSecret, SecretKind
+from deploy.cli.sources import Source
+from deploy.cli.tally import Outcome, Tally
+from deploy.drawing import screen
+from services.contracts.api import ImportReport, NeededSecret, SecretKind
+from services.contracts.operations import Allowance, Operations, QuotaUse, Worker
 from services.contracts.run import RunStatus, RunSummary
 
 
@@ -40,8 +45,31 @@ def test_a_table_that_is_piped_is_not_cut(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.delenv("COLUMNS", raising=False)
     table = Table("id", "detail", box=None)
     table.add_row("x" * 90, "y" * 90)
-    print_table(table)
+    screen().print(table)
     assert capsys.readouterr().out.splitlines()[1].split() == ["x" * 90, "y" * 90]
     monkeypatch.setenv("COLUMNS", "60")
-    print_table(table)
+    screen().print(table)
     assert max(map(len, capsys.readouterr().out.splitlines())) == 60
+
+
+def test_what_is_piped_has_one_line_for_each_row_and_each_remark(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    worker = Worker(id="w" * 90, alive=True, runs=3, seen_s=1)
+    free = Allowance(used=0, most=9)
+    found = Operations(lease_s=10, workers=(worker,), quotas=QuotaUse(tenants=(), runs=free, waiting=free))
+    monkeypatch.setattr("deploy.cli.operating.ask", lambda _: found)
+    operations()
+    counts: dict[str, Any] = dict.fromkeys(("added", "updated", "unchanged", "removed", "skipped_total"), 0)
+    report = ImportReport.model_construct(related_total=1, warnings=("",), **counts)
+    tally = Tally(dry_run=False)
+    tally.add(Outcome(Source("a", ("a",)), report))
+    tally.print(screen(), 1)
+    reason = "a reason of many words " * 9 + "."
+    screen(stderr=True).print(reason)
+    shown = capsys.readouterr()
+    assert f"{'w' * 90}  held" in shown.out
+    assert "1 operation like another API" in shown.out
+    assert "1 warning;" in shown.out
+    assert shown.err == f"{reason}\n"
