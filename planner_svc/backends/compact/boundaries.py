@@ -1,7 +1,8 @@
-"""Which words can be one value: not across the edge of a quotation or sentence, and not a part of a code."""
+"""Which words can be one value: not across the edge of a quotation or sentence, no part of a code, no end of a word."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,6 +15,7 @@ ACROSS: Final = 0.02
 """Factor for words that cross an edge."""
 WITHIN: Final = 0.3
 """Factor for a part of a quotation."""
+_IN_WORD: Final = re.compile(r"[A-Za-z]{2}")
 
 
 def plausible(query: str, offsets: Sequence[tuple[int, int]]) -> Floats:
@@ -35,6 +37,8 @@ def plausible(query: str, offsets: Sequence[tuple[int, int]]) -> Floats:
         whole_first, whole_last = starts == start, ends == end
         part = np.outer(inside_first, inside_last) & ~np.outer(whole_first, whole_last)
         found[part] *= WITHIN
+    within = [bool(_IN_WORD.match(query, max(start - 1, 0))) and start > 0 for start in starts.tolist()]
+    found[within] *= ACROSS
     for start, end in codes(query):
         found[(starts > start) & (starts < end)] = 0
         found[:, (ends > start) & (ends < end)] = 0

@@ -79,6 +79,13 @@ def test_a_part_of_a_code_is_no_value() -> None:
     assert {float(likely[span]) for span in ((2, 2), (4, 4), (1, 2), (4, 5))} == {0}
 
 
+def test_no_value_starts_within_a_word() -> None:
+    query = "Disable app 5GB"
+    likely = plausible(query, [(0, 2), (2, 7), (8, 11), (12, 13), (13, 15)])
+    assert {float(likely[1, at]) for at in range(1, 5)} == {float(np.float32(ACROSS))}
+    assert [float(likely[at, at]) for at in (0, 2, 3, 4)] == [1, 1, 1, 1]
+
+
 def test_any_characters_can_be_looked_at() -> None:
     query = "\u200b'\"`\u2028 ß😀 '' \x00" * 30
     assert np.isfinite(surface_features_of(query, [(at, at + 1) for at in range(len(query))])).all()

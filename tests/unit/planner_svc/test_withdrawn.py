@@ -49,6 +49,9 @@ def test_the_value_before_a_correction_is_replaced(query: str, replaced: list[st
         ("Cancel it but do not refund it", []),
         ("Remove Anna and Ben, not Carl, from the group", ["Carl"]),
         ("Delete tickets 3, 4 and 5 but keep 4", ["4"]),
+        ("Cancel all orders but ord_3", ["ord_3"]),
+        ("Cancel every open order but A-3", ["A-3"]),
+        ("Cancel all orders but tell me first", []),
     ],
 )
 def test_exceptions(query: str, things: list[str]) -> None:
