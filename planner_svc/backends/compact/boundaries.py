@@ -19,7 +19,9 @@ _IN_WORD: Final = re.compile(r"[A-Za-z]{2}")
 
 
 def plausible(query: str, offsets: Sequence[tuple[int, int]]) -> Floats:
-    """(t, t): how plausible it is, from 0 to 1, that a value goes from one token to another. No code is split.
+    """(t, t): how plausible it is, from 0 to 1, that a value goes from one token to another.
+
+    No code is split, and no value starts within a word.
 
     Args:
         query: the request.
@@ -38,7 +40,7 @@ def plausible(query: str, offsets: Sequence[tuple[int, int]]) -> Floats:
         part = np.outer(inside_first, inside_last) & ~np.outer(whole_first, whole_last)
         found[part] *= WITHIN
     within = [bool(_IN_WORD.match(query, max(start - 1, 0))) and start > 0 for start in starts.tolist()]
-    found[within] *= ACROSS
+    found[within] = 0
     for start, end in codes(query):
         found[(starts > start) & (starts < end)] = 0
         found[:, (ends > start) & (ends < end)] = 0
