@@ -40,9 +40,7 @@ _RANGE = word_set(
     " earliest latest gt gte lt lte"
 )
 _TEMPORAL = stem_set("date day time when start end due until since month year moment datetime timestamp")
-_PAGING = word_set(
-    "page size limit offset cursor pages nextcursor pagetoken nextpagetoken perpage pagesize pagenumber pageindex"
-)
+_PAGING = word_set("page size limit offset cursor pages next_cursor page_token next_page_token per_page")
 _PROBES = ("lorem", "Ipsum dolor", "word", "Some Name", "x1", "AB", "12345", "what?", "a_b", "QWERTY")
 _SEARCH = word_set("query q search term keyword keywords")
 
@@ -218,7 +216,7 @@ def slot_of(schemas: Schemas, parameter: Parameter, node: Node, noun: str, depth
         temporal=temporal,
         specific=specific,
         patterned=any("pattern" in s or "format" in s for branch in schemas.branches(node) for s in branch),
-        paging=_is_paging(parameter.name),
+        paging=parameter.name.lower() in _PAGING,
         choices=choices,
         examples=tuple(e[:100] for e in examples if isinstance(e, str)),
         text=text,
@@ -396,7 +394,7 @@ def _field(schemas: Schemas, place: _Place, kinds: frozenset[str]) -> Field:
         about=frozenset(stems(described)),
         examples=_examples(schemas, place.node),
         listed=place.listed,
-        paging=_is_paging(place.name) or counted,
+        paging=place.name.lower() in _PAGING or counted,
         holder=place.holder,
         first=place.first,
         text=f"{place.holder} {' '.join(parts)}: {described}".strip(),
@@ -432,7 +430,3 @@ _SHARED: Final = ProfileCache()
 def profile_of(api: Api) -> Profile:
     """The API's profile from the cache of this process, which all backends and checks share."""
     return _SHARED.profile(api)
-
-
-def _is_paging(name: str) -> bool:
-    return re.sub(r"[_-]", "", name.lower()) in _PAGING
