@@ -77,9 +77,10 @@ class Imported:
             return
         reasons = Counter(skipped.reason for skipped in self.skipped).most_common(_REASONS)
         told = "; ".join(f"{reason} ({times:,} times)" if times > 1 else reason for reason, times in reasons)
-        first = "" if self.skipped_total == len(self.skipped) else f" (reasons of the first {len(self.skipped)})"
+        first = "" if self.skipped_total == len(self.skipped) else f", of the first {len(self.skipped)}"
+        count = "" if self.skipped_total == 1 else f"{self.skipped_total} "
         raise InvalidDocument(
-            f"none of the document's operations can be imported{first}: {told}"[:_MAX_DETAIL]
+            f"none of the document's {count}operations can be imported{first}: {told}"[:_MAX_DETAIL]
             if reasons
             else "the document has no operations, so there is nothing to import"
         )

@@ -3,14 +3,15 @@
 from typing import Annotated, Final
 
 from pydantic import AfterValidator
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
 _DRIVERS: Final = ("sqlite+aiosqlite", "postgresql+asyncpg")
 
 
 def _usable(url: str) -> str:
     """The URL. Raises ValueError, without quoting it, since it may hold a password."""
+    from sqlalchemy.engine import make_url  # here: the command line reads settings and needs no database
+    from sqlalchemy.exc import ArgumentError
+
     try:
         usable = make_url(url).drivername in _DRIVERS
     except (ArgumentError, ValueError):
