@@ -129,7 +129,7 @@ class Spans:
         """
         likely = self.likely(target.place)
         edges = (np.argsort(side[target.place])[-_LIKELIEST:].tolist() for side in (self._starts, self._ends))
-        found = sorted(product(*edges), key=lambda span: -likely[span])[:_LIKELIEST]
+        found = sorted(product(*edges), key=lambda span: (-likely[span], span[1] - span[0]))[:_LIKELIEST]
         found += sorted(self._value_like, key=lambda span: -likely[span])[:_MOST_VALUE_LIKE]
         found += self._tokens_of(self._example_ranges(target))
         if times > 1 or target.slot.kinds == {"array"}:
