@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 from planner_svc.reading.clocks import NO_NOUN
@@ -55,11 +55,8 @@ def complete_enumeration(text: str, places: Sequence[Place]) -> list[Place]:
     found = {*known}
     for one, other in pairwise(known):
         found.update(_between(text, one[1], other[0]))
-    for run in _NUMBERS.finditer(text):
-        members = [member.span() for member in _MEMBER.finditer(text, *run.span())]
-        if any(place in found for place in members):
-            found.update(members)
-    for members in _runs_of_codes(text):
+    numbers = ([one.span() for one in _MEMBER.finditer(text, *run.span())] for run in _NUMBERS.finditer(text))
+    for members in chain(numbers, _runs_of_codes(text)):
         if any(place in found for place in members):
             found.update(members)
     return sorted(place for place in found if not any(_crosses(place, other) for other in known))

@@ -48,8 +48,8 @@ OF_DATES: Final = stem_set("date day time week weekday month year quarter season
 """Words of arguments that take a part of a date."""
 WHERE: Final = frozenset({"timezone", "locale"})
 """Arguments for which the application's value describes the user rather than the request."""
-WANTING: Final = 0.5
-"""Smallest probability of being called at which an API's parameters compete for words."""
+LIKELY: Final = 0.5
+"""Likelier than not: APIs whose parameters compete for words, and references for what a change can do without."""
 
 
 class Filler:
@@ -63,7 +63,7 @@ class Filler:
 
     def __init__(self, task: Task, called: Floats, judges: Judges) -> None:
         self._task, self._called, self._judges = task, called, judges
-        self._calling = np.flatnonzero(called >= WANTING).tolist()
+        self._calling = np.flatnonzero(called >= LIKELY).tolist()
         logits = task.reading.logits
         self._sources: Floats = softmax(logits["source"])
         self._outputs = Outputs(task, called, self._sources)
@@ -177,7 +177,7 @@ class Filler:
             sure = float(origins[origin])
             if origin is Origin.ABSENT and not slot.required:
                 return []
-            guessed = origin is Origin.REFERENCE and fill.profile.api.mutating and not slot.required and sure < WANTING
+            guessed = origin is Origin.REFERENCE and fill.profile.api.mutating and not slot.required and sure < LIKELY
             if origin is Origin.ABSENT or sure < UNLIKELY or guessed:
                 continue
             found = list(self._from(origin, fill, links, sure))
@@ -411,12 +411,7 @@ class Filler:
         return self._taken_back.covers(start, end, named=named)
 
     def links(self, target: ParameterTarget, times: int, chosen: Sequence[int]) -> list[tuple[LinkCandidate, float]]:
-        """Outputs of other called or likely APIs, with their probability of being the value, likeliest first.
-
-        The page of one list is not the page of another.
-        """
-        if target.slot.paging and not target.slot.required:
-            return []
+        """Outputs of other called or likely APIs, with their probability of being the value, likeliest first."""
         candidates = self.link_candidates(target, chosen)
         if self._judges.links is None or not candidates:
             return [(one, 0.0) for one in candidates]

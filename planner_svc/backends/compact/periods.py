@@ -153,7 +153,7 @@ def set_bounds(filler: Filler, query: str, call: DraftCall, fills: Sequence[Fill
         elif (
             moment.last is not None
             or filler.moments.other_end(one.place, role) is not None
-            or (reads and (is_in or (one.place in starts)))
+            or (reads and (is_in or one.place in starts))
         ):
             value = _bound(fill, one.value, included=True)
         else:

@@ -31,6 +31,14 @@ def test_what_feeds_a_call_comes_first() -> None:
     assert in_running_order({SHOW: [show], SEARCH: [search]}) == [search, show]
 
 
+def test_calls_without_words_of_their_own_come_where_the_request_names_them() -> None:
+    first, last, unnamed = DraftCall(SHOW, 0.9, named=4), DraftCall(ROUTE, 0.9, named=30), DraftCall(3, 0.9)
+    search = said("Peru", 20)
+    assert in_running_order({3: [unnamed], ROUTE: [last], SEARCH: [search], SHOW: [first]}) == [
+        first, search, last, unnamed,
+    ]  # fmt: skip
+
+
 def test_a_call_is_made_for_each_that_feeds_it() -> None:
     calls = in_running_order({SEARCH: [said("Peru"), said("Chad", 9)], SHOW: [fed(SHOW, "code")]})
     assert [call.api for call in calls] == [SEARCH, SEARCH, SHOW, SHOW]
