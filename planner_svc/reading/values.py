@@ -26,7 +26,7 @@ _MAX_TOLD = 3_000
 _URL = re.compile(r"(?:https?://|www\.)[^\s<>\"']{2,500}[^\s<>\"'.,;:!?)]")
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{2,63}){1,4}")
 _PHONE = re.compile(r"(?<![\w.])(?:\+\d[\d\s().-]{6,20}\d|0\d[\d\s()/-]{5,18}\d)(?![\w.]\d)")
-_CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/:.+-]{0,80}[A-Za-z0-9_]|[A-Z0-9]")
+_CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/:.+-]{0,80}[A-Za-z0-9_](?:={1,2}(?![\w=]))?|[A-Z0-9]")
 _GROUPED = re.compile(r"(?<![\w-])[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){2,9}(?![\w-])")
 _NUMBER = re.compile(
     rf"(?<![\w.])(?P<n>{DIGITS}(?:\s?(?:million|billion|thousand|hundred|k)\b)?|\b{NUMBER_WORD}\b)"
