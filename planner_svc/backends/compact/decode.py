@@ -139,7 +139,7 @@ class Decoder:
     def _set_names(self, by_candidate: Mapping[int, Sequence[DraftCall]]) -> None:
         """Tell of each call where the request has a word of its API's name that no other call's API has.
 
-        If it has none, a word of its summary counts.
+        If it has none, a word of its summary counts, then any word of its name: the file comes before its lines.
         """
         profiles = {number: self._task.apis[number].profile for number in by_candidate}
         said = name_parts(self._task.query[:MAX_CHARS])
@@ -147,7 +147,8 @@ class Decoder:
             others = frozenset().union(*(one.title for other, one in profiles.items() if other != number))
             name = frozenset(stems(" ".join(split_name(profiles[number].api.name))))
             places = (
-                [word.start for word in said if word.stem in own - others] for own in (name, profiles[number].title)
+                [word.start for word in said if word.stem in own]
+                for own in (name - others, profiles[number].title - others, name)
             )
             place = next((found[0] for found in places if found), math.inf)
             for call in calls:
