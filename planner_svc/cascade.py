@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 from planner_svc.models import Fault
+from planner_svc.settings import PlannerSettings
 from services.contracts.plan import Plan
 from services.contracts.planning import Cascade, PlanRequest, PlanResponse
 from services.contracts.trace import PlannerTrace
@@ -39,6 +40,7 @@ class CascadePolicy:
         abstain_changes_below: the same for a plan that may change something.
         unsure_below: a plan with less confidence than this is returned and marked as unsure. So is a plan whose calls
             do not return what is asked for. 0: no plan is marked.
+        unsure_changes_below: the same confidence for a plan that may change something.
     """
 
     cascade: Cascade = "model_first"
@@ -47,6 +49,12 @@ class CascadePolicy:
     abstain_below: float = 0.0
     abstain_changes_below: float = 0.0
     unsure_below: float = 0.0
+    unsure_changes_below: float = 0.0
+
+    @classmethod
+    def of(cls, settings: PlannerSettings) -> CascadePolicy:
+        """The policy that the settings describe."""
+        return cls(**{one.name: getattr(settings, one.name) for one in fields(cls)})
 
     def order(self, default: str, available: Collection[str], wished: Cascade | None = None) -> tuple[str, ...]:
         """The backends to ask, in order.
@@ -63,8 +71,19 @@ class CascadePolicy:
 
     def min_confidence(self, response: PlanResponse) -> float:
         """The smallest confidence at which a proved plan is returned."""
-        changes = response.compiled is not None and bool(response.compiled.proof.mutating)
-        return max(self.abstain_below, self.abstain_changes_below) if changes else self.abstain_below
+        return max(self.abstain_below, self.abstain_changes_below) if _changes(response) else self.abstain_below
+
+    def sure_from(self, *, changes: bool) -> float:
+        """The smallest confidence at which a plan is not marked as unsure.
+
+        Args:
+            changes: whether the plan may change something.
+        """
+        return max(self.unsure_below, self.unsure_changes_below) if changes else self.unsure_below
+
+    def is_unsure(self, response: PlanResponse) -> bool:
+        """Whether a proved plan is marked because of its confidence."""
+        return response.confidence < self.sure_from(changes=_changes(response))
 
     def is_final(self, answer: BackendAnswer) -> bool:
         """Whether the answer is final, so that no other backend needs to be asked."""
@@ -74,6 +93,10 @@ class CascadePolicy:
         if answer.response.backend == DEMONSTRATED:
             return answer.outcome == "planned"
         return answer.outcome == "planned" and answer.response.confidence >= self.escalate_below
+
+
+def _changes(response: PlanResponse) -> bool:
+    return response.compiled is not None and bool(response.compiled.proof.mutating)
 
 
 @dataclass(frozen=True, slots=True)

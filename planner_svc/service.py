@@ -388,8 +388,9 @@ class PlannerService:
         """
         if response.compiled is None or not self._policy.unsure_below:
             return response
-        unlikely = response.confidence < self._policy.unsure_below
-        doubts = [f"I am only {response.confidence:.0%} sure of this" if unlikely else "I am not sure of this"]
+        unlikely = self._policy.is_unsure(response)
+        percent = int(round(100 * response.confidence, 6))  # rounded up, it would be the limit that it is below
+        doubts = [f"I am only {percent}% sure of this" if unlikely else "I am not sure of this"]
         if elsewhere:
             doubts.append(f"what is called does not tell {join_words([f'“{name}”' for name in elsewhere], 'or')}")
         if omission:

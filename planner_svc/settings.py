@@ -174,12 +174,18 @@ class PlannerSettings(InternalSettings):
         description="The same for a plan that may change something, if this value is higher.",
     )
     unsure_below: float = Field(
-        default=0.65,
+        default=0.6,
         ge=0,
         le=1,
         description="A plan that is right with a lower probability than this is returned and marked as unsure, in "
         "`unsure` and in the answer's first line. So is a plan whose calls do not give what is asked for. 0: no plan "
         "is marked.",
+    )
+    unsure_changes_below: float = Field(
+        default=0.65,
+        ge=0,
+        le=1,
+        description="The same probability for a plan that may change something, if this value is higher.",
     )
     model: str = Field(
         default=PLANNER_MODEL,

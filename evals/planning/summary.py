@@ -80,6 +80,7 @@ class Judged:
         needs_call: whether the reference solution calls anything.
         ran: whether the plan ran to its end.
         confidence: the planner's, 0 to 1; None if it proposed no plan.
+        unsure: whether the plan is marked as unsure because of its confidence.
     """
 
     score: Score
@@ -87,6 +88,12 @@ class Judged:
     needs_call: bool
     ran: bool
     confidence: float | None
+    unsure: bool = False
+
+    @property
+    def sure(self) -> bool:
+        """Whether there is a plan that is not marked as unsure."""
+        return self.confidence is not None and not self.unsure
 
     @property
     def passed(self) -> bool:
@@ -165,36 +172,21 @@ def confident_half(judged: Sequence[Judged]) -> float:
     return _mean(right[surest].tolist())
 
 
-def wrong_and_sure(judged: Sequence[Judged], sure: float) -> float:
-    """Percent of all requests whose plan is not marked as unsure and is wrong in any order of its calls.
-
-    Args:
-        judged: all requests.
-        sure: the confidence from which a plan is not marked as unsure.
-    """
-    return _mean([one.confidence is not None and one.confidence >= sure and not one.score.any_order for one in judged])
+def wrong_and_sure(judged: Sequence[Judged]) -> float:
+    """Percent of all requests whose plan is not marked as unsure and is wrong in any order of its calls."""
+    return _mean([one.sure and not one.score.any_order for one in judged])
 
 
-def right_and_unsure(judged: Sequence[Judged], sure: float) -> float | None:
-    """Percent of the right plans, in any order of their calls, that are marked as unsure; None if there are none.
-
-    Args:
-        judged: all requests.
-        sure: the confidence from which a plan is not marked as unsure.
-    """
-    right = [one.confidence for one in judged if one.confidence is not None and one.score.any_order]
-    return _mean([confidence < sure for confidence in right]) if right else None
+def right_and_unsure(judged: Sequence[Judged]) -> float | None:
+    """Percent of the right plans, in any order of their calls, that are marked as unsure; None if there are none."""
+    right = [one for one in judged if one.confidence is not None and one.score.any_order]
+    return _mean([one.unsure for one in right]) if right else None
 
 
-def unfit_and_sure(judged: Sequence[Judged], sure: float) -> float | None:
-    """Percent of the requests that nothing fits that got calls which are not marked as unsure; None if there are none.
-
-    Args:
-        judged: all requests.
-        sure: the confidence from which calls are not marked as unsure.
-    """
+def unfit_and_sure(judged: Sequence[Judged]) -> float | None:
+    """Percent of the requests that nothing fits that got calls which are not marked as unsure; None if there are none."""
     unfit = [one for one in judged if not one.needs_call]
-    return _mean([one.confidence is not None and one.confidence >= sure for one in unfit]) if unfit else None
+    return _mean([one.sure for one in unfit]) if unfit else None
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:

@@ -24,7 +24,7 @@ RIGHT = dataclasses.replace(WRONG, partial=1.0, full=True, any_order=True, made=
 
 
 def judged(score: Score, confidence: float | None = None, *, ran: bool = False, needs_call: bool = True) -> Judged:
-    return Judged(score, True, needs_call, ran, confidence)
+    return Judged(score, True, needs_call, ran, confidence, unsure=confidence is not None and confidence < 0.5)
 
 
 def test_micro_averages() -> None:
@@ -77,22 +77,22 @@ def test_calibration_by_hand() -> None:
 
 def test_wrong_and_not_said_to_be_unsure() -> None:
     some = [judged(RIGHT, 0.9), judged(WRONG, 0.5), judged(WRONG, 0.49), judged(WRONG, None)]
-    assert wrong_and_sure(some, 0.5) == 25.0
-    assert wrong_and_sure([], 0.5) == 0.0
+    assert wrong_and_sure(some) == 25.0
+    assert wrong_and_sure([]) == 0.0
 
 
 def test_right_and_said_to_be_unsure() -> None:
     some = [judged(RIGHT, 0.9), judged(RIGHT, 0.49), judged(WRONG, 0.1), judged(RIGHT, None)]
-    assert right_and_unsure(some, 0.5) == 50.0
-    assert right_and_unsure(some[2:], 0.5) is None
+    assert right_and_unsure(some) == 50.0
+    assert right_and_unsure(some[2:]) is None
 
 
 def test_calls_for_what_nothing_fits() -> None:
     unfit = [judged(WRONG, sure, needs_call=False) for sure in (0.9, 0.5, 0.49)] + [
         judged(RIGHT, None, needs_call=False)
     ]
-    assert unfit_and_sure([*unfit, judged(WRONG, 0.9)], 0.5) == 50.0
-    assert unfit_and_sure([judged(WRONG, 0.9)], 0.5) is None
+    assert unfit_and_sure([*unfit, judged(WRONG, 0.9)]) == 50.0
+    assert unfit_and_sure([judged(WRONG, 0.9)]) is None
 
 
 def test_intervals_are_seeded_and_hold_the_figure() -> None:
