@@ -59,8 +59,8 @@ class PlanReport(Metrics):
             the output of another one.
         calibration_error: of the confidence in proposed plans, against their full match.
         confident_half: percent of full matches in the half of the proposed plans with the highest confidence.
-        wrong_and_sure: percent of all requests with a wrong plan that is not marked as unsure (``CascadePolicy.sure_from``);
-            None in older reports that did not measure it.
+        wrong_and_sure: percent of all requests with a wrong plan that is not marked as unsure
+            (``CascadePolicy.sure_from``); None in older reports that did not measure it.
         right_and_unsure: percent of the right plans that are marked as unsure; None if there are none, or in older
             reports.
         unfit_and_sure: percent of the requests that nothing fits that got calls (in a plan or behind questions) which

@@ -184,7 +184,7 @@ def right_and_unsure(judged: Sequence[Judged]) -> float | None:
 
 
 def unfit_and_sure(judged: Sequence[Judged]) -> float | None:
-    """Percent of the requests that nothing fits that got calls which are not marked as unsure; None if there are none."""
+    """Percent of the requests that nothing fits that got calls which are not marked; None if there are none."""
     unfit = [one for one in judged if not one.needs_call]
     return _mean([one.sure for one in unfit]) if unfit else None
 
