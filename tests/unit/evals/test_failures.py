@@ -66,3 +66,12 @@ def test_reasons_are_counted_and_failures_shown(tmp_path: Path, capsys: pytest.C
     assert out.count("Book a hotel") == 3
     assert main([str(tmp_path / "none.jsonl")]) == 1
     assert "none.jsonl" in capsys.readouterr().err
+
+
+def test_a_field_of_a_loops_item_is_a_reference() -> None:
+    find, _, answer = planned(find={"city": "Oslo"})
+    each = {"name": "book", "arguments": {"id": "$@.id$"}, "label": "var2", "foreach": {"items": "$var1.hotels$"}}
+    told = line([find, each, answer])
+    told["gold"] = [GOLD[0], {**GOLD[1], "arguments": {"id": "$var_1.hotels.*.id$"}}]
+    found = reason_of(Line.model_validate(told))
+    assert (found.reason, found.detail) == ("no value", "find.stars: 4")
