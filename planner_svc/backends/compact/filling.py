@@ -76,6 +76,7 @@ class Filler:
             [target for number in self._calling for target in self.targets(number)],
         )
         self._weighed: dict[int, list[tuple[tuple[int, int], float]]] = {}
+        self._enumerated: dict[int, list[tuple[str, Place]]] = {}
         self._options = Options(task)
         self.moments = SaidMoments(task.query[:MAX_CHARS], task.now)
         self._amounts = quantities(task.query)
@@ -100,9 +101,11 @@ class Filler:
 
     def members(self, number: int) -> list[tuple[str, Place]]:
         """The things that an enumeration or range names for the only argument that takes one of them, with places."""
-        profile = self._task.apis[number].profile
-        found = [members for one in self.targets(number) if (members := self._members(one, profile))]
-        return found[0] if len(found) == 1 else []
+        if number not in self._enumerated:
+            profile = self._task.apis[number].profile
+            found = [members for one in self.targets(number) if (members := self._members(one, profile))]
+            self._enumerated[number] = found[0] if len(found) == 1 else []
+        return self._enumerated[number]
 
     def _members(self, target: ParameterTarget, profile: Profile) -> list[tuple[str, Place]]:
         """What is enumerated with an argument's likeliest words, and they: ids in the path, codes or addresses.
