@@ -135,10 +135,19 @@ def _choice(
 
 
 def _named(words: Sequence[Word], index: int, length: int, value: JsonValue) -> NamedChoice:
-    before = words[index - 1] if index else None
     near = (*words[max(index - 2, 0) : index][::-1], *words[index + length : index + length + 1])
-    counted = before is not None and re.match(r"[\d.]+$|degree", before.text.lower()) is not None
+    return NamedChoice(value, words[index].start, words[index + length - 1].end, near, _role(words, index))
+
+
+def _role(words: Sequence[Word], index: int) -> Role | None:
+    """The end of a pair that the words from this one on are, as those before them tell."""
+    counted = index > 0 and re.match(r"[\d.]+$|degree", words[index - 1].text.lower()) is not None
     wanted = [w.text.lower() for w in words[max(index - 2, 0) : index]]
     asked = wanted[-1:] in (["in"], ["into"], ["to"], ["as"]) or wanted == ["how", "many"]
-    role: Role | None = "from" if counted else "to" if asked else None
-    return NamedChoice(value, words[index].start, words[index + length - 1].end, near, role)
+    return "from" if counted else "to" if asked else None
+
+
+def end_converted(text: str, start: int) -> Role | None:
+    """The end of a conversion that the words at a character are: "20 dollars" is what it begins with."""
+    words = words_of(text[:MAX_CHARS])
+    return next((_role(words, index) for index, word in enumerate(words) if word.start == start), None)

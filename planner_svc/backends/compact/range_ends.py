@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from planner_svc.backends.compact.amounts import NUMBERS
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
 from planner_svc.backends.compact.task import FillRequest
+from planner_svc.reading.choices import end_converted
 from planner_svc.reading.limits import end_said, limit_before, limit_named
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.quantities import amount_ranges
@@ -26,9 +27,9 @@ _CLOCK: Final = re.compile(r"(?:\d{4}-\d\d-\d\d[T ])?(?!00:00)\d\d:\d\d")
 def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[FillRequest]) -> None:
     """Put values at the ends of ranges that the request means.
 
-    A range that ends before it starts is turned round. A value whose words tell one end is only that end, also if the
-    other has the same words, or has them alone. Required arguments stay. What is changed does not end at the time at
-    which it starts: such an end is taken away, and missing if it is required.
+    A range that ends before it starts is turned round, and so is "how many euros are 20 dollars". A value whose words
+    tell one end is only that end, also if the other has the same words, or has them alone. Required arguments stay.
+    What is changed does not end at the time at which it starts: such an end is taken away, and missing if required.
 
     Args:
         filler: the filler of the call's arguments.
@@ -47,7 +48,7 @@ def set_right_ends(filler: Filler, query: str, call: DraftCall, fills: Sequence[
                 call.missing += [last.slot.name] if last.slot.required else []
             elif low.place and low.place == high.place:
                 _keep_end_said(query, call, low.place, (first, last))
-            elif first.slot.in_range and low.place and high.place and _is_before(high, low):
+            elif low.place and high.place and _is_turned(query, first, low, high):
                 _set(filler, call, first, high)
                 _set(filler, call, last, low)
         elif first.slot.in_range and (low is None or high is None):
@@ -124,6 +125,14 @@ def _is_end_of(first: Slot, last: Slot) -> bool:
         and last.kinds == first.kinds
         and last.in_range == first.in_range
     )
+
+
+def _is_turned(query: str, first: FillRequest, low: LiteralArgument, high: LiteralArgument) -> bool:
+    """Whether each value of a pair is the other end: by its size, or by the words before it where it is no range."""
+    if first.slot.in_range:
+        return _is_before(high, low)
+    ends = [end_converted(query, one.place[0]) for one in (low, high) if one.place is not None]
+    return ends == ["to", "from"]
 
 
 def _is_before(one: LiteralArgument, other: LiteralArgument) -> bool:

@@ -436,3 +436,35 @@ def test_both_ends_of_a_range_are_told_apart(words: str, said: dict[str, str]) -
     add_other_ends(Clocks(query), query, call, fills)  # type: ignore[arg-type]
     values = {name: one.value for name, one in call.arguments.items() if isinstance(one, LiteralArgument)}
     assert values == {"window_start": "08:00", "window_end": "10:00"}
+
+
+class Texts(Days):
+    """Reads any words."""
+
+    def __init__(self, query: str) -> None:
+        super().__init__(query)
+        self.query = query
+
+    def meaning(self, fill: FillRequest, start: int, end: int) -> str:
+        """The words at these characters."""
+        return self.query[start:end]
+
+
+@pytest.mark.parametrize(
+    ("query", "from_currency", "to_currency"),
+    [
+        ("How many euros are 20 dollars?", "dollars", "euros"),
+        ("20 dollars in euros", "dollars", "euros"),
+        ("dollars and euros", "euros", "dollars"),  # nothing tells, so what was marked stays
+    ],
+)
+def test_what_is_counted_is_converted_to_what_is_asked_for(query: str, from_currency: str, to_currency: str) -> None:
+    convert = api("convert", "Convert money", param("from_currency"), param("to_currency"))
+    profile = read_profile(convert)
+    fills = [FillRequest(ParameterTarget(0, at, slot), profile, 1, (), []) for at, slot in enumerate(profile.slots)]
+    call = DraftCall(0, 0.9)
+    for name, words in ({"from_currency": "euros", "to_currency": "dollars"}).items():
+        call.arguments[name] = LiteralArgument(words, (query.index(words), query.index(words) + len(words)), 0.9)
+    set_right_ends(Texts(query), query, call, fills)  # type: ignore[arg-type]
+    found = [one.value for one in call.arguments.values() if isinstance(one, LiteralArgument)]
+    assert found == [from_currency, to_currency]
