@@ -92,7 +92,7 @@ class Prover:
             first = next((d.message for d in answer.diagnostics), "it is not complete")
             status, reason = RunStatus.NO_PLAN, f"The given plan could not be proved: {first}."
         else:
-            waits = bool(answer.compiled.proof.approvals)
+            waits = policy.waits(answer.compiled, unsure=bool(run.unsure))
             status, reason = RunStatus.NEEDS_APPROVAL if waits else RunStatus.PLANNED, ""
         updates = {
             "status": status,

@@ -60,6 +60,7 @@ class Rerun:
         resent: a summary of the repeated steps, for people.
         reused: the steps whose values are reused.
         kept: the values of the earlier answer that come from steps that are not repeated.
+        unsure: why the earlier plan may be wrong: a change that nobody looked at is not sent by repeating it.
     """
 
     of: str
@@ -67,12 +68,14 @@ class Rerun:
     resent: tuple[ResentStep, ...]
     reused: tuple[ReusedStep, ...]
     kept: tuple[AnswerValue, ...]
+    unsure: str
 
     def fields(self, compiled: CompiledPlan) -> dict[str, object]:
         """The fields of the new run. ``compiled`` is the rerun's plan, proved."""
         changes = compiled.proof.mutating
         resent = tuple(one.model_copy(update={"mutating": one.step in changes}) for one in self.resent)
-        return {"plan": self.plan, "rerun_of": self.of, "resent": resent, "reused": self.reused, "kept": self.kept}
+        taken = {"reused": self.reused, "kept": self.kept, "unsure": self.unsure}
+        return {"plan": self.plan, "rerun_of": self.of, "resent": resent, **taken}
 
 
 async def rerun_of(run: Run, request: RerunRequest, fetch: FetchValue, max_bytes: int) -> Rerun:
@@ -117,6 +120,7 @@ async def rerun_of(run: Run, request: RerunRequest, fetch: FetchValue, max_bytes
         resent=tuple(_resent(step, records.get(step.id), request) for step in plan.steps),
         reused=(*run.reused, *(_reused(run, s, changes) for s in run.plan.steps if _is_reused(s, again, records))),
         kept=_kept(run, again),
+        unsure=run.unsure,
     )
 
 

@@ -90,8 +90,12 @@ class GatewayService:
         """
         return await self._solve(request, principal, key)
 
-    async def start(self, request: StartRequest, principal: Principal, key: str | None = None) -> Run:
+    async def start(
+        self, request: StartRequest, principal: Principal, key: str | None = None, planned: Run | None = None
+    ) -> Run:
         """Prove a given plan and run it unchanged. Without `wait`, the run is returned as soon as it is stored.
+
+        ``planned``: the run whose plan was shown. If the plan is the same, it is as unsure as it was there.
 
         Raises:
             ValidationFailed: the calls are not a plan, or hold too many values.
@@ -100,9 +104,9 @@ class GatewayService:
             ServiceError: what kept the plan from being proved or executed, with the run's `run_id`.
         """
         plan = await self.previews.plan_of([dict(call) for call in request.calls], principal.tenant)
-        return await self._solve(
-            _given_plan_request(request.query, request.options, request.wait), principal, key, {"plan": plan}
-        )
+        unsure = planned.unsure if planned is not None and planned.plan == plan else ""
+        asked = _given_plan_request(request.query, request.options, request.wait)
+        return await self._solve(asked, principal, key, {"plan": plan, "unsure": unsure})
 
     async def rerun(self, run_id: str, request: RerunRequest, principal: Principal, key: str | None = None) -> Run:
         """Run the plan of an earlier run again, from a given step on and with other inputs.

@@ -24,7 +24,7 @@ from services.contracts.doubt import doubts_of
 from services.contracts.evidence import MAX_ATTEMPTS
 from services.contracts.execution import ExecuteRequest, ExecutionFinished, StepFinished, StepStarted
 from services.contracts.outcome import StepRecord, Succeeded, UnmatchedItem
-from services.contracts.planning import CompiledPlan, Decision, PlanRequest, PlanResponse, Policy
+from services.contracts.planning import PlanRequest, PlanResponse, Policy
 from services.contracts.retrieval import RetrieveRequest, RetrieveResponse
 from services.contracts.run import CandidateSummary, DemoSummary, Run, RunStatus, Timings
 from services.contracts.solve import SolveRequest
@@ -191,7 +191,7 @@ def describe(run: Run, planning: Planning, demos: SelectDemosResponse, policy: P
     retrieved, planned = planning.retrieved, planning.answer
     compiled = planned.compiled
     status = RunStatus(planned.status)
-    if compiled and (compiled.proof.approvals or (planned.unsure and _must_be_sure(compiled, policy))):
+    if compiled and policy.waits(compiled, unsure=bool(planned.unsure)):
         status = RunStatus.NEEDS_APPROVAL
     return run.model_copy(
         update={
@@ -229,10 +229,6 @@ def describe(run: Run, planning: Planning, demos: SelectDemosResponse, policy: P
             "timings": clock.timings(),
         }
     )
-
-
-def _must_be_sure(compiled: CompiledPlan, policy: Policy) -> bool:
-    return any(api.mutating and policy.decide(api) is not Decision.ALLOW_UNSURE for api in compiled.apis.values())
 
 
 async def execute(executor: Executor, ask: ExecuteRequest, emit: Emit, turn: Turn) -> ExecutionFinished:

@@ -291,7 +291,7 @@ async def _begin(
         run = await service.rerun(view.run.id, again, who.principal, key)
     else:
         start = StartRequest(calls=tuple(calls), query=view.asked.query, options=options, wait=False)
-        run = await service.start(start, who.principal, key)
+        run = await service.start(start, who.principal, key, planned=view.run)
     if view.run.status is RunStatus.NEEDS_APPROVAL and view.asked.options.dry_run:
         with suppress(Conflict):
             await service.decisions.cancel(view.run.id, who.principal)

@@ -103,6 +103,14 @@ class Policy(Contract):
             found.append(self._without_rules(api))
         return max(found, key=_STRICTNESS.index)
 
+    def waits(self, compiled: "CompiledPlan", *, unsure: bool) -> bool:
+        """Whether a plan waits for an approval. In an ``unsure`` one, changes wait that are allowed only in others."""
+        if compiled.proof.approvals:
+            return True
+        return unsure and any(
+            api.mutating and self.decide(api) is not Decision.ALLOW_UNSURE for api in compiled.apis.values()
+        )
+
     def allows_all_of_host(self, api: Api) -> bool:
         """Whether calls of this API are allowed for any path of its host. A response can name the next page's path."""
         try:

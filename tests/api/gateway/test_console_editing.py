@@ -17,6 +17,7 @@ from services.contracts.planning import PlanResponse, Question
 from services.contracts.run import Run, RunStatus
 from services.http import loads_strict
 from tests.api.gateway.test_rerun import BROKEN, ran
+from tests.api.gateway.test_solve import DOUBT, make_unsure
 from tests.support.console_pages import ESCAPED, HOSTILE, get, hidden, post, visit
 from tests.support.gateways import (
     ASK_HOLIDAYS,
@@ -256,6 +257,19 @@ async def test_a_plan_that_waited_to_be_looked_at_is_not_approved_twice(gateway:
     assert run.status is RunStatus.NEEDS_APPROVAL
     assert (await gateway.client.run(fields["run"])).status is RunStatus.CANCELLED
     assert gateway.fakes.executor.sent == []
+
+
+async def test_an_unsure_plan_waits_for_an_approval_when_it_is_run_as_shown(gateway: Gateway) -> None:
+    await make_unsure(gateway)
+    cookie, csrf = await visit(gateway)
+    posted = await post(gateway, "playground", cookie, csrf=csrf, q=ASK_ROOM, mutations="allow")
+    page = await get(gateway, posted.headers["location"].removeprefix("/console/"), cookie)
+    assert DOUBT in page.text
+    begun = await post(gateway, "playground/run", cookie, csrf=csrf, **_form(page.text), do="run")
+    run = await ended(gateway.client, begun.headers["location"].rpartition("/")[2])
+    assert (run.status, run.unsure) == (RunStatus.NEEDS_APPROVAL, DOUBT)
+    assert "execute" not in gateway.fakes.executor.calls
+    assert DOUBT in (await get(gateway, "approvals", cookie)).text
 
 
 async def test_a_plan_that_chooses_an_item_by_words_keeps_them(gateway: Gateway) -> None:

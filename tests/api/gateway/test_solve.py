@@ -1,15 +1,18 @@
 """Every way a request can end, as an app sees it."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from services.contracts.api import ImportReport, ImportRequest
 from services.contracts.demo import Demo
 from services.contracts.outcome import Failed, InDoubt, Skipped, Succeeded
-from services.contracts.planning import PlanRequest, PlanResponse, Question
+from services.contracts.planning import Decision, PlanRequest, PlanResponse, PolicyRule, Question
+from services.contracts.rerun import RerunRequest
 from services.contracts.retrieval import Candidate
 from services.contracts.run import Run, RunStatus
+from services.contracts.start import StartOptions
 from services.errors import (
     DeadlineExceeded,
     InternalError,
@@ -168,10 +171,7 @@ async def test_calls_that_change_state_are_for_the_policy(gateway: Gateway, muta
 
 
 async def test_a_plan_that_is_unsure_is_not_approved_in_advance(gateway: Gateway) -> None:
-    planner = gateway.fakes.planner
-    assert (await gateway.client.plan(ask(ASK_ROOM, mutations="allow"))).status is RunStatus.PLANNED
-    planned = await planner.plan(planner.requests[-1])
-    planner.answers[ASK_ROOM] = planned.model_copy(update={"unsure": "I am only 12% sure of this."})
+    await make_unsure(gateway)
     run = await gateway.client.solve(ask(ASK_ROOM, mutations="allow"))
     assert (run.status, [shown.step for shown in run.previews]) == (RunStatus.NEEDS_APPROVAL, ["var1"])
     assert "execute" not in gateway.fakes.executor.calls
@@ -181,12 +181,40 @@ async def test_a_plan_that_is_unsure_is_not_approved_in_advance(gateway: Gateway
     assert (await gateway.client.plan(ask(ASK_ROOM, mutations="allow_unsure"))).status is RunStatus.PLANNED
 
 
+@pytest.mark.parametrize("by", ["option", "rule"])
+async def test_a_plan_that_is_unsure_is_not_approved_by_running_it_again(tmp_path: Path, by: str) -> None:
+    rules = (PolicyRule(decision=Decision.ALLOW),) if by == "rule" else ()
+    options = StartOptions(mutations=Decision.ALLOW if by == "option" else Decision.ASK)
+    async with open_gateway(tmp_path, policy_rules=rules) as gateway:
+        await make_unsure(gateway)
+        waiting = await gateway.client.solve(ask(ASK_ROOM, mutations=options.mutations.value))
+        again = await gateway.client.rerun(waiting.id, RerunRequest(options=options))
+        third = await gateway.client.rerun(again.id, RerunRequest(options=options))
+        for one in (waiting, again, third):
+            assert (one.status, one.unsure) == (RunStatus.NEEDS_APPROVAL, DOUBT)
+        assert "execute" not in gateway.fakes.executor.calls
+        assert again.plan is not None
+        approved = await gateway.client.approve(again.id, again.plan.id, digest=again.digest)
+        assert approved.status is RunStatus.SUCCEEDED
+
+
 async def test_the_operators_policy_reaches_the_planner(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("policy")
     async with open_gateway(folder, policy_allow=("world.*",), policy_deny=("crm.*",)) as gateway:
         await gateway.client.solve(ask(ASK_ROOM))
         policy = gateway.fakes.planner.requests[0].policy
     assert (policy.allow, policy.deny) == (("world.*",), ("crm.*",))
+
+
+DOUBT = "I am only 12% sure of this."
+
+
+async def make_unsure(gateway: Gateway) -> None:
+    """Let the planner doubt its plan for ASK_ROOM."""
+    planner = gateway.fakes.planner
+    assert (await gateway.client.plan(ask(ASK_ROOM, mutations="allow"))).status is RunStatus.PLANNED
+    planned = await planner.plan(planner.requests[-1])
+    planner.answers[ASK_ROOM] = planned.model_copy(update={"unsure": DOUBT})
 
 
 PEERS = ["retriever", "demos", "planner", "executor"]
