@@ -50,7 +50,8 @@ _SPARED = 4
 """Up to ``k // _SPARED`` of the last hits may be replaced by the rest of small providers."""
 _WORTH = 0.05
 """A clause's best API gets no reserved place if it is less likely than this."""
-_IDENTIFIER = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]|\w[._/-]\w|^/")
+_IDENTIFIER = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]|\w[._/-]\w|^/")
+"""No part of it repeats: a search tries each place of a word, which may be the whole of a long request."""
 _QUOTES = "\"'`“”«»()[]<>,;:!?."
 _GIVEN = frozenset({"pinned", "exact_name"})
 """Reasons by which the request itself says that an API is needed."""

@@ -18,7 +18,7 @@ from planner_svc.reading.profile import Slot
 from planner_svc.reading.readings import same
 from planner_svc.reading.text import STOP, shape
 
-_BREAK: Final = re.compile(r"[,;:?!()\"\n]|[^\W\d_]{4,}\.\s")
+_BREAK: Final = re.compile(r"[,;:?!()\"\n]|[^\W\d_]{4}\.\s")
 _INNER: Final = frozenset({"the", "of", "a", "an", "my", "our", "your", "his", "her", "their"})
 """Function words that may be part of a name."""
 _JOINING: Final = frozenset({"and", "or", "but", "not", "no", "then", "also", "nor", "without", "except", "&"})

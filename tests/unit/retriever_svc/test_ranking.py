@@ -1,5 +1,6 @@
 """Ranking with the real encoder: clauses, exact names, filters, ties; and the index behind its seam."""
 
+import time
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from pydantic import JsonValue
 
 from retriever_svc.engine.filters import NO_FILTERS, Filters
 from retriever_svc.engine.names import ExactNames
-from retriever_svc.engine.ranking import RankingOptions, find
+from retriever_svc.engine.ranking import RankingOptions, _exact, find
+from retriever_svc.engine.sight import Sight
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import record
 from retriever_svc.engine.vectors import FlatIndex, as_ids
@@ -106,6 +108,14 @@ def test_a_name_that_is_said_often_is_looked_up_once(
         "zoo.sendMessage",
     ]
     assert len(looked) <= 4
+
+
+@pytest.mark.parametrize("unit", ["A", "a", "A1", "a.", "A-", "é", "/"])
+def test_a_long_word_is_looked_at_in_no_time(snapshot: Snapshot, encoder: Encoder, unit: str) -> None:
+    """A pattern lets no other thread run: a word of ten thousand capitals kept the process for most of a second."""
+    began = time.thread_time()
+    _exact(snapshot, unit * (10_000 // len(unit)), None, Sight.of(snapshot))
+    assert time.thread_time() - began < 0.1
 
 
 def test_a_common_word_is_no_exact_name(snapshot: Snapshot, encoder: Encoder) -> None:
