@@ -23,9 +23,10 @@ from retriever_svc.importers.security import Alternatives
 from services.contracts.api import Location, SecretKind, SecurityRequirement
 
 _PLACES: Final = frozenset({Location.QUERY, Location.HEADER, Location.COOKIE})
-_NAMED: Final = re.compile(r"([^/{}]*/?)\{([^{}]{1,200})\}")
-"""A parameter of a path, with the text before it."""
+_NAMED: Final = re.compile(r"(?<![^/{}])([^/{}]*+/?)\{([^{}]{1,200})\}")
+"""A parameter of a path, with the text before it, which begins where it can only begin."""
 _MAX_PATH: Final = 4_000
+"""Characters of a path that are looked at: a document may be a single path, and a pattern lets no other thread run."""
 _CERTAIN_NAME: Final = re.compile(
     r"(?:x)?(?:(?:rapid|my|user|dev|developer)?api(?:key|token|secret)|accesstoken|authtoken|oauthtoken|bearertoken"
     r"|accesskey|authkey|secretkey|subscriptionkey|ocpapimsubscriptionkey|appkey|applicationkey|clientsecret|appsecret"
@@ -80,7 +81,7 @@ def usual_names(root: Document, entries: Iterable[Entry]) -> Usual:
         listed = [*as_list(entry.item.get("parameters")), *as_list(entry.operation.get("parameters"))]
         counts.update({found for item in listed if (found := _possible_key(root, item)) is not None})
         counts.update({("path", name) for name in _in_path(entry.path)})
-        if not _KEY_MANAGEMENT.search(entry.path):
+        if not _manages_keys(entry.path):
             members = _members(root, entry.operation, listed, known)
             bodies += bool(members)
             counts.update({("body", name) for name in members if name})
@@ -169,10 +170,14 @@ def _possible_key(root: Document, item: JsonValue) -> tuple[str, str] | None:
     return (place, _fold(name)) if place in _PLACES and _AMBIGUOUS_NAME.fullmatch(_fold(name)) else None
 
 
+def _manages_keys(path: str) -> bool:
+    return _KEY_MANAGEMENT.search(path, 0, _MAX_PATH) is not None
+
+
 def _in_path(path: str) -> set[str]:
     """Folded names in a path that may be keys. A name that follows its collection (``/tokens/{token}``) is not one."""
     found = set()
-    for before, name in _NAMED.findall(path[:_MAX_PATH]):
+    for before, name in _NAMED.findall(path, 0, _MAX_PATH):
         folded = _fold(name)
         if (_CERTAIN_NAME.fullmatch(folded) or _IN_PATH.fullmatch(folded)) and not _KEY_MANAGEMENT.search(before):
             found.add(folded)
@@ -187,7 +192,7 @@ def _is_inner_key(argument: Argument, usual: Usual, path: str, *, declared: bool
     is_usual = (str(argument.location), name) in usual and not _OTHER_MEANING.search(argument.description)
     if argument.location is Location.PATH:
         return is_usual and name in _in_path(path)
-    is_sure = _CERTAIN_NAME.fullmatch(name) is not None and not _KEY_MANAGEMENT.search(path)
+    is_sure = _CERTAIN_NAME.fullmatch(name) is not None and not _manages_keys(path)
     is_described = (_SINGLE_BODY, name) in usual and any(
         pattern.search(argument.description) for pattern in (_KEY_DESCRIPTION, _LICENCE)
     )

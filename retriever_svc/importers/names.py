@@ -7,13 +7,15 @@ from collections import Counter
 
 from retriever_svc.importers.limits import MAX_NAME
 
+_READ = 20 * MAX_NAME
+"""Characters of a text that are looked at: a document may be a single name, and a pattern lets no other thread run."""
 _ROOM = 7
 """Characters reserved for a number at the end of a name."""
 
 
 def slug(text: str) -> str:
     """Letters, digits, dots, dashes and underscores; everything else becomes one underscore."""
-    return re.sub(r"[^\w.-]+", "_", text).strip("_")[:MAX_NAME]
+    return re.sub(r"[^\w.-]+", "_", text[:_READ]).strip("_")[:MAX_NAME]
 
 
 class Names:

@@ -5,6 +5,9 @@ import copy
 import json
 import random
 import socket
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -277,3 +280,52 @@ def test_members_with_names_of_megabytes_are_left_out() -> None:
     assert answer["required"] == ["name"]
     assert "additionalProperties" not in answer  # the answer may have it
     assert any("more than 1000 characters" in warning for warning in result.warnings)
+
+
+LONG = 4_000_000
+
+
+def longest_hold(work: Callable[[], object]) -> float:
+    """Longest processor time for which no other thread got a turn while this work was done in one."""
+    worst, over = 0.0, threading.Event()
+
+    def watch() -> None:
+        nonlocal worst
+        last = time.process_time()
+        while not over.wait(0.001):
+            now = time.process_time()
+            worst, last = max(worst, now - last), now
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    work()
+    over.set()
+    watching.join()
+    return worst
+
+
+@pytest.mark.parametrize("unit", ["a", "A1 ", "{"])
+@pytest.mark.parametrize("place", ["path", "operationId", "title", "server"])
+def test_one_long_text_of_a_document_does_not_keep_other_threads_out(place: str, unit: str) -> None:
+    """A pattern lets no other thread run: a path of 20 MB kept the whole process for seven seconds."""
+    long = unit * (LONG // len(unit))
+    paths = {f"/things/{long if place == 'path' else ''}": {"get": operation(operationId=f"x{long}")}}
+    if place != "operationId":
+        del paths[next(iter(paths))]["get"]["operationId"]
+    root = document(paths, servers=[{"url": f"https://a.example.com/{long if place == 'server' else ''}"}])
+    root["info"]["title"] = long if place == "title" else "Things"
+    text = json.dumps(root)
+
+    def work() -> None:
+        with contextlib.suppress(InvalidDocument):
+            import_document(text, None)
+
+    assert longest_hold(work) < 0.25
+
+
+def test_paths_that_are_as_long_as_is_looked_at_take_no_time() -> None:
+    paths = {f"/{number}{'a' * 4_000}": {"get": operation(summary="Get")} for number in range(20)}
+    began = time.process_time()
+    with contextlib.suppress(InvalidDocument):
+        import_document(json.dumps(document(paths)), None)
+    assert time.process_time() - began < 1  # it took four seconds
