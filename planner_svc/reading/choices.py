@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from planner_svc.reading.option_names import calendar_names, option_names
 from planner_svc.reading.profile import Role, Slot
 from planner_svc.reading.text import MAX_CHARS, STOP, Word, stem, stem_set, words_of
+from services.compute import with_checkpoints
 
 UNIT_SYMBOLS = {
     "in": "inch", "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "mi": "mile", "ft": "foot",
@@ -27,6 +28,7 @@ _SYMBOL_OF = {stem(name): symbol for symbol, name in reversed(UNIT_SYMBOLS.items
 _GRADES = stem_set("level grade class type size option version mode")
 """Words that a single letter may follow."""
 _SIGN_NAMES = {"_": "underscore", "-": "hyphen", ".": "dot", ",": "comma", ";": "semicolon", "/": "slash", "|": "pipe"}
+_FIRST = re.compile(r"\w")
 _NO_DEGREE = re.compile(r"^degrees?_", re.IGNORECASE)
 _SAID_SIGNS = {"+": r"(?:\+|[\s-](?:plus|positive)\b)", "-": r"(?:-(?!\w)|[\s-](?:minus|negative)\b)"}
 """Signs at the end of an option, as requests have them."""
@@ -57,7 +59,7 @@ def named_choices(slot: Slot, text: str) -> Iterator[NamedChoice]:
     words, signed = words_of(text[:MAX_CHARS]), signed_choices(slot)
     written = _written(signed, text[:MAX_CHARS])
     by_stem: dict[tuple[str, ...], JsonValue] = {}
-    for choice in slot.choices:
+    for choice in with_checkpoints(slot.choices):
         if isinstance(choice, str) and choice.strip() and choice not in signed:
             first, *rest = _parts(choice)
             by_stem.setdefault((first, *rest), choice)
@@ -96,7 +98,7 @@ def named_choices(slot: Slot, text: str) -> Iterator[NamedChoice]:
 def signed_choices(slot: Slot) -> frozenset[str]:
     """Choices that only a sign at their start or end tells from another one: "A+" and "A-", "-name" beside "name"."""
     texts = [choice for choice in slot.choices if isinstance(choice, str) and choice.strip()]
-    times = Counter(map(_parts, texts))
+    times = Counter(map(_parts, with_checkpoints(texts)))
     return frozenset(one for one in texts if times[_parts(one)] > 1 and not (one[0].isalnum() and one[-1].isalnum()))
 
 
@@ -107,11 +109,14 @@ def _parts(choice: str) -> tuple[str, ...]:
 def _written(signed: Collection[str], text: str) -> dict[int, tuple[int, str]]:
     """Where a text has these choices with their signs: the first word's start, with the end and the choice."""
     found: dict[int, tuple[int, str]] = {}
-    for choice in signed:
-        word, sign = re.search(r"\w", choice), _SAID_SIGNS.get(choice[-1])
+    low = text.lower()
+    for choice in with_checkpoints(signed):
+        word, sign = _FIRST.search(choice), _SAID_SIGNS.get(choice[-1])
         if word is None:
             continue
         lead, rest = choice[: word.start()], choice[word.start() : -1 if sign else None]
+        if rest.lower() not in low:  # of ten thousand options most are not said, and each pattern would be compiled
+            continue
         pattern = rf"(?<![\w+-]){re.escape(lead)}(?P<said>{re.escape(rest)}{sign or ''})(?!\w)"
         found |= {one.start("said"): (one.end(), choice) for one in re.finditer(pattern, text, re.IGNORECASE)}
     return found
