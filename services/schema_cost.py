@@ -24,6 +24,7 @@ _BRANCHES: Final = frozenset({"anyOf", "oneOf"})
 _UNKNOWN: Final = frozenset({"$dynamicRef", "$recursiveRef", "unevaluatedProperties", "unevaluatedItems"})
 _MAX_SCHEMAS: Final = 10_000
 _MAX_ROUNDS: Final = 100
+"""Schemas on a path that are looked at: as many as an answer has levels."""
 _MAX_MULTIPLICITY: Final = 1_000
 _CHEAP: Final = 4
 
@@ -40,6 +41,8 @@ class Cost:
         steps: maximum number of schemas applied to each value.
         patterns: maximum number of patterns applied to each string.
         divisions: maximum number of divisions, `multipleOf`, of each number.
+        distinct: maximum number of lists around a value whose items must differ (`uniqueItems`): each is compared by
+            all that its items hold.
         branches: whether a value may match one of several schemas; the error of such a value holds those of all.
         definitions: names of the definitions in use.
         schemas: total number of schemas.
@@ -49,6 +52,7 @@ class Cost:
     steps: int
     patterns: int
     divisions: int
+    distinct: int
     branches: bool
     definitions: frozenset[str]
     schemas: int
@@ -63,6 +67,7 @@ class _Place:
         steps: number of these schemas; long lists of members add to it.
         patterns: number of regular expressions among them.
         divisions: number of `multipleOf` among them.
+        distinct: number of `uniqueItems` among them.
         multiplicity: how often one member of the value is validated at most.
         children: the schemas that members are validated against.
     """
@@ -70,6 +75,7 @@ class _Place:
     steps: int = 0
     patterns: int = 0
     divisions: int = 0
+    distinct: int = 0
     multiplicity: int = 0
     children: list[JsonSchema] = field(default_factory=list)
 
@@ -97,6 +103,7 @@ def cost_of(schema: JsonSchema, definitions: Mapping[str, JsonSchema]) -> Cost:
         steps=max(place.steps for place in places.values()) * multiplicity,
         patterns=max(place.patterns for place in places.values()) * multiplicity,
         divisions=max(place.divisions for place in places.values()) * multiplicity,
+        distinct=_max_distinct(places) * multiplicity,
         branches=branches,
         definitions=frozenset(names),
         schemas=seen,
@@ -151,6 +158,7 @@ def _place(parts: list[JsonSchema]) -> _Place:
         place.steps += 1 + lookups // _CHEAP
         place.patterns += len(patterned) + ("pattern" in part)
         place.divisions += "multipleOf" in part
+        place.distinct += part.get("uniqueItems") is True
         named.update([name for name, schema in properties.items() if schema])
         named.update([index for index, schema in enumerate(prefix) if schema])
         of_objects = [*patterned.values(), part.get("additionalProperties"), part.get("propertyNames")]
@@ -181,6 +189,21 @@ def _max_multiplicity(places: Mapping[int, _Place]) -> int:
         if total == before:
             return max(total.values())
     raise Unbounded
+
+
+def _max_distinct(places: Mapping[int, _Place]) -> int:
+    """The largest sum of ``distinct`` along a path; of a cycle, along one as long as values are deep at most."""
+    total = {key: place.distinct for key, place in places.items()}
+    if not any(total.values()):
+        return 0
+    for _ in range(_MAX_ROUNDS):
+        checkpoint()
+        before = dict(total)
+        for key, place in places.items():
+            total[key] = place.distinct + max((before[id(child)] for child in place.children), default=0)
+        if total == before:
+            break
+    return max(total.values())
 
 
 def _listed(value: JsonValue) -> list[JsonValue]:

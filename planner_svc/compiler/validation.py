@@ -114,6 +114,8 @@ def _own_steps(schema: JsonSchema, value: JsonValue) -> int:
     steps = listed * _count(value) // _CHEAP if listed else 0
     if isinstance(value, str):
         steps += len(value) * ("pattern" in schema)
+    elif isinstance(value, list) and schema.get("uniqueItems") is True:
+        steps += _count(value)  # items are compared by all that they hold
     elif isinstance(value, dict):
         patterned = len(dict_of(schema.get("patternProperties")))
         steps += sum(map(len, value)) * patterned * 2 if patterned else 0  # twice, because of additionalProperties

@@ -29,8 +29,9 @@ _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _DANGLING_COMMA = re.compile(rf"({_STRING.pattern})|,(?=\s*[\]}}])", re.DOTALL)
 """A comma after the last member, outside of strings."""
 _NAME_ENDS = re.compile(r'"(?<!\\")\s*+:')
-"""About one for each name in JSON: some more if texts hold JSON, fewer if a name ends in a backslash. It begins with the
-quotation mark, which is found forty times as fast in a long text as what comes before it."""
+"""About one for each name in JSON: some more if texts hold JSON, fewer if a name ends in a backslash.
+
+It begins with the quotation mark: in a long text that is found forty times as fast as what comes before it."""
 _TAG_DIRECTIVE = re.compile("(?:^|[\n\r\x85\u2028\u2029])\ufeff?%TAG")
 _MAX_TAG_DIRECTIVES = 16
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")

@@ -33,6 +33,8 @@ _STEP_NS, _PATTERN_NS, _BUDGET_NS = 50, 1_000, 200_000_000
 _QUICK_NS: Final = 2_000_000
 # Time to divide a number by a fraction: the validator calculates with all 300 digits that both may have.
 _DIVISION_NS: Final = 40_000
+# Time to compare a value, and a byte of text, for each list around it whose items must differ.
+_DISTINCT_NS, _DISTINCT_BYTE_NS = 100, 1
 # The validator builds all errors at once, each with a copy of the value that it is about: that may be the whole answer.
 _MAX_ERRORS, _MAX_COPIED_BYTES = 2_000, 1_000_000
 
@@ -90,8 +92,9 @@ class Checker:
         return self._ns(_values(body), len(body)) <= _BUDGET_NS
 
     def _ns(self, values: int, size: int) -> int:
-        of_values = _STEP_NS * self._cost.steps + _DIVISION_NS * self._cost.divisions
-        return of_values * values + _PATTERN_NS * self._cost.patterns * size
+        cost = self._cost
+        of_values = _STEP_NS * cost.steps + _DIVISION_NS * cost.divisions + _DISTINCT_NS * cost.distinct
+        return of_values * values + (_PATTERN_NS * cost.patterns + _DISTINCT_BYTE_NS * cost.distinct) * size
 
     def _listable(self, body: bytes) -> bool:
         """Whether all errors may be built. Each value has at most one for each schema that is applied to it."""

@@ -260,6 +260,20 @@ def nested(levels: int) -> dict[str, Any]:
     return schema
 
 
+def distinct(levels: int) -> dict[str, Any]:
+    """Lists of lists, each without items that are alike."""
+    schema: dict[str, Any] = {"uniqueItems": True}
+    for _ in range(levels):
+        schema = {"uniqueItems": True, "items": schema}
+    return schema
+
+
+def deep(levels: int, value: Any) -> Any:
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 TEXTS: list[Any] = [f"{n:020}" for n in range(20_000)]
 MANY = [f"f{n}" for n in range(10_000)]
 EXPENSIVE: dict[str, tuple[Any, Any]] = {
@@ -277,6 +291,7 @@ EXPENSIVE: dict[str, tuple[Any, Any]] = {
     "dependent names by items": ({"items": {"dependentRequired": {"a": MANY}}}, [{"a": 1}] * 200),
     "divisions": ({"items": {"multipleOf": 1e-300}}, [1e300] * 4_000),
     "unevaluated properties": (nested(40), {"a": 1}),
+    "different items of different items": (distinct(20), deep(20, [*range(5_000)])),
     "a reference to the whole": ({"anyOf": [{"items": {"$ref": "#"}}] * 2}, [[]]),
     "another base": ({"$id": "http://x/y", "$defs": {}}, "x"),
     "a large schema": ({"properties": {f"f{n}": {"type": "string", "title": "x"} for n in range(30_000)}}, {}),
@@ -313,6 +328,7 @@ def test_what_is_cheap_is_checked() -> None:
     assert schemas.problem(Node(nested(2)), {"a": 1}) is None
     assert schemas.problem(Node(nested(2)), {"b": 1}) is not None
     assert schemas.problem(Node({"items": {"multipleOf": 0.01}}), [*prices, 0.001]) is not None
+    assert schemas.problem(Node({"uniqueItems": True}), [*TEXTS, TEXTS[0]]) is not None
     assert schemas.assumed == 0
 
 
