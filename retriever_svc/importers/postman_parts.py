@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from retriever_svc.importers.examples import schema_of, text_schema
 from retriever_svc.importers.limits import MAX_FIELD_DESCRIPTION, MAX_NAME
 from retriever_svc.importers.parameters import is_json
-from retriever_svc.importers.reading import read_example
+from retriever_svc.importers.reading import MAX_EXAMPLE, read_example
 from retriever_svc.importers.refs import JsonObject, SkipOperation, as_list, as_object, as_text
 from services.errors import InvalidDocument
 
@@ -168,7 +168,7 @@ def _raw(body: JsonObject, stated: str) -> JsonObject | None:
 
 def _schema(media_type: str, text: str) -> JsonObject:
     """The schema of a JSON text; an open schema if it is not JSON."""
-    if not is_json(media_type):
+    if not is_json(media_type) or len(text) > MAX_EXAMPLE:
         return {}
     for attempt in (text, _NOT_JSON.sub(lambda match: match[1] or ("" if match[0][0] == "/" else "null"), text)):
         try:

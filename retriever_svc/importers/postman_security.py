@@ -82,7 +82,7 @@ def _scheme(auth: JsonObject, variables: Variables) -> JsonObject | None:
         return {"type": "oauth2", "flows": {flow_name: flow}}
     if kind == "awsv4":
         return {"type": "apiKey", "in": "header", "name": "Authorization", "x-amazon-apigateway-authtype": "awsSigv4"}
-    return {"type": re.sub(r"\W+", "", kind)[:40] or "unknown"}
+    return {"type": re.sub(r"\W+", "", kind[:MAX_NAME])[:40] or "unknown"}
 
 
 def _attributes(declared: JsonValue) -> dict[str, str]:

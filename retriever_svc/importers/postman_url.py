@@ -56,8 +56,8 @@ class Variables:
         return Variables(self.values.new_child(kept)) if kept else self
 
     def expand(self, text: str) -> str:
-        """The text with variables replaced by their values, if they have one."""
-        for _ in range(_MAX_ROUNDS):
+        """The text with variables replaced by their values, if they have one. A long text is left as it is."""
+        for _ in range(_MAX_ROUNDS if len(text) <= _MAX_URL else 0):
             expanded = _VARIABLE.sub(lambda match: self.values.get(match[1].strip()) or match[0], text)
             if expanded == text or len(expanded) > _MAX_EXPANDED:
                 break

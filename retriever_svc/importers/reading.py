@@ -36,7 +36,8 @@ _TAG_DIRECTIVE = re.compile("(?:^|[\n\r\x85\u2028\u2029])\ufeff?%TAG")
 _MAX_TAG_DIRECTIVES = 16
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _INT64 = 2**63
-_MAX_EXAMPLE = 500_000
+MAX_EXAMPLE = 500_000
+"""Characters of an example that are read."""
 _MAX_EXAMPLE_DEPTH = 30
 _CHECK_EVERY = 256
 """Values between two checkpoints: less than a millisecond, except for long texts."""
@@ -81,8 +82,8 @@ def read_example(text: str) -> JsonValue:
     Raises:
         InvalidDocument: it is not JSON, or is too large or too deep for an example.
     """
-    if len(text) > _MAX_EXAMPLE:
-        raise InvalidDocument(f"the example has more than {_MAX_EXAMPLE:,} characters")
+    if len(text) > MAX_EXAMPLE:
+        raise InvalidDocument(f"the example has more than {MAX_EXAMPLE:,} characters")
     limits = Limits(depth=_MAX_EXAMPLE_DEPTH)
     return _Cleaner(limits).clean(_read_json(text), 0)
 
@@ -159,36 +160,41 @@ def _read_yaml(text: str, limits: Limits, warn: Warn) -> Any:
 def _measure_yaml(text: str, limits: Limits, repeats: YamlRepeats) -> None:
     """Refuse alias bombs and deep nesting from the events alone, before any node is built. Finds repeated names.
 
-    Counts nodes as if every alias were expanded. ``opened`` holds the anchor of each open collection, and the count at
-    its start.
+    Counts values and characters as if every alias were expanded: what is built shares them, but an API that is written
+    as JSON does not. ``opened`` holds the anchor of each open collection, and the counts at its start.
     """
-    total, opened, sizes = 0, list[tuple[str | None, int]](), dict[str, int]()
+    values = chars = 0
+    opened, sizes = list[tuple[str | None, int, int]](), dict[str, tuple[int, int]]()
     for number, event in enumerate(yaml.parse(text, Loader=_BaseLoader)):
         if number % _CHECK_EVERY == 0:
             checkpoint()
         repeats.see(event)
         if isinstance(event, yaml.CollectionStartEvent):
-            opened.append((event.anchor, total))
-            total += 1
+            opened.append((event.anchor, values, chars))
+            values += 1
             if len(opened) > limits.depth:
                 raise InvalidDocument(f"the document is nested more than {limits.depth} levels deep")
         elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = opened.pop()
+            anchor, *before = opened.pop()
             if anchor is not None:
-                sizes[anchor] = total - before
+                sizes[anchor] = (values - before[0], chars - before[1])
         elif isinstance(event, yaml.AliasEvent):
             # An alias inside its own anchor is a loop: it has no size yet, and cannot be JSON.
             if event.anchor not in sizes:
                 raise InvalidDocument(f"the YAML alias *{event.anchor} is undefined or contains itself")
-            total += sizes[event.anchor]
+            values, chars = values + sizes[event.anchor][0], chars + sizes[event.anchor][1]
         elif isinstance(event, yaml.ScalarEvent):
-            total += 1
+            values, chars = values + 1, chars + len(event.value)
             if event.anchor is not None:
-                sizes[event.anchor] = 1
-        if total > limits.yaml_nodes:
-            raise InvalidDocument(
-                f"the document has more than {limits.yaml_nodes:,} values once YAML aliases are expanded"
-            )
+                sizes[event.anchor] = (1, len(event.value))
+        _check_expanded(values, chars, limits)
+
+
+def _check_expanded(values: int, chars: int, limits: Limits) -> None:
+    """Raise InvalidDocument if there are too many values or characters once aliases are expanded."""
+    for count, most, what in ((values, limits.yaml_nodes, "values"), (chars, limits.document_bytes, "characters")):
+        if count > most:
+            raise InvalidDocument(f"the document has more than {most:,} {what} once YAML aliases are expanded")
 
 
 class _Yaml12Loader(_BaseLoader):

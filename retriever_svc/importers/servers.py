@@ -12,6 +12,8 @@ from pydantic import JsonValue
 from retriever_svc.importers.refs import JsonObject, as_list, as_object
 
 _MAX_URL = 2_000
+_MAX_FILLED = 2 * _MAX_URL
+"""Characters of a URL with its variables' defaults, counted before it is made."""
 _MAX_SERVERS = 20
 _PRIVATE_ENDINGS = (".localhost", ".local", ".internal", ".intranet", ".lan", ".home.arpa", ".corp")
 PLACEHOLDER = re.compile(
@@ -41,7 +43,7 @@ def choose_server(levels: list[JsonValue], given: str | None) -> tuple[str, str]
     """
     servers = next((found for level in levels if (found := as_list(level))), [])
     if given is not None:
-        return _completed(given, _url(servers[0]) if servers else ""), ""
+        return _completed(given, servers[0] if servers else {}), ""
     reasons = list[str]()
     for server in servers[:_MAX_SERVERS]:
         try:
@@ -80,8 +82,9 @@ def private_host(server: str) -> str | None:
     return parts.netloc if private else None
 
 
-def _completed(given: str, declared: str) -> str:
+def _completed(given: str, server: JsonValue) -> str:
     try:
+        declared = _url(server)
         url = given if declared.strip("/") == "" or _scheme(declared) else urljoin(given, declared)
         return _callable(url)
     except (ValueError, NoServer):
@@ -98,8 +101,16 @@ def _scheme(url: str) -> str:
 
 
 def _url(server: JsonValue) -> str:
-    """The URL with its variables replaced by their defaults, if they have one."""
-    return _VARIABLE.sub(lambda match: _default(server, match[1]) or match[0], _template(server))
+    """The URL with its variables replaced by their defaults, if they have one.
+
+    Raises:
+        NoServer: it is too long. A default may be as long as a document, and be used a thousand times.
+    """
+    template = _template(server)
+    used = (max(len(name), len(_default(server, name))) for name in _VARIABLE.findall(template))
+    if sum(used, len(template)) > _MAX_FILLED:
+        raise NoServer(f"the server's URL is too long with its variables' defaults ({template[:100]})")
+    return _VARIABLE.sub(lambda match: _default(server, match[1]) or match[0], template)
 
 
 def _template(server: JsonValue) -> str:
@@ -121,7 +132,8 @@ def _expand(server: JsonValue) -> str:
     """The URL with its variables replaced by their defaults.
 
     Raises:
-        NoServer: a variable has no default, or a variable in the host has a placeholder as its default.
+        NoServer: a variable has no default, or a variable in the host has a placeholder as its default; or it is too
+            long.
     """
     template = _template(server)
     host = template.partition("://")[2].partition("/")[0]
@@ -130,7 +142,7 @@ def _expand(server: JsonValue) -> str:
         if not default:
             raise NoServer(f"the server's variable {name[:60]!r} is unset: it has no default ({template[:100]})")
         is_choice = bool(as_list(_variable(server, name).get("enum")))
-        if f"{{{name}}}" in host and not is_choice and (PLACEHOLDER.search(default) or default == name):
+        if f"{{{name}}}" in host and not is_choice and (PLACEHOLDER.search(default, 0, _MAX_URL) or default == name):
             raise NoServer(
                 f"the server's variable {name[:60]!r} is unset: its default {default[:60]!r} is a placeholder for your "
                 f"own value ({template[:100]})"

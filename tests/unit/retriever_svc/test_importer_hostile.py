@@ -7,6 +7,7 @@ import random
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from retriever_svc.importers import Limits, import_document
 from retriever_svc.importers.reading import read_document
 from services.errors import InvalidDocument
+from tests.unit.retriever_svc import postman_collections
 from tests.unit.retriever_svc.documents import document, imported, json_body, operation, skipped_reason
 from tests.unit.retriever_svc.test_importer_schemas import SWAGGER
 
@@ -329,3 +331,51 @@ def test_paths_that_are_as_long_as_is_looked_at_take_no_time() -> None:
     with contextlib.suppress(InvalidDocument):
         import_document(json.dumps(document(paths)), None)
     assert time.process_time() - began < 1  # it took four seconds
+
+
+def repeated_default(given: str | None = None) -> tuple[str, str | None]:
+    servers = [{"url": "https://a.example.com/" + "{v}" * 600, "variables": {"v": {"default": "x" * 100_000}}}]
+    return json.dumps(document({"/things": {"get": operation()}}, servers=servers)), given
+
+
+def repeated_variable() -> tuple[str, None]:
+    auth = {"type": "apikey", "apikey": [{"key": "key", "value": "{{v}}" * 200_000}, {"key": "in", "value": "header"}]}
+    variables = [{"key": "v", "value": "x" * 500}, {"key": "baseUrl", "value": "https://a.example.com"}]
+    return json.dumps(
+        postman_collections.collection(postman_collections.request(), auth=auth, variable=variables)
+    ), None
+
+
+def repeated_text() -> tuple[str, None]:
+    lines = ["openapi: 3.0.0", "info: {title: x, version: '1'}", f"x: &v {'x' * 100_000}", "paths:"]
+    listed = ", ".join(["*v"] * 1_000)
+    lines += ["  /things:", "    get:", f"      parameters: [{{name: a, in: query, schema: {{enum: [{listed}]}}}}]"]
+    return "\n".join([*lines, "      responses: {'200': {description: fine}}"]), None
+
+
+@pytest.mark.parametrize(
+    "made", [repeated_default(), repeated_default("https://b.example.com"), repeated_variable(), repeated_text()]
+)
+def test_what_a_document_repeats_takes_no_more_memory_than_the_document(made: tuple[str, str | None]) -> None:
+    """A hundred kilobytes, repeated a thousand times by a variable or an alias, are a hundred megabytes."""
+    text, server = made
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(InvalidDocument):
+            import_document(text, "x", server)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_alias_of_a_text_is_counted_by_its_characters() -> None:
+    text = "\n".join(["a: &a " + "x" * 1_000, f"b: [{', '.join(['*a'] * 50)}]"])
+    assert read_document(text, Limits(document_bytes=60_000)) == {"a": "x" * 1_000, "b": ["x" * 1_000] * 50}
+    with pytest.raises(InvalidDocument, match="more than 40,000 characters once YAML aliases are expanded"):
+        read_document(text, Limits(document_bytes=40_000))
+
+
+def test_a_server_that_its_variables_make_too_long_is_replaced_by_the_given_one() -> None:
+    text, _ = repeated_default()
+    assert import_document(text, "x", "https://b.example.com").apis[0].server == "https://b.example.com"
+    assert import_document(text, "x").apis[0].server == ""
