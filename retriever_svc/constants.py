@@ -29,6 +29,8 @@ from services.contracts.constants import MAX_CONSTANTS, Constant, ConstantsReque
 from services.errors import NotFound, ValidationFailed
 
 _SHOWN: Final = 200
+_MAX_ADDED: Final = 50_000_000
+"""Characters that a provider's constants add to all its APIs: each API has those that it sends."""
 _SECRET: Final = re.compile(
     r"(?i:bearer|basic|token|digest)\s+\S{6}|(?:sk|rk|whsec)[_-][\w-]{12}|gh[opsur]_\w{16}|github_pat_|glpat-|xox[a-z]-"
     r"|A(?:KIA|SIA)[A-Z0-9]{12}|AIza[\w-]{30}|ya29\.|shp(?:at|ca|pa|ss)_|SG\.[\w-]{16,}\."
@@ -96,9 +98,14 @@ class ConstantsService:
 
 
 def with_constants(imported: Imported, constants: Mapping[str, str]) -> Imported:
-    """The document with the provider's constants applied. A warning names each constant that no operation takes."""
+    """The document with the provider's constants applied. A warning names each constant that no operation takes.
+
+    Raises:
+        ValidationFailed: the constants add too much to its APIs.
+    """
     if not constants:
         return imported
+    _refuse_too_much(imported.apis, constants)
     apis = tuple(_with_constants(api, constants) for api in with_checkpoints(imported.apis))
     operations = _count_operations(apis, constants)
     unused = sorted(name for name in constants if not operations[name])
@@ -141,6 +148,7 @@ def _prepare_change(
             constants[_refuse_unfit(document_record.provider, named[name.lower()], name, text)] = text
     if len(constants) > MAX_CONSTANTS:
         raise ValidationFailed(f"A provider can have at most {MAX_CONSTANTS} constants.")
+    _refuse_too_much(apis, constants)
     ordered = dict(sorted(constants.items()))
     # A constant is not in the embedded text. A release that words the text differently must not leave the APIs without
     # vectors, which all searches would wait for; the next import embeds the new text.
@@ -156,6 +164,19 @@ def _prepare_change(
     operations = _count_operations([one.api for one in records], ordered)
     reported = tuple(Constant(name=name, value=text, operations=operations[name]) for name, text in ordered.items())
     return _ConstantsChange(new, records, Change(before, after, document_record.document_hash), reported)
+
+
+def _refuse_too_much(apis: Iterable[Api], constants: Mapping[str, str]) -> None:
+    """Raise ValidationFailed if constants would make the APIs larger than their document may."""
+    sizes = {name.lower(): len(text) for name, text in constants.items()}
+    added = 0
+    for api in with_checkpoints(apis):
+        added += sum(sizes.get(one.wire_name.lower(), 0) for one in api.parameters)
+        if added > _MAX_ADDED:
+            raise ValidationFailed(
+                f"The constants would add more than {_MAX_ADDED:,} characters to the provider's operations together: "
+                "set fewer or shorter ones."
+            )
 
 
 def _secrets(apis: Sequence[Api]) -> dict[str, str]:

@@ -264,6 +264,22 @@ async def test_a_credential_that_the_document_declares_is_named(tmp_path: Path) 
             await put(service, api_key="42")
 
 
+async def test_constants_do_not_make_apis_larger_than_documents_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty of a thousand characters each, in ten thousand operations, took a gigabyte, again at each import."""
+    paths = {f"/{number}": {"get": operation(parameters=[parameter("X-Region", "header")])} for number in range(3)}
+    monkeypatch.setattr("retriever_svc.constants._MAX_ADDED", 200)
+    async with open_service(f"sqlite+aiosqlite:///{tmp_path}/catalogue.db", CountingEncoder()) as service:
+        await send(service, paths)
+        with pytest.raises(ValidationFailed, match="more than 200 characters"):
+            await put(service, X__Region="u" * 67)
+        await put(service, X__Region="u" * 66)
+        more = paths | {"/more": {"get": operation(parameters=[parameter("x-region", "header")])}}
+        with pytest.raises(ValidationFailed, match="set fewer or shorter ones"):
+            await send(service, more)
+
+
 async def test_values_are_checked_beside_the_event_loop(
     service: CatalogueService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
