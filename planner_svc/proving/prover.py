@@ -10,6 +10,7 @@ from planner_svc.compile import compile_plan
 from planner_svc.evidence import TriedCalls
 from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.proving.change_order import with_change_order
+from planner_svc.proving.code_places import with_codes_in_place
 from planner_svc.proving.contradictions import forbidden_change, forbidden_steps, without_forbidden
 from planner_svc.proving.given_values import with_answers, with_refused
 from planner_svc.proving.item_matches import with_matches
@@ -95,6 +96,8 @@ class Prover:
             if backend != MODEL:  # that reads what a value is stated for: "close what has status open"
                 plan = await self._pool.run(with_stated, plan, request.query, {api.id: api for api in apis})
             plan = await self._pool.run(keep_single_change, plan, request.query, {api.id: api for api in apis})
+        if backend not in (DEMONSTRATED, MODEL):
+            plan = await self._pool.run(with_codes_in_place, plan, request.query, {api.id: api for api in apis})
         if backend != DEMONSTRATED:
             plan = await self._pool.run(without_forbidden, plan, request.query, {api.id: api for api in apis})
         if request.context.values:

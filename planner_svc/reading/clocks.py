@@ -39,8 +39,9 @@ def pattern_of(pattern: str) -> re.Pattern[str]:
 
 _CLOCK_RX = pattern_of(rf"(?P<t>{_CLOCK}){_PART_OF_DAY}(?P<z>\s*(?:UTC|GMT|Z))?")
 _PART_CLOCK = re.compile(
-    rf"\b(?P<part>morning|afternoon|evening|night)\s+(?:at\s+)?"
-    rf"(?P<t>(?:1[0-2]|0?[1-9])[:.][0-5]\d(?!\w)|(?:1[0-2]|[1-9])(?!\w){NO_NOUN})",
+    rf"(?:\b|(?<=\bto))(?P<part>morning|afternoon|evening|night)\s+(?:at\s+)?"
+    rf"(?P<t>(?:1[0-2]|0?[1-9])[:.][0-5]\d(?!\w)|(?:1[0-2]|[1-9])(?!\w){NO_NOUN}"
+    rf"|(?<=\bat\s)(?:{'|'.join(_HOURS)})(?!\w){NO_NOUN})",
     re.IGNORECASE,
 )
 

@@ -58,6 +58,13 @@ _RELATIVE_DAY = pattern_of(
     r"(?:(?:later|earlier|early|late)\s+)?"
     r"(?P<w>day after tomorrow|day before yesterday|today|tonight|tomorrow|yesterday)"
 )
+_AT = rf"\s+(?:at\b|\d{{1,2}}(?:[:.]\d\d|\s?[ap]\.?m\b|{NO_NOUN}))"
+_PART_OF_TODAY = re.compile(
+    rf"(?<![\w-])(?P<w>this(?:\s+(?:morning|afternoon|evening)(?!\w|\s+(?:at\b|\d))"
+    rf"|(?=\s+(?:morning|afternoon|evening){_AT}))|to(?=night{_AT}))",
+    re.IGNORECASE,
+)
+"""Only "this" of "this morning at 9", and "to" of "tonight at 9": the part of the day belongs to the time."""
 _WEEKDAY_RX = pattern_of(rf"(?:(?P<q>next|this|coming|last|past)\s+)?(?P<w>{WEEKDAY})")
 _WEEKDAY_OF = pattern_of(rf"(?P<w>{WEEKDAY})\s+(?:of\s+)?(?P<q>next|this|coming|last|past)\s+week")
 _ORDINAL = r"(?P<d>(?:[12]\d|3[01]|[1-9])(?:st|nd|rd|th))"
@@ -142,6 +149,7 @@ class DateReader:
             (_NO_YEAR, self._no_year),
             (_MONTH_YEAR, self._month),
             (_RELATIVE_DAY, self._relative_day),
+            (_PART_OF_TODAY, self._relative_day),
             (_WEEKDAY_RX, self._weekday),
             (_WEEKDAY_OF, self._weekday_of),
             (_DAY_OF_MONTH, self._day_of_month),
@@ -291,7 +299,7 @@ class DateReader:
         joined: list[Found] = []
         for item in found:
             before = joined[-1] if joined else None
-            if before is not None and _JOIN.fullmatch(text, before.end, item.start):
+            if before is not None and (before.end == item.start or _JOIN.fullmatch(text, before.end, item.start)):
                 moment = _merge(before.value, item.value)
                 if moment is not None:
                     joined[-1] = Found(before.start, item.end, moment)

@@ -35,7 +35,7 @@ _SHARES: Final = {"half": 0.5, "quarter": 0.25, "three quarters": 0.75}
 _AND_SHARE: Final = r"\s+and\s+(?:a\s+)?(?P<share>half|quarter|three\s+quarters)\b"
 _OF_ONE: Final = r"(?:(?P<part>half)|(?:a\s+)?(?P<quarter>quarter|three\s+quarters)\s+of)\s+an?"
 _NUMBER: Final = re.compile(
-    rf"(?<![\w.,])(?<!\d[/:-])(?:{_IN_DIGITS}|{_OF_ONE}|(?P<words>{_IN_WORDS})(?:{_POINT})?|(?P<one>an?)(?=\s+\w))"
+    rf"(?<![\w.,])(?<!\d[/:-])(?:{_IN_DIGITS}|{_OF_ONE}|(?P<words>{_IN_WORDS})(?:{_POINT})?|(?P<one>an?(?:other)?)(?=\s+\w))"
     rf"(?:{_AND_SHARE})?",
     re.IGNORECASE,
 )
@@ -160,7 +160,9 @@ def _amount(match: re.Match[str]) -> int | float | None:
     if match["comma"]:
         counted = number(match["comma"].replace(".", "").replace(",", "."))
     else:
-        counted = number(re.sub(r"^an?\b", "one", (match["digits"] or match["words"] or match["one"]).lower()))
+        counted = number(
+            re.sub(r"^an?(?:other)?\b", "one", (match["digits"] or match["words"] or match["one"]).lower())
+        )
     if counted is not None and match["decimals"]:
         digits = "".join(str(number(word)) for word in match["decimals"].split())
         counted = float(f"{int(counted)}.{digits}")

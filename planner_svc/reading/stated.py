@@ -154,7 +154,7 @@ def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
         steps.append(given)
     if not changed:
         return plan
-    return _needed(Plan(steps=tuple(steps), answer=plan.answer), apis)
+    return without_needless_reads(Plan(steps=tuple(steps), answer=plan.answer), apis)
 
 
 def _given(step: Step, query: str, api: Api, plan: Plan) -> Step:
@@ -225,7 +225,7 @@ def _pruned(value: JsonValue, taken: Set[JsonValue]) -> JsonValue:
     return None if _is_plain(value) and value in taken else value
 
 
-def _needed(plan: Plan, apis: Mapping[str, Api]) -> Plan:
+def without_needless_reads(plan: Plan, apis: Mapping[str, Api]) -> Plan:
     """The plan without reading calls that are no longer needed."""
     steps = list(plan.steps)
     while True:

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from planner_svc.backends.compact.calls import call_evidence, likeness_of
+from planner_svc.backends.compact.code_swaps import swapped_by_code, without_siblings
 from planner_svc.backends.compact.draft_calls import (
     Argument,
     DraftCall,
@@ -19,7 +20,7 @@ from planner_svc.backends.compact.draft_calls import (
 )
 from planner_svc.backends.compact.filling import Filler
 from planner_svc.backends.compact.goals import take_goals
-from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
+from planner_svc.backends.compact.inputs import RELEVANCE, Floats, Origin, softmax
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.left_out import add_look_ups
 from planner_svc.backends.compact.lengths import add_ends_by_length
@@ -70,9 +71,23 @@ class Decoder:
         self._judges = judges = judges or Judges()
         profiles = [one.profile for one in task.apis]
         self._evidence = call_evidence(task.query, profiles, task.reading.inputs, task.reading.logits)
-        self.called: Floats = _sigmoid(self._odds() + self._bonus())
+        called = _sigmoid(self._odds() + self._bonus())
+        by_code = task.query, profiles, task.code_kinds
+        order = swapped_by_code(*by_code, called, fed := self._fed_in_path())
+        self._evidence = self._evidence[order]
+        self.called = without_siblings(*by_code, called[order], fed)
         self.filler = Filler(task, self.called, judges)
         self._answers: Floats = _sigmoid(task.reading.logits["answer"])
+
+    def _fed_in_path(self) -> list[bool]:
+        """Whether the network rather takes an argument in a candidate's path from another call."""
+        origins = softmax(self._task.reading.logits["source"]).argmax(axis=1)
+        found = []
+        for number, api in enumerate(self._task.apis):
+            items = self._task.items(number, Kind.PARAMETER)
+            in_path = (place for place, one in items if api.profile.slots[one.slot].parameter.location is Location.PATH)
+            found.append(any(origins[place] == Origin.REFERENCE for place in in_path))
+        return found
 
     def _odds(self) -> Floats:
         """Log-odds that each candidate is called."""

@@ -23,6 +23,7 @@ from planner_svc.backends.compact.segments import segments
 from planner_svc.backends.compact.spans import ParameterTarget, Spans, as_in_examples
 from planner_svc.backends.compact.taken import may_share, non_overlapping, overlaps, says_no_more
 from planner_svc.backends.compact.task import UNLIKELY, FillRequest, Task
+from planner_svc.reading.code_kinds import thing_of
 from planner_svc.reading.date_formats import date_formats, in_stated_format, is_no_clock
 from planner_svc.reading.enumerations import complete_enumeration
 from planner_svc.reading.moments import Moment
@@ -315,7 +316,7 @@ class Filler:
     def meaning(self, fill: FillRequest, start: int, end: int) -> JsonValue:
         """The words as a value, in the parameter's usual form; None if that value is not allowed."""
         text = self._task.query[start:end]
-        if self._is_of_a_date(fill, start, end):
+        if self._is_of_a_date(fill, start, end) or self._is_of_another_kind(fill, text):
             return None
         code = code_named(fill.slot, text)
         if code is not None and fill.allows([code] if fill.listed else code):
@@ -354,6 +355,10 @@ class Filler:
             return None
         allowed = value is not None and fill.allows([value] if fill.listed else value)
         return value if allowed else read if amount in (None, read) else None
+
+    def _is_of_another_kind(self, fill: FillRequest, text: str) -> bool:
+        """Whether a text is the id of another kind of thing than the argument takes."""
+        return self._task.code_kinds.is_of_another(thing_of(fill.profile, fill.slot), text)
 
     def _is_of_a_date(self, fill: FillRequest, start: int, end: int) -> bool:
         """Whether a number is only a part of a date that another argument takes: the year of "the end of June 2027"."""

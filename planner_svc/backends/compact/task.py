@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 from pydantic import JsonValue
@@ -13,6 +14,7 @@ from planner_svc.backends.compact.demo_hints import DemoHints
 from planner_svc.backends.compact.items import Encoded, Item, Kind
 from planner_svc.backends.compact.reader import Reading
 from planner_svc.backends.compact.spans import ParameterTarget
+from planner_svc.reading.code_kinds import CodeKinds
 from planner_svc.reading.profile import Profile, Slot
 
 UNLIKELY: Final = 0.02
@@ -60,7 +62,7 @@ class FillRequest:
         return self.profile.schemas.problem(self.slot.node, value) is None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Task:
     """The decoder's input: a request with its candidates, as read by the network.
 
@@ -79,6 +81,11 @@ class Task:
     now: datetime
     given: Mapping[str, JsonValue]
     hints: DemoHints = field(default_factory=DemoHints)
+
+    @cached_property
+    def code_kinds(self) -> CodeKinds:
+        """How the ids of each kind of thing begin, as the candidates' examples show."""
+        return CodeKinds(one.profile for one in self.apis)
 
     def items(self, number: int, kind: Kind) -> Iterator[tuple[int, Item]]:
         """The items of one kind of the candidate with this number, with their places in the reading."""

@@ -8,6 +8,7 @@ from planner_svc.backends.compact import CompactBackend
 from planner_svc.backends.compact.amounts import amount_meant, ids_named
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.quantities import quantities
+from planner_svc.reading.units import UNIT_WORDS
 from services.contracts.api import Location
 from services.contracts.plan import LiteralValue
 from services.contracts.planning import PlanRequest
@@ -234,3 +235,8 @@ def test_each_of_a_range_of_codes_is_changed(backend: CompactBackend) -> None:
     assert draft.plan is not None
     sent = [(step.arguments["unitNo"], step.arguments["fridge"]) for step in draft.plan.steps]
     assert sent == [(LiteralValue(value=f"U-440{at}"), LiteralValue(value="F3")) for at in range(3)]
+
+
+def test_another_year_is_one_more() -> None:
+    assert [(one.amount, one.unit) for one in quantities("another year")] == [(1, UNIT_WORDS["year"])]
+    assert not quantities("another goose")

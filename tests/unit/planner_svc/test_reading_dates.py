@@ -412,3 +412,22 @@ def test_letters_that_only_patterns_take_for_others(text: str, plain: str) -> No
 def test_what_is_listed_is_rather_of_the_last_weeks(text: str, days: list[date]) -> None:
     found = whole_moments(text, datetime(2026, 11, 28, 18, tzinfo=UTC))
     assert [one.value.day for one in found if isinstance(one.value, Moment)] == days
+
+
+@pytest.mark.parametrize(
+    ("text", "clock"),
+    [
+        ("tonight at 9", time(21)),
+        ("this morning at 9", time(9)),
+        ("this morning at nine", time(9)),
+        ("this afternoon at 3.30", time(15, 30)),
+        ("this evening at 8:15 pm", time(20, 15)),
+    ],
+)
+def test_a_part_of_today_with_its_time(text: str, clock: time) -> None:
+    assert [(moment.day, moment.clock) for moment in moments(text)] == [(moments("today")[0].day, clock)]
+
+
+@pytest.mark.parametrize("text", ["this morning", "this evening", "tonight"])
+def test_a_part_of_today_without_a_time_is_the_day(text: str) -> None:
+    assert moments(text) == moments("today")
