@@ -69,7 +69,8 @@ class TriedCalls:
         ]
         if same_words and self._attempts and not found:
             said = {word for arguments in written_calls(plan).values() for word in _words(arguments)}
-            lost = [word for one in self._attempts for word in _words(one.arguments) if word not in said]
+            words = (word for one in self._attempts for word in _words(one.arguments))
+            lost = [word for word in words if not any(word in text for text in said)]  # of "teal vineyards" a kind, too
             found = [_finding(f"the plan does not say {word} any more") for word in dict.fromkeys(lost)]
         return tuple(found)
 

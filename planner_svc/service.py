@@ -12,6 +12,7 @@ from planner_svc.compile import compile_plan
 from planner_svc.judging.judge import Weigh
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
+from planner_svc.proving.assumed_times import assumed_midnight
 from planner_svc.proving.contradictions import forbidden_change
 from planner_svc.proving.item_matches import unordered
 from planner_svc.proving.prover import Prover, probability
@@ -336,7 +337,7 @@ class PlannerService:
         """What the plan leaves out of the request, in a sentence; empty for a demonstration's plan.
 
         These are stated values that an argument could take, what the request orders a list by, that it also says not to
-        make a change, and words that restrict one.
+        make a change, words that restrict one, and a time of day that nobody said.
         """
         if response.compiled is None or response.backend == DEMONSTRATED:
             return ""
@@ -348,6 +349,9 @@ class PlannerService:
             restricted = await self._pool.run(restriction, request.query, plan, apis)
             if restricted:
                 return f"I cannot tell whether it keeps to “{restricted}”"
+            day = await self._pool.run(assumed_midnight, request.query, plan, apis)
+            if day:
+                return f"nothing says at what time of {day} it should be, and 00:00 would be sent"
             left = await self._pool.run(values_left_out, request.query, request.context, plan, apis)
             if left:
                 return f"it does not use {join_words([f'“{text}”' for text in left], 'or')}"

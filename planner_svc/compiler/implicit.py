@@ -334,7 +334,7 @@ def _question(gap: Missing) -> Question:
     schema = gap.parameter.json_schema
     choices = schema.get("enum")
     listed = ", ".join(shown(str(choice)) for choice in choices[:20]) if isinstance(choices, list) else ""
-    text = f"What is the {label} for “{purpose.rstrip('.')}”?{_detail(gap.parameter)}"
+    text = f"What should “{label}” be for “{purpose.rstrip('.')}”?{_detail(gap.parameter)}"
     if listed:
         text += f" Choose one of: {listed}."
     return Question(

@@ -99,7 +99,7 @@ def forbidden_steps(query: str, plan: Plan, apis: Mapping[str, Api]) -> dict[str
     Nothing else of the request has the value for which the call is made or may mean it, and the operation has the verb.
     """
     bare = without_quotes(query[:MAX_CHARS])
-    clauses = [one for one in _NOT_TO.finditer(bare) if not _PRONOUN.search(bare, one.end())]
+    clauses = [one for one in _NOT_TO.finditer(bare) if not _is_done_later(bare, one)]
     rest = _NOT_TO.sub(" ", bare)
     found = {}
     for step in plan.steps if clauses else ():
@@ -113,6 +113,14 @@ def forbidden_steps(query: str, plan: Plan, apis: Mapping[str, Api]) -> dict[str
             if _verb(clause["verb"]) in verbs and any(re.search(one, rest) is None for one in named):
                 found[step.id] = query[clause.start() : clause.end()].strip()
     return found
+
+
+def _is_done_later(bare: str, clause: re.Match[str]) -> bool:
+    """Whether what is forbidden may be asked for later on: "do not cancel 5 yet; when it is paid, cancel it"."""
+    if _PRONOUN.search(bare, clause.end()) is None:
+        return False
+    later = {_verb(verb) for verb, _ in find_imperatives(bare[clause.end() :])}
+    return not later or not later.isdisjoint({_verb(clause["verb"]), "do"})
 
 
 def without_forbidden(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:

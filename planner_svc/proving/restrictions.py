@@ -10,7 +10,7 @@ from itertools import chain, takewhile
 from typing import Final
 
 from planner_svc.proving.unused_values import literals
-from planner_svc.reading.actions import asks_for_change, find_imperatives
+from planner_svc.reading.actions import asks_for_action, asks_for_change, find_imperatives
 from planner_svc.reading.calendar_words import WEEKDAY
 from planner_svc.reading.profile import profile_of
 from planner_svc.reading.quantities import shares
@@ -28,6 +28,12 @@ _RESTRICTS: Final = re.compile(
     r"|\w+n['\u2019]t(?!\s+forget\b))(?!['\w])(?P<rest>[^.;:!?\n]{0,60}\b)?",
     re.IGNORECASE,
 )
+_EXCEPTS: Final = re.compile(
+    r"\b(?:not|without|except(?:ing)?(?:\s+for)?|excluding|other\s+than|apart\s+from|(?:are|is|have|has|do|does)n['\u2019]t)"
+    r"(?!\s+only\b)\s+(?P<rest>[^.;:!?\n]{1,60}\b)",
+    re.IGNORECASE,
+)
+"""What some items of a list are not or do not have."""
 _OBJECT: Final = re.compile(
     r"\s+(?:(?:all|any|both|each|every|my|of|our|the|these|those)\s+)*(?P<words>(?:[a-z][\w'-]*\s+){1,4})",
     re.IGNORECASE,
@@ -48,7 +54,7 @@ def restriction(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
         apis: its APIs by id.
     """
     if not any(apis[step.api].mutating for step in plan.steps):
-        return ""
+        return _unfiltered(query, plan)
     said = [text.casefold() for text in map(str, literals(plan))]
     limits = {word for step in plan.steps for name in step.arguments for word in split_name(name)}
     for share in shares(query):
@@ -63,6 +69,18 @@ def restriction(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
         if not any(" ".join(words[:2]).casefold() in text for text in said):
             return " ".join(words)
     return _qualifier(query, plan, apis)
+
+
+def _unfiltered(query: str, plan: Plan) -> str:
+    """The first words that except some items from a list which is read without any filter; empty if there are none.
+
+    A value of any kind may be how the request's words are meant: ``false`` for "not on duty".
+    """
+    if len(plan.steps) != 1 or plan.steps[0].arguments:
+        return ""
+    bare = without_quotes(query[:MAX_CHARS])
+    match = _EXCEPTS.search(bare) if not asks_for_action(bare) else None
+    return " ".join(query[match.start() : match.end()].split()[:_WORDS]) if match is not None else ""
 
 
 def _qualifier(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:

@@ -6,7 +6,8 @@ be undone, it is worse than no plan. The operation's own words decide:
 - A certain thing ("card 5", "my subscription") must be in them, unless they share another word with the request.
 - An operation that removes needs words for removing, or its own, where the request says what to do with the thing:
   "refund order 5" cancels no order.
-- For verbs that remove, the thing must be in the operation's names, and something must remove.
+- For verbs that remove, the thing must be in the operation's names, and something must remove. To show the thing
+  instead looks as if it were done.
 """
 
 from __future__ import annotations
@@ -112,11 +113,20 @@ def wrong_change_reason(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     profiles = [profile_of(one) for one in {step.api: apis[step.api] for step in plan.steps}.values()]
     changing = [profile for profile in profiles if profile.api.mutating]
     if not changing:
-        return ""
+        return _reason(asked, profiles) if (asked := _unmet_removal(query, profiles)) else ""
     said = [_Said(verb, rest) for verb, rest in chain(polite_requests(query), find_imperatives(query))]
     removed = _wrong_removal(query, plan, [one for one in said if asks_for_change(one.verb)], changing)
     asked = removed or _uncovered(query, plan, said, profiles, changing)
     return _reason(asked, changing) if asked else ""
+
+
+def _unmet_removal(query: str, profiles: Sequence[Profile]) -> str:
+    """What is to be removed if the request asks for nothing else, and no operation that is called has a word for it."""
+    asked = ((verb, rest) for verb, rest in chain(polite_requests(query), find_imperatives(query)) if verb not in STOP)
+    said = [_Said(verb, rest) for verb, rest in asked]
+    known = frozenset[str]().union(*map(words_of_api, profiles))
+    unmet = said and all(one.verb in _REMOVING and one.certain and stem(one.verb) not in known for one in said)
+    return str(said[0]) if unmet else ""
 
 
 def _wrong_removal(query: str, plan: Plan, said: Sequence[_Said], changing: Sequence[Profile]) -> str:

@@ -7,15 +7,19 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from planner_svc.reading.profile import Field, Profile
-from planner_svc.reading.text import MAX_CHARS, STOP, stem, stem_set, stems
+from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stem_set, stems
 
 _ASKED: Final = re.compile(
-    r"\b(?:(?:which|whose|how\s+(?:many|much)|what's|what(?:\s+(?:is|are|was|were|will\s+be))?)\s+(?:the\s+)?"
+    r"\b(?:(?:which|whose|how\s+(?:many|much)|what's|what\s+(?:is|are|was|were|will\s+be)"
+    r"|what(?=(?:\s+[a-z][\w'-]*){1,3}\s+(?:is|are|was|were|will|would|can|could|should|do|does|did|has|have|had)\b))\s+(?:the\s+)?"
     r"(?=(?P<words>(?:[a-z][\w'-]*\s*){1,4}))"
     r"|(?:tell|give|show|get)\s+(?:me|us)\s+the\s+(?=(?P<told>(?:[a-z][\w'-]*\s+){1,4})(?:of|for)\b))",
     re.IGNORECASE,
 )
-"""The places where a request names what it asks for: after a question word, or between "tell me the" and "of"."""
+"""The places where a request names what it asks for: after a question word, or between "tell me the" and "of".
+
+After "what", a verb has to follow the name: "what flew on Friday?" names nothing.
+"""
 _MEASURES: Final = {
     how: stem_set(words)
     for how, words in {
@@ -37,6 +41,12 @@ ANYTHING: Final = stem_set(
 )
 """General nouns, and adjectives that apply to anything."""
 _GENERAL: Final = ANYTHING | stem_set("else")
+
+_COUNTED: Final = re.compile(r"\b(?:how\s+many|(?:number|count)\s+of)\b", re.IGNORECASE)
+_TOTAL: Final = stem("total")
+_OF_ITEMS: Final = stem_set("total count number items results records elements entries size")
+_YES_OR_NO: Final = re.compile(r"\s*(?:is|are|was|were|has|have|does|do|did)\b", re.IGNORECASE)
+_MAX_LISTED: Final = 50
 
 Asked = tuple[str, frozenset[str]]
 """A thing that is asked for by name: the request's words, and stems of its possible names."""
@@ -61,6 +71,42 @@ def _named(words: Sequence[str]) -> Iterator[str]:
         if word.lower() in STOP or stem(word) in _GENERAL or not _PLAIN.fullmatch(word):
             return
         yield word
+
+
+def counts_asked(query: str, profile: Profile) -> list[Field]:
+    """The total of all items that an answer has beside its list, if the request asks how many there are."""
+    if _COUNTED.search(query[:MAX_CHARS]) is None:
+        return []
+    return [
+        field
+        for field in profile.fields
+        if field.kinds == {"integer"}
+        and not field.listed
+        and _TOTAL in field.words
+        and _OF_ITEMS.issuperset(field.words)
+    ]
+
+
+def states_asked(query: str, profile: Profile) -> list[Field]:
+    """The fields of a single thing of which a yes-or-no question names a listed value: "is b-13 resting?"."""
+    if _YES_OR_NO.match(query) is None:
+        return []
+    said = frozenset(stems(query[:MAX_CHARS]))
+    return [
+        field
+        for field in profile.fields
+        if not field.listed and any(said.issuperset(words) for words in _listed_words(profile, field))
+    ]
+
+
+def _listed_words(profile: Profile, field: Field) -> Iterator[frozenset[str]]:
+    """Stems of the words of each listed value of a field."""
+    for branch in profile.schemas.branches(field.node):
+        for schema in branch:
+            values = schema.get("enum")
+            for value in values[:_MAX_LISTED] if isinstance(values, list) else ():
+                if isinstance(value, str) and (words := frozenset(stems(" ".join(split_name(value))))):
+                    yield words
 
 
 def named_besides(query: str, profile: Profile, said: Sequence[Field]) -> list[Field]:

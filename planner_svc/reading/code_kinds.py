@@ -19,6 +19,7 @@ from services.contracts.api import Location
 _ID: Final = stem("id")
 _CODE: Final = re.compile(r"(?<![\w.@/+-])(?P<head>[A-Za-z]{1,8}[-_:]?)(?=\d)[\w-]{1,60}(?![\w@/]|\.\w)")
 """Letters, perhaps a sign, and then at least one digit."""
+_NAME: Final = re.compile(r"[A-Z][a-z'\u2019]+(?:\s+[A-Z][a-z'\u2019-]+)*")
 Thing = tuple[str, ...]
 """What a value identifies, as stems: ``("bird", "id")``."""
 
@@ -68,6 +69,10 @@ class CodeKinds:
         """Whether a text is a code that begins as the ids of other things do, and not as the ids of this one."""
         head = head_of(text)
         return bool(head) and thing in self._heads and head in self._known - self._heads[thing]
+
+    def is_no_id(self, thing: Thing, text: str) -> bool:
+        """Whether a text is a plain name, and the ids of a thing are codes with digits."""
+        return thing[-1:] == (_ID,) and thing in self._heads and _NAME.fullmatch(text.strip()) is not None
 
 
 def _examples(profile: Profile) -> Iterator[tuple[Thing, Iterable[str]]]:

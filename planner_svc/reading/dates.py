@@ -60,9 +60,7 @@ _RELATIVE_DAY = pattern_of(
 )
 _AT = rf"\s+(?:at\b|\d{{1,2}}(?:[:.]\d\d|\s?[ap]\.?m\b|{NO_NOUN}))"
 _PART_OF_TODAY = re.compile(
-    rf"(?<![\w-])(?P<w>this(?:\s+(?:morning|afternoon|evening)(?!\w|\s+(?:at\b|\d))"
-    rf"|(?=\s+(?:morning|afternoon|evening){_AT}))|to(?=night{_AT}))",
-    re.IGNORECASE,
+    rf"(?<![\w-])(?P<w>this(?=\s+(?:morning|afternoon|evening){_AT})|to(?=night{_AT}))", re.IGNORECASE
 )
 """Only "this" of "this morning at 9", and "to" of "tonight at 9": the part of the day belongs to the time."""
 _WEEKDAY_RX = pattern_of(rf"(?:(?P<q>next|this|coming|last|past)\s+)?(?P<w>{WEEKDAY})")

@@ -113,7 +113,7 @@ class Assembly:
         outputs: list[AnswerOutput] = []
         names: set[str] = set()
         for index, call in enumerate(self.calls):
-            said = self.decoder.answers(call.api)
+            said = self.decoder.answers(call.api) if index in taken else self.decoder.answers_of_last(call.api)
             if index in taken and not said:
                 continue
             for name, path in answer_of(self.apis[call.api].profile, said):

@@ -8,10 +8,11 @@ from typing import Final
 
 from planner_svc.backends.compact.assembly import Assembly
 from planner_svc.backends.compact.confidence import Calibration, signs_of
-from planner_svc.backends.compact.decode import Decoder
+from planner_svc.backends.compact.decode import CALLED, Decoder
 from planner_svc.backends.compact.demo_hints import hints_from
 from planner_svc.backends.compact.encodings import Encodings
 from planner_svc.backends.compact.inputs import features_of
+from planner_svc.backends.compact.items import Encoded
 from planner_svc.backends.compact.reader import Reader
 from planner_svc.backends.compact.task import Task
 from planner_svc.evidence import TriedCalls
@@ -22,6 +23,9 @@ from services.compute import ComputePool, checkpoint
 from services.contracts.api import Api
 from services.contracts.planning import PlanRequest
 
+_LIKELIEST: Final = 2
+"""Operations named where it is not likely that none is meant."""
+_MAX_SUMMARY: Final = 100
 NOTHING: Final = "Nothing in the catalogue fits this request."
 MAX_CANDIDATES: Final = 24
 
@@ -73,7 +77,18 @@ class CompactBackend:
         decoder = Decoder(Task(request.query, apis, reading, now, given, hints), self._reader.judges)
         calls = decoder.calls(decoder.chosen())
         if not calls:
-            return PlanDraft(None, decoder.probability_of_set, reason=NOTHING)
+            return PlanDraft(None, decoder.probability_of_set, reason=_why_nothing(decoder, apis))
         assembly = Assembly(apis, calls, decoder)
         plan = with_loops(assembly.plan(), request.query, {one.api.id: one.api for one in seen})
         return PlanDraft(plan, self._calibration.probability(signs_of(decoder, calls)), assembly.missing())
+
+
+def _why_nothing(decoder: Decoder, apis: Sequence[Encoded]) -> str:
+    """Why nothing is called: nothing fits, or, if that is not likelier than not, which operations may be meant."""
+    if decoder.probability_of_set >= CALLED:
+        return NOTHING
+    order = sorted(range(len(apis)), key=lambda number: -decoder.called[number])[:_LIKELIEST]
+    named = (apis[number].profile.api for number in order)
+    said = " and ".join(f"“{(api.summary or api.name)[:_MAX_SUMMARY].rstrip('. ')}”" for api in named)
+    likeliest = f"The likeliest are {said}" if len(order) > 1 else f"The likeliest is {said}"
+    return f"I cannot tell which operation is meant. {likeliest}. Describe in more detail what you want."

@@ -24,6 +24,8 @@ from planner_svc.backends.compact.inputs import RELEVANCE, Floats, Origin, softm
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.left_out import add_look_ups
 from planner_svc.backends.compact.lengths import add_ends_by_length
+from planner_svc.backends.compact.measures import take_measures
+from planner_svc.backends.compact.named_look_ups import add_named_look_ups
 from planner_svc.backends.compact.new_values import drop_other_options, tell_old_from_new_values
 from planner_svc.backends.compact.outputs import DEMONSTRATED
 from planner_svc.backends.compact.periods import add_other_ends, set_bounds
@@ -35,7 +37,8 @@ from planner_svc.backends.compact.spans import ParameterTarget
 from planner_svc.backends.compact.task import FillRequest, Task
 from planner_svc.backends.compact.unmarked import add_unmarked_ends, takes_limits
 from planner_svc.reading.actions import may_be_meant
-from planner_svc.reading.asked import named_besides
+from planner_svc.reading.answers import whole_answer_fields
+from planner_svc.reading.asked import counts_asked, named_besides, states_asked
 from planner_svc.reading.option_names import weekday_options
 from planner_svc.reading.profile import Field, Role, Slot
 from planner_svc.reading.text import MAX_CHARS, name_parts, split_name, stems
@@ -147,6 +150,7 @@ class Decoder:
             by_candidate[number] = self._calls_of(number, chosen)
             waiting += [need for call in by_candidate[number] for need in call.fed_by() if need not in by_candidate]
         add_look_ups(self._task, self.filler, by_candidate, lambda number: self._calls_of(number, [*chosen, number]))
+        add_named_look_ups(self._task, self.filler, by_candidate)
         tell_old_from_new_values(self._task.query, self._task.apis, by_candidate)
         self._set_names(by_candidate)
         return in_running_order(by_candidate)
@@ -205,6 +209,15 @@ class Decoder:
         said = [one for sure, one in sorted(found, key=lambda pair: -pair[0]) if sure >= ANSWERS]
         return [*said, *named_besides(self._task.query, profile, said)] if said else []
 
+    def answers_of_last(self, number: int) -> list[Field]:
+        """The same for a call that feeds no other: also what a question is about, such as the number of all items."""
+        said, profile = self.answers(number), self._task.apis[number].profile
+        states, counts = states_asked(self._task.query, profile), counts_asked(self._task.query, profile)
+        if counts and not said:
+            said = whole_answer_fields(profile)
+            counts = counts if said else []  # otherwise the whole answer has them
+        return list(dict.fromkeys([*states, *said, *counts]))
+
     def _calls_of(self, number: int, chosen: Sequence[int]) -> list[DraftCall]:
         """The calls of one API: as many as there are values, if it is called more than once."""
         profile = self._task.apis[number].profile
@@ -231,6 +244,8 @@ class Decoder:
             split_full_name(call, profile, self._task.query)
             if number in chosen and times == 1 and alone:
                 add_unmarked_ends(self.filler, self._task.query, call, fills)
+            if number in chosen and times == 1:
+                take_measures(self.filler, self._task.query, call, fills)
             take_goals(self.filler, self._task.query, call, fills)
             set_right_ends(self.filler, self._task.query, call, fills)
             add_other_ends(self.filler, self._task.query, call, fills)

@@ -77,7 +77,7 @@ class Outputs:
     def _fields(self, target: ParameterTarget, other: int, api: Encoded) -> Iterator[tuple[float, Field]]:
         """The log-odds and the fields of an API's answer that may be the parameter's value.
 
-        A change gets neither what is there already nor the id of another thing.
+        None gets the id of another thing, and a change nothing that is there already.
         """
         logits = self._task.reading.logits["reference"][target.place]
         consumer = self._task.apis[target.number].profile.api
@@ -85,7 +85,7 @@ class Outputs:
             field = api.profile.fields[item.field]
             if writes_back(consumer, target.slot, api.profile.api, field):
                 continue
-            if not (consumer.mutating and is_id_of_another(target.slot, field, self._things_with_ids)):
+            if not is_id_of_another(target.slot, field, self._things_with_ids):
                 yield float(logits[at]), field
 
     @cached_property

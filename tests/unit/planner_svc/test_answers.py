@@ -1,7 +1,9 @@
 """What a call's answer is given for: all of what was asked, and the whole where nobody knows what that is."""
 
+import pytest
+
 from planner_svc.reading.answers import answer_of
-from planner_svc.reading.asked import named_besides
+from planner_svc.reading.asked import counts_asked, named_besides, states_asked
 from planner_svc.reading.profile import Field, Profile, read_profile
 from services.contracts.base import JsonPath
 from tests.unit.planner_svc.building import TEXT, WHOLE, api, listed, param, record
@@ -82,3 +84,26 @@ def test_an_object_that_an_argument_is_named_like_is_no_repetition_of_it() -> No
     task = record(id=TEXT, properties={"type": "object", "additionalProperties": TEXT}, archived={"type": "boolean"})
     profile = read_profile(api("get_task", param("id"), param("properties"), path="/tasks/{id}", returns=task))
     assert _paths(profile) == [("properties",), ("archived",)]
+
+
+@pytest.mark.parametrize(
+    ("query", "counted"),
+    [
+        ("how many things are there?", ["total"]),
+        ("the number of things", ["total"]),
+        ("which things are there?", []),
+    ],
+)
+def test_the_total_is_told_if_it_is_asked_for(query: str, counted: list[str]) -> None:
+    profile = read_profile(api("list_things", path="/things", returns=PAGE))
+    assert [one.name for one in counts_asked(query, profile)] == counted
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [("is b-13 resting?", ["status"]), ("is b-13 off duty?", ["status"]), ("show b-13", []), ("is b-13 a bird?", [])],
+)
+def test_a_state_that_is_asked_about_is_told(query: str, told: list[str]) -> None:
+    status = {"type": "string", "enum": ["active", "resting", "off_duty"]}
+    profile = read_profile(api("get_bird", path="/birds/{id}", returns=record(id=TEXT, until=TEXT, status=status)))
+    assert [one.name for one in states_asked(query, profile)] == told

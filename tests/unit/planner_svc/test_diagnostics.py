@@ -72,7 +72,7 @@ def test_missing_argument_becomes_a_question() -> None:
     (question,) = response.questions
     assert (question.step, question.api, question.argument) == ("a", "t.rates", "base")
     assert question.text == (
-        "What is the base for “Exchange rates”? (Currency to convert from) Choose one of: EUR, USD."
+        "What should “base” be for “Exchange rates”? (Currency to convert from) Choose one of: EUR, USD."
     )
     assert question.json_schema["enum"] == ["EUR", "USD"]
     near = prove(plan(step("a", "rates", base="EUR")), rates)

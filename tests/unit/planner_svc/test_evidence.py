@@ -55,6 +55,13 @@ def test_a_call_is_known_again(outcome: str, arguments: dict[str, str], excluded
     assert tried.call(CITY.id, arguments) is None
 
 
+def test_a_word_inside_another_value_is_not_lost() -> None:
+    """A search for the kind that a name has in it found nothing; one for the name alone says as much."""
+    kind = EMPTY.model_copy(update={"arguments": {"name": '"Lisbon Coast"', "region": '"coast"'}})
+    assert not TriedCalls([kind]).findings(of("findCity", "Lisbon Coast"), same_words=True)
+    assert TriedCalls([kind]).findings(of("findCity", "Lisbon"), same_words=True)
+
+
 def test_a_call_is_known_by_what_feeds_it_whatever_the_steps_are_called() -> None:
     first, same = (
         of("findCountry"),

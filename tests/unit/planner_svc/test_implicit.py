@@ -94,7 +94,9 @@ def test_a_question_quotes_no_markup() -> None:
         "cancel", param("shipmentId", required=True, about="The <b>id</b> of a shipment.<br><br>If a < b, ask")
     )
     response = prove(plan(step("a", "cancel")), cancel)
-    assert response.questions[0].text == "What is the shipment id for “cancel”? (The id of a shipment. If a < b, ask)"
+    assert (
+        response.questions[0].text == "What should “shipment id” be for “cancel”? (The id of a shipment. If a < b, ask)"
+    )
 
 
 def test_a_call_that_changes_something_is_never_completed_by_guessing() -> None:
@@ -117,7 +119,7 @@ def test_questions_are_bounded() -> None:
     response = prove(plan(*(step(f"s{n}", "needy") for n in range(300))), needy)
     assert len(response.questions) == 50
     assert len(response.diagnostics) <= 200
-    assert response.questions[0].text == "What is the x for “needy”? (What to put)"
+    assert response.questions[0].text == "What should “x” be for “needy”? (What to put)"
     assert codes(response) >= {DiagnosticCode.MISSING_ARGUMENT}
 
 
@@ -226,4 +228,6 @@ def test_a_question_about_a_part_of_an_object_names_both() -> None:
     parcel = {**record(declared_value=NUMBER), "required": ["declared_value"]}
     send = api("send", param("parcel", parcel, required=True), method="POST", summary="Send a parcel")
     found = prove(plan(step("s", "send", parcel=ObjectValue(fields={}))), send)
-    assert [one.text for one in found.questions] == ["What is the declared value of the parcel for “Send a parcel”?"]
+    assert [one.text for one in found.questions] == [
+        "What should “declared value of the parcel” be for “Send a parcel”?"
+    ]

@@ -426,8 +426,3 @@ def test_what_is_listed_is_rather_of_the_last_weeks(text: str, days: list[date])
 )
 def test_a_part_of_today_with_its_time(text: str, clock: time) -> None:
     assert [(moment.day, moment.clock) for moment in moments(text)] == [(moments("today")[0].day, clock)]
-
-
-@pytest.mark.parametrize("text", ["this morning", "this evening", "tonight"])
-def test_a_part_of_today_without_a_time_is_the_day(text: str) -> None:
-    assert moments(text) == moments("today")

@@ -127,6 +127,8 @@ CANCELS_TWO = plan(
         ("Don't forget to cancel ord_17 and ord_3", CANCELS_TWO, ["var1", "var2"]),
         ("Don't refund ord_17, cancel it and ord_3", CANCELS_TWO, ["var1", "var2"]),
         ("Don't cancel ord_17 today, do it tomorrow", CANCELS, ["var1"]),
+        ("Don't cancel ord_17 yet, ask first and then cancel it", CANCELS, ["var1"]),
+        ("Don't cancel ord_17, just look at it", CANCELS, []),
         ("List the orders, do not list ord_17", READS, ["var1"]),
     ],
 )

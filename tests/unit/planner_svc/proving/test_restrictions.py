@@ -73,3 +73,22 @@ def test_other_words_restrict_nothing(query: str, subject: Plan) -> None:
 def test_words_after_a_limit_restrict_a_change() -> None:
     asked = plan(step("var1", "deleteMessages", older_than_days=60), answer="$var1$")
     assert restriction("Delete messages older than 60 days but not read ones", asked, APIS) == "not read ones"
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("list messages that are not read", "not read"),
+        ("messages without a sender", "without a sender"),
+        ("all messages other than Anna's", "other than Anna's"),
+        ("list the messages", ""),
+        ("not only the read messages", ""),
+    ],
+)
+def test_what_is_left_out_of_a_list_needs_a_filter(query: str, words: str) -> None:
+    assert restriction(query, plan(step("var1", "listMessages"), answer="$var1$"), APIS) == words
+
+
+def test_a_value_may_mean_what_is_left_out() -> None:
+    read = plan(step("var1", "listMessages", status="unread"), answer="$var1$")
+    assert restriction("list messages that are not read", read, APIS) == ""

@@ -39,6 +39,7 @@ def said(query: str, called: Api = ORDER, *others: Api, proposed: Plan = PLAN) -
         ("how heavy is order 4471?", "how heavy it is"),
         ("which carrier has order 4471?", "carrier"),
         ("What is the carrier of order 4471?", "carrier"),
+        ("what carrier does order 4471 have?", "carrier"),
         ("please tell me the carrier for order 4471", "carrier"),
         ("order 4471: how many parcels is it?", "parcels"),
     ],
@@ -58,6 +59,7 @@ def test_what_no_answer_tells_is_said(query: str, asked: str) -> None:
         "how much is order 4471?",
         "how old is order 4471?",
         "order 4471",
+        "what arrived last Friday?",  # a verb names nothing
         "Which Grundfos has 4471?",  # it may be a value
         "",
     ],

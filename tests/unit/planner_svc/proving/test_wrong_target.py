@@ -28,6 +28,28 @@ def test_another_thing_is_not_removed(query: str, refused: bool) -> None:
     assert bool(wrong_change_reason(query, plan(step("a", "cancel_order", id="77")), {CANCEL.id: CANCEL})) is refused
 
 
+SHOW = api("get_order", param("id", required=True, at=Location.PATH), method="GET", path="/orders/{id}")
+
+
+@pytest.mark.parametrize(
+    ("query", "refused"),
+    [
+        ("delete order 77", True),
+        ("Could you please remove my order 77?", True),
+        ("show order 77", False),
+        ("delete what is in order 77 and show it", False),
+        ("was order 77 deleted?", False),
+    ],
+)
+def test_to_show_a_thing_is_not_to_remove_it(query: str, refused: bool) -> None:
+    assert bool(wrong_change_reason(query, plan(step("a", "get_order", id="77")), {SHOW.id: SHOW})) is refused
+
+
+def test_a_word_of_the_operation_asks_for_no_removal() -> None:
+    price = api("get_price", param("id", required=True, at=Location.PATH), path="/close/{id}", method="GET")
+    assert not wrong_change_reason("close price 77", plan(step("a", "get_price", id="77")), {price.id: price})
+
+
 NOTE = api(
     "updateSubscription",
     param("id", required=True, at=Location.PATH),
