@@ -28,9 +28,9 @@ def with_codes_in_place(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan
         apis: the candidates by id.
     """
     said = [code for code, place in codes_said(query) if not TakenBack(query).covers(*place, named=True)]
-    kinds = CodeKinds(map(profile_of, apis.values())) if said else None
-    if not kinds:
+    if not said:
         return plan
+    kinds = CodeKinds(map(profile_of, apis.values()))
     steps, changed = list(plan.steps), False
     for code in dict.fromkeys(said):
         places = list(_places(plan, code, [one for one in said if one != code], apis, kinds))

@@ -29,7 +29,7 @@ _RESTRICTS: Final = re.compile(
     re.IGNORECASE,
 )
 _EXCEPTS: Final = re.compile(
-    r"\b(?:not|without|except(?:ing)?(?:\s+for)?|excluding|other\s+than|apart\s+from|(?:are|is|have|has|do|does)n['\u2019]t)"
+    r"\b(?:not|without|except(?:ing)?(?:\s+for)?|excluding|other\s+than|apart\s+from|(?:all|every)\s+(?:[\w'-]{1,20}\s+){1,3}but|(?:are|is|have|has|do|does)n['\u2019]t)"
     r"(?!\s+only\b)\s+(?P<rest>[^.;:!?\n]{1,60}\b)",
     re.IGNORECASE,
 )

@@ -62,8 +62,13 @@ class CodeKinds:
         return len(self._known) > 1
 
     def takes(self, thing: Thing, code: str) -> bool:
-        """Whether a code begins as the ids of a thing do."""
-        return head_of(code) in self._heads.get(thing, ())
+        """Whether a code begins as the ids of a thing do; without any examples of them, as the thing's name does."""
+        head, known = head_of(code), self._heads.get(thing)
+        if known is None:
+            letters = head.rstrip("-_:")
+            own = thing[-1:] == (_ID,) and thing[-2:][0].startswith(letters)
+            return own and bool(letters) and head not in self._known
+        return head in known
 
     def is_of_another(self, thing: Thing, text: str) -> bool:
         """Whether a text is a code that begins as the ids of other things do, and not as the ids of this one."""

@@ -13,7 +13,8 @@ THING: Final = r"(?P<thing>(?:(?!\s+(?:and|but|then)\b)[^.,;:!?()\n]){0,100})"
 EXCEPT: Final = re.compile(
     r"(?<!\bnobody\s)(?<!\bnothing\s)(?<!\bnone\s)(?<!\bno one\s)"
     r"\b(?:except(?:ing)?(?:\s+for)?|excluding|other\s+than|apart\s+from|(?:all|every(?:body|one|thing))\s+but"
-    r"|(?:all|every)\s+(?:[\w'-]{1,20}\s+){1,3}but(?=\s+(?:the\s+)?(?:(?-i:[A-Z])|[\w-]{0,20}\d))"
+    r"|(?:all|every)\s+(?:[\w'-]{1,20}\s+){1,3}but"
+    r"(?=\s+(?:the\s+)?(?:(?-i:[A-Z])|[\w-]{0,20}\d|[\w-]{1,20}\s+ones?\b))"
     r"|(?:(?:but|and)\s+(?:not|keep|leave|spare)|,\s*not)(?!\s+(?:after|before|by|until|only)\b)"
     r"(?=\s+(?:(?:the|for)\s+)?(?:[a-z]{1,20}\s+)?(?:(?-i:[A-Z])|[\w-]{0,20}\d)))"
     rf"\b{THING}",

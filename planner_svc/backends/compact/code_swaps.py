@@ -68,7 +68,7 @@ def _siblings(
 def _takes(profile: Profile, kinds: CodeKinds, codes: Sequence[str]) -> bool | None:
     """Whether the only argument in the path takes one of the codes, or all are of other kinds; None: neither."""
     in_path = [slot for slot in profile.slots if slot.parameter.location is Location.PATH]
-    if len(in_path) != 1:
+    if len(in_path) != 1 or "string" not in in_path[0].kinds:
         return None
     thing = thing_of(profile, in_path[0])
     if any(kinds.takes(thing, code) for code in codes):

@@ -35,6 +35,7 @@ from planner_svc.reading.standard_codes import code_named, may_be_code
 from planner_svc.reading.tense import tells_of_past
 from planner_svc.reading.text import MAX_CHARS, stem_set
 from planner_svc.reading.timestamps import as_stamp, is_stamp, stamp_of
+from planner_svc.reading.units import unit_of
 from planner_svc.reading.values import number_in_context
 from planner_svc.reading.weekdays import named_weekdays
 from planner_svc.reading.withdrawn import TakenBack
@@ -47,6 +48,8 @@ REPEATED: Final = 0.1
 """Smallest share of the likeliest words' probability at which other words are values too, or are tried instead."""
 OF_DATES: Final = stem_set("date day time week weekday month year quarter season hour minute age")
 """Words of arguments that take a part of a date."""
+LENGTHS: Final = stem_set("duration length lasting timeout interval period ttl age delay")
+"""Words of arguments that take a length of time."""
 WHERE: Final = frozenset({"timezone", "locale"})
 """Arguments for which the application's value describes the user rather than the request."""
 LIKELY: Final = 0.5
@@ -364,11 +367,8 @@ class Filler:
     def _is_of_a_date(self, fill: FillRequest, start: int, end: int) -> bool:
         """Whether a number is only a part of a date that another argument takes: the year of "the end of June 2027"."""
         slot = fill.slot
-        if (
-            slot.temporal
-            or not slot.kinds & {"integer", "number"}
-            or not OF_DATES.isdisjoint({*slot.words, *slot.about})
-        ):
+        takes_parts = not (OF_DATES.isdisjoint({*slot.words, *slot.about}) or _is_length(slot))
+        if slot.temporal or not slot.kinds & {"integer", "number"} or takes_parts:
             return False
         return any(one.temporal for one in fill.profile.slots) and self.moments.has_part(start, end)
 
@@ -435,6 +435,12 @@ class Filler:
     def link_candidates(self, target: ParameterTarget, chosen: Sequence[int]) -> list[LinkCandidate]:
         """The likeliest outputs by the network, strongest first."""
         return self._outputs.candidates(target, chosen)
+
+
+def _is_length(slot: Slot) -> bool:
+    """Whether an argument takes a length of time: "tonight at 8" is no duration of 8 minutes."""
+    unit = unit_of(slot)
+    return unit is not None and unit.kind == "time" and not LENGTHS.isdisjoint(slot.words)
 
 
 def reference_argument(slot: Slot, candidate: LinkCandidate, sure: float) -> ReferenceArgument:

@@ -14,7 +14,7 @@ from planner_svc.reading.conditions import CONDITION
 from planner_svc.reading.negations import denies
 from planner_svc.reading.option_names import option_names
 from planner_svc.reading.text import MAX_CHARS, STOP
-from planner_svc.reading.withdrawn import replaced, within
+from planner_svc.reading.withdrawn import excepted, replaced, within
 
 
 class Options:
@@ -73,6 +73,9 @@ class Options:
         no += [one for one in said if denies(query, (one.start, one.end), changes=changes)]
         states = [match.span("state") for match in CONDITION.finditer(query)] if changes else []
         no += [one for one in said if within(one.start, one.end, states)]
+        no += [one for one in said if within(one.start, one.end, excepted(query))]
+        if not changes:
+            no += [one for one in said if _is_verb(query, one)]
         return {str(one.value) for one in no} - {str(one.value) for one in said if one not in no}
 
     def _offered(
@@ -96,3 +99,9 @@ class Options:
             own = {value for value, one in said if {one.role, fill.slot.role} != {"from", "to"}}
             offered = [one for one in offered if str(one[1]) in own] or offered
         return offered
+
+
+def _is_verb(query: str, one: NamedChoice) -> bool:
+    """Whether the words say what happens and not the state after it: "that expire before May" is not "expired"."""
+    said = query[one.start : one.end].lower()
+    return str(one.value).lower().endswith("ed") and " " not in said and not said.endswith("ed")

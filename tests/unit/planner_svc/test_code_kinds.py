@@ -67,6 +67,13 @@ def test_a_code_of_another_kind_is_none() -> None:
     assert not KINDS.is_of_another(("q",), "b-7")  # takes any text
 
 
+def test_without_examples_a_things_name_tells() -> None:
+    assert KINDS.takes(("handler", "id"), "h-2")
+    assert not KINDS.takes(("handler", "id"), "x-2")
+    assert not KINDS.takes(("handler", "name"), "h-2")
+    assert not KINDS.takes(("sorti", "id"), "s-2")  # these are sites
+
+
 @pytest.mark.parametrize(
     ("query", "order"), [("show b-12", [1, 0]), ("show s-12", [0, 1]), ("show b-12 and s-4", [0, 1]), ("show", [0, 1])]
 )

@@ -240,3 +240,18 @@ def test_each_of_a_range_of_codes_is_changed(backend: CompactBackend) -> None:
 def test_another_year_is_one_more() -> None:
     assert [(one.amount, one.unit) for one in quantities("another year")] == [(1, UNIT_WORDS["year"])]
     assert not quantities("another goose")
+
+
+@pytest.mark.parametrize("query", ["Start a run tonight at 8", "Start a run on 3 May 2027 at 7"])
+def test_an_hour_is_no_duration(backend: CompactBackend, query: str) -> None:
+    start = api(
+        "startRun",
+        "Start a run",
+        param("startsAt", {"type": "string", "format": "date-time"}, "When it starts", required=True),
+        param("durationMinutes", WHOLE, "Duration"),
+        method="POST",
+        path="/runs",
+    )
+    draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=start, score=1),)))
+    assert draft.plan is not None
+    assert set(draft.plan.steps[0].arguments) == {"startsAt"}

@@ -52,6 +52,7 @@ def test_the_value_before_a_correction_is_replaced(query: str, replaced: list[st
         ("Cancel all orders but ord_3", ["ord_3"]),
         ("Cancel every open order but A-3", ["A-3"]),
         ("Cancel all orders but tell me first", []),
+        ("Cancel all orders but the paid ones", ["the paid ones"]),
     ],
 )
 def test_exceptions(query: str, things: list[str]) -> None:
@@ -98,6 +99,9 @@ STATUSES = {"type": "string", "enum": ["open", "in_review", "closed"]}
         ("List the tickets that are not closed", {"type": "string", "enum": ["open", "closed"]}, "open"),
         ("List all tickets except the closed ones", {"type": "array", "items": STATUSES}, ["open", "in_review"]),
         ("List the open tickets, not closed ones", STATUSES, "open"),
+        ("All tickets but the closed ones", STATUSES, None),
+        ("Tickets that expire before May", {"type": "string", "enum": ["valid", "expired", "void"]}, None),
+        ("Tickets that have expired", {"type": "string", "enum": ["valid", "expired", "void"]}, "expired"),
         ("List the open tickets, no, the closed ones", STATUSES, "closed"),
     ],
 )

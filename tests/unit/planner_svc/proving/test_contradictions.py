@@ -69,6 +69,9 @@ READS = plan(step("var1", "listOrders"), answer="$var1.id$")
         ("If ord_17 is done, cancel it", CANCELS, "If ord_17 is done"),
         ("Cancel order ord_17 unless it has been shipped and tell me", CANCELS, "unless it has been shipped"),
         ("Cancel ord_17 if the customer hasn't paid", CANCELS, "if the customer hasn't paid"),
+        ("Cancel ord_17 if it rains", CANCELS, "if it rains"),
+        ("Cancel ord_17 unless they answer", CANCELS, "unless they answer"),
+        ("If the parcel weighs less than 5 kg, cancel ord_17", CANCELS, "If the parcel weighs less than 5 kg"),
     ],
 )
 def test_the_words_that_forbid_the_change_are_found(query: str, subject: Plan, words: str) -> None:
@@ -102,6 +105,8 @@ def test_the_words_that_forbid_the_change_are_found(query: str, subject: Plan, w
         ("Cancel order ord_17, it looks as if it was paid", CANCELS),
         ("Cancel order ord_17 even if it is late", CANCELS),
         ("Cancel order ord_17 and let me know if it is done", CANCELS),
+        ("Cancel order ord_17 and let me know if it works", CANCELS),
+        ("Cancel order ord_17 if you like", CANCELS),
         ("Tell the guest if the room is late", READS),
         ("If it is called Blue, book the room", BOOKS),
         ('Cancel order ord_17, "if it is late"', CANCELS),
