@@ -17,6 +17,8 @@ from planner_svc.proving.contradictions import forbidden_change
 from planner_svc.proving.item_matches import unordered
 from planner_svc.proving.prover import Prover, probability
 from planner_svc.proving.restrictions import restriction
+from planner_svc.proving.unanswered import unanswered
+from planner_svc.proving.unsaid_options import unsaid_option
 from planner_svc.proving.untold import join_words, missing_from_plan, untold
 from planner_svc.proving.unused_values import values_left_out
 from planner_svc.reading.implied import with_implied
@@ -337,7 +339,7 @@ class PlannerService:
         """What the plan leaves out of the request, in a sentence; empty for a demonstration's plan.
 
         These are stated values that an argument could take, what the request orders a list by, that it also says not to
-        make a change, words that restrict one, and a time of day that nobody said.
+        make a change, words that restrict one, a time of day or an option that nobody said, and a further question.
         """
         if response.compiled is None or response.backend == DEMONSTRATED:
             return ""
@@ -352,9 +354,15 @@ class PlannerService:
             day = await self._pool.run(assumed_midnight, request.query, plan, apis)
             if day:
                 return f"nothing says at what time of {day} it should be, and 00:00 would be sent"
+            option = await self._pool.run(unsaid_option, request.query, plan, apis, request.context.values)
+            if option and response.backend != MODEL:  # which knows more words for an option
+                return f"nothing says “{option}”, which would be sent"
             left = await self._pool.run(values_left_out, request.query, request.context, plan, apis)
             if left:
                 return f"it does not use {join_words([f'“{text}”' for text in left], 'or')}"
+            further = await self._pool.run(unanswered, request.query, plan, apis)
+            if further:
+                return f"it may not answer “{further}”"
             extreme = await self._pool.run(unordered, plan, request.query, apis)
         except (Overloaded, DeadlineExceeded):  # a read is valid without it; an unsure change waits
             changes = any(apis[step.api].mutating for step in plan.steps)

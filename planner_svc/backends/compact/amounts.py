@@ -30,6 +30,12 @@ _RANKED: Final = re.compile(
     r"\s+(?:(?:most|least)\s+\w+|latest|best|worst|(?!request|guest|interest)[a-z]{3,}est)\b", re.IGNORECASE
 )
 """Words after how many are wanted: "the five most expensive", "3 latest"."""
+_UNCLEAR: Final = re.compile(
+    r"\s?(?:barrels?|boxes|box|bushels?|crates?|cups?|gallons?|gal|hundredweights?|pallets?|pints?|quarts?|sacks?|stones?"
+    r"|tablespoons?|teaspoons?|tons?)\b",
+    re.IGNORECASE,
+)
+"""Units whose size depends on the country or on the thing."""
 _WHOLES: Final = stem_set("amount cost count credit fee payment price quantity sum total")
 """Words in the names of arguments that take an amount, and no share of one."""
 _MAX_BETWEEN: Final = 100
@@ -71,6 +77,8 @@ def amount_meant(query: str, said: Sequence[Quantity], slot: Slot, start: int, e
         raise ValueError(f"“{query[whole.start : whole.end]}” is a length of time")
     if slot.role and not slot.temporal and _RANKED.match(query, whole.end):
         raise ValueError(f"“{query[whole.start : whole.end]}” counts the first of an order")
+    if unit is not None and whole.unit is None and _UNCLEAR.match(query, whole.end):
+        raise ValueError(f"“{query[whole.start : whole.end]}” has a unit of unclear size")
     if unit is not None and whole.unit is not None:
         if unit.kind != whole.unit.kind:
             raise ValueError(f"“{query[whole.start : whole.end]}” has another unit")

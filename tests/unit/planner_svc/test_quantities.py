@@ -255,3 +255,11 @@ def test_an_hour_is_no_duration(backend: CompactBackend, query: str) -> None:
     draft = backend.draft(PlanRequest(query=query, candidates=(Candidate(api=start, score=1),)))
     assert draft.plan is not None
     assert set(draft.plan.steps[0].arguments) == {"startsAt"}
+
+
+@pytest.mark.parametrize("said", ["3 tons", "2 sacks", "5 gallons"])
+def test_a_unit_of_unclear_size_is_not_left_out(said: str) -> None:
+    profile = read_profile(api("orderFeed", "Order feed", param("quantityKg", NUMBER)))
+    query = f"Order {said} of feed"
+    with pytest.raises(ValueError, match="unclear"):
+        amount_meant(query, quantities(query), profile.slots[0], 6, 7)

@@ -1,5 +1,7 @@
 """A change at midnight is unsure if only its day is said."""
 
+from typing import Any
+
 import pytest
 
 from planner_svc.proving.assumed_times import assumed_midnight
@@ -35,5 +37,5 @@ def test_a_time_that_nobody_said_is_told(query: str) -> None:
         ("flights since Friday", "listFlights", {"since": FRIDAY}),
     ],
 )
-def test_what_is_said_or_only_read_is_not(query: str, called: str, arguments: dict[str, str]) -> None:
+def test_what_is_said_or_only_read_is_not(query: str, called: str, arguments: dict[str, Any]) -> None:
     assert assumed_midnight(query, plan(step("a", called, **arguments)), APIS) == ""
