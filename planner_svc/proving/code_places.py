@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from planner_svc.reading.code_kinds import CodeKinds, codes_said, thing_of
+from planner_svc.reading.negations import denies
 from planner_svc.reading.profile import Slot, profile_of
 from planner_svc.reading.stated import without_needless_reads
 from planner_svc.reading.withdrawn import TakenBack
@@ -27,7 +28,12 @@ def with_codes_in_place(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan
         query: the request.
         apis: the candidates by id.
     """
-    said = [code for code, place in codes_said(query) if not TakenBack(query).covers(*place, named=True)]
+    taken_back = TakenBack(query)
+    said = [
+        code
+        for code, place in codes_said(query)
+        if not taken_back.covers(*place, named=True) and not denies(query, place, changes=False)
+    ]
     if not said:
         return plan
     kinds = CodeKinds(map(profile_of, apis.values()))

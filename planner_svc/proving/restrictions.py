@@ -16,6 +16,7 @@ from planner_svc.reading.profile import profile_of
 from planner_svc.reading.quantities import shares
 from planner_svc.reading.questions import polite_requests
 from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stems, without_quotes
+from planner_svc.reading.withdrawn import EXCEPT
 from services.contracts.api import Api, Location
 from services.contracts.plan import Plan
 
@@ -34,6 +35,7 @@ _EXCEPTS: Final = re.compile(
     re.IGNORECASE,
 )
 """What some items of a list are not or do not have."""
+_DAY: Final = re.compile(r"\d{4}-\d\d")
 _OBJECT: Final = re.compile(
     r"\s+(?:(?:all|any|both|each|every|my|of|our|the|these|those)\s+)*(?P<words>(?:[a-z][\w'-]*\s+){1,4})",
     re.IGNORECASE,
@@ -68,19 +70,29 @@ def restriction(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
         words = query[found.start() : found.end()].split()[:_WORDS]
         if not any(" ".join(words[:2]).casefold() in text for text in said):
             return " ".join(words)
+    excepted = EXCEPT.search(bare)
+    if excepted is not None and not any(excepted["thing"].strip().casefold() in text for text in said):
+        return " ".join(query[excepted.start() : excepted.end()].split()[:_WORDS])
     return _qualifier(query, plan, apis)
 
 
 def _unfiltered(query: str, plan: Plan) -> str:
-    """The first words that except some items from a list which is read without any filter; empty if there are none.
+    """The first words that except some items from a list, if no value can mean them; empty if there are none.
 
-    A value of any kind may be how the request's words are meant: ``false`` for "not on duty".
+    A flag, or a text that is not in the request, may be how its words are meant: ``false`` for "not on duty".
     """
-    if len(plan.steps) != 1 or plan.steps[0].arguments:
-        return ""
     bare = without_quotes(query[:MAX_CHARS])
     match = _EXCEPTS.search(bare) if not asks_for_action(bare) else None
+    if match is not None and any(_may_mean(one, bare[: match.start()]) for one in literals(plan)):
+        return ""
     return " ".join(query[match.start() : match.end()].split()[:_WORDS]) if match is not None else ""
+
+
+def _may_mean(value: object, before: str) -> bool:
+    """Whether a value may be what the words after these mean: it is neither an amount, nor a day, nor in these."""
+    if isinstance(value, bool):
+        return True
+    return isinstance(value, str) and _DAY.match(value) is None and value.casefold() not in before.casefold()
 
 
 def _qualifier(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:

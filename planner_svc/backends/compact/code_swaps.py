@@ -79,7 +79,7 @@ def _takes(profile: Profile, kinds: CodeKinds, codes: Sequence[str]) -> bool | N
 def _alike(profiles: Sequence[Profile], number: int, other: int) -> bool:
     """Whether two operations differ only in the collection that the id is of."""
     one, two = profiles[number].api, profiles[other].api
-    return one.provider == two.provider and one.method == two.method and _form(one.path) == _form(two.path)
+    return one.method == two.method and _form(one.path) == _form(two.path)
 
 
 def _form(path: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC
 from typing import Final
@@ -33,7 +34,7 @@ from planner_svc.reading.quantities import quantities
 from planner_svc.reading.readings import moment_of, readings
 from planner_svc.reading.standard_codes import code_named, may_be_code
 from planner_svc.reading.tense import tells_of_past
-from planner_svc.reading.text import MAX_CHARS, stem_set
+from planner_svc.reading.text import MAX_CHARS, stem, stem_set, stems
 from planner_svc.reading.timestamps import as_stamp, is_stamp, stamp_of
 from planner_svc.reading.units import unit_of
 from planner_svc.reading.values import number_in_context
@@ -48,6 +49,7 @@ REPEATED: Final = 0.1
 """Smallest share of the likeliest words' probability at which other words are values too, or are tried instead."""
 OF_DATES: Final = stem_set("date day time week weekday month year quarter season hour minute age")
 """Words of arguments that take a part of a date."""
+_NOUN_BEFORE: Final = re.compile(r"(?:the\s+)?(?P<noun>[a-z]+)\s+(?=[A-Z])")
 LENGTHS: Final = stem_set("duration length lasting timeout interval period ttl age delay")
 """Words of arguments that take a length of time."""
 WHERE: Final = frozenset({"timezone", "locale"})
@@ -318,6 +320,7 @@ class Filler:
 
     def meaning(self, fill: FillRequest, start: int, end: int) -> JsonValue:
         """The words as a value, in the parameter's usual form; None if that value is not allowed."""
+        start = _after_noun(fill, self._task.query, start, end)
         text = self._task.query[start:end]
         if self._is_of_a_date(fill, start, end) or self._is_of_another_kind(fill, text):
             return None
@@ -435,6 +438,12 @@ class Filler:
     def link_candidates(self, target: ParameterTarget, chosen: Sequence[int]) -> list[LinkCandidate]:
         """The likeliest outputs by the network, strongest first."""
         return self._outputs.candidates(target, chosen)
+
+
+def _after_noun(fill: FillRequest, query: str, start: int, end: int) -> int:
+    """Where a name begins: after the word for the kind of thing in "office Harbour House"."""
+    before = _NOUN_BEFORE.match(query, start, end) if fill.slot.samples else None
+    return before.end() if before is not None and stem(before["noun"]) in stems(fill.profile.noun) else start
 
 
 def _is_length(slot: Slot) -> bool:

@@ -82,6 +82,12 @@ def test_the_sibling_that_takes_the_code_is_called(query: str, order: list[int])
     assert swapped_by_code(query, profiles, KINDS, np.asarray([0.9, 0.1], np.float32), [False] * 2) == order
 
 
+def test_the_sibling_may_be_another_providers() -> None:
+    other = BIRD.model_copy(update={"provider": "u"})
+    profiles, called = [read_profile(SITE), read_profile(other)], np.asarray([0.9, 0.1], np.float32)
+    assert swapped_by_code("show b-12", profiles, KINDS, called, [False] * 2) == [1, 0]
+
+
 def test_what_another_call_feeds_takes_no_code() -> None:
     """ "Which site does b-12 fly at?" gets the site of a flight."""
     profiles, called = [read_profile(SITE), read_profile(BIRD)], np.asarray([0.9, 0.1], np.float32)
@@ -103,6 +109,12 @@ def test_what_is_said_is_not_looked_up() -> None:
 def test_a_code_that_no_call_uses_goes_where_it_fits() -> None:
     drafted = plan(step("a", "listFlights"), answer="$a.items$")
     placed = with_codes_in_place(drafted, "flights of b-11", APIS)
+    assert dict(placed.steps[0].arguments) == {"birdId": LiteralValue(value="b-11")}
+
+
+def test_a_code_instead_of_another_is_the_one() -> None:
+    drafted = plan(step("a", "listFlights"), answer="$a.items$")
+    placed = with_codes_in_place(drafted, "flights of b-11 instead of b-12", APIS)
     assert dict(placed.steps[0].arguments) == {"birdId": LiteralValue(value="b-11")}
 
 

@@ -78,3 +78,17 @@ def test_the_only_length_is_the_one_that_is_needed(backend: CompactBackend, quer
 def test_without_a_length_none_is_guessed(backend: CompactBackend) -> None:
     plan = drafted(backend, "renew FP-202", RENEW)
     assert "months" not in plan.steps[0].arguments
+
+
+@pytest.mark.parametrize("query", ["door code of the office Harbour House", "door code of office Harbour House"])
+def test_a_name_has_no_word_for_its_kind(backend: CompactBackend, query: str) -> None:
+    search = api(
+        "searchOffices",
+        param("name"),
+        param("city"),
+        path="/offices",
+        method="GET",
+        summary="Search offices",
+        returns=listed(record(id=TEXT, name=TEXT, doorCode=TEXT)),
+    )
+    assert drafted(backend, query, search).steps[0].arguments == {"name": LiteralValue(value="Harbour House")}

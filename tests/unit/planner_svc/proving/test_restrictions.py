@@ -35,6 +35,7 @@ APIS = {one.id: one for one in (DELETE, SEND, LIST, LABEL)}
         ("Could you delete all old read messages", "old read messages"),
         ("Delete the read messages, that is half of them", "half of them"),
         ("Delete the read messages every Monday", "every Monday"),
+        ("Delete all read messages but M-40", "all read messages but M-40"),
     ],
 )
 def test_words_that_restrict_a_change_are_found(query: str, words: str) -> None:
@@ -82,6 +83,7 @@ def test_words_after_a_limit_restrict_a_change() -> None:
         ("messages without a sender", "without a sender"),
         ("all messages other than Anna's", "other than Anna's"),
         ("list the messages", ""),
+        ("messages of M-4 that aren't read", "aren't read"),
         ("not only the read messages", ""),
     ],
 )
