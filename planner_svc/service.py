@@ -18,6 +18,7 @@ from planner_svc.proving.item_matches import unordered
 from planner_svc.proving.prover import Prover, probability
 from planner_svc.proving.restrictions import restriction
 from planner_svc.proving.unanswered import unanswered
+from planner_svc.proving.unread import unread
 from planner_svc.proving.unsaid_options import unsaid_option
 from planner_svc.proving.untold import join_words, missing_from_plan, untold
 from planner_svc.proving.unused_values import values_left_out
@@ -339,7 +340,8 @@ class PlannerService:
         """What the plan leaves out of the request, in a sentence; empty for a demonstration's plan.
 
         These are stated values that an argument could take, what the request orders a list by, that it also says not to
-        make a change, words that restrict one, a time of day or an option that nobody said, and a further question.
+        make a change, words that restrict one, a time of day or an option that nobody said, days that do not exist, and
+        a further question.
         """
         if response.compiled is None or response.backend == DEMONSTRATED:
             return ""
@@ -357,6 +359,9 @@ class PlannerService:
             option = await self._pool.run(unsaid_option, request.query, plan, apis, request.context.values)
             if option and response.backend != MODEL:  # which knows more words for an option
                 return f"nothing says “{option}”, which would be sent"
+            lost = await self._pool.run(unread, request.query, plan, apis)
+            if lost:
+                return lost
             left = await self._pool.run(values_left_out, request.query, request.context, plan, apis)
             if left:
                 return f"it does not use {join_words([f'“{text}”' for text in left], 'or')}"

@@ -19,6 +19,7 @@ _ALL_QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|`[^`]*`|«[^»]*»|(?<!\w)'[
 _NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 _IRREGULAR = {
     "feet": "foot", "inches": "inch", "people": "person", "children": "child", "men": "man", "women": "woman",
+    "geese": "goose", "mice": "mouse", "teeth": "tooth",
     "lives": "life", "celsius": "celsius", "is": "is", "was": "was", "this": "this", "its": "its", "status": "status",
     "address": "address", "analysis": "analysis", "series": "series", "news": "news", "heavy": "weight",
     "weighs": "weight", "weigh": "weight", "long": "length", "far": "distance", "high": "height", "tall": "height",

@@ -1,4 +1,4 @@
-"""Units of time, mass, length, volume, data, temperature and money: what a request says, and what an argument takes."""
+"""Units of time, mass, length, volume, data, speed, temperature, money: what is said, and what an argument takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Literal
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.text import split_name, word_set
 
-Dimension = Literal["time", "months", "mass", "length", "volume", "data", "temperature", "money"]
+Dimension = Literal["time", "months", "mass", "length", "volume", "data", "speed", "temperature", "money"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,10 @@ _NAMES: Final[dict[Unit, str]] = {
     Unit("data", 1e6): "mb megabytes megabyte",
     Unit("data", 1e9): "gb gigabytes gigabyte",
     Unit("data", 1e12): "tb terabytes terabyte",
+    Unit("speed", 1): "km/h kmh kph",
+    Unit("speed", 3.6): "m/s mps",
+    Unit("speed", 1.609344): "mph",
+    Unit("speed", 1.852): "knots knot kn kts",
     Unit("temperature", 1): "celsius °c",
     Unit("temperature", 5 / 9, -160 / 9): "fahrenheit °f",
     SMALLEST: "cents cent pence",

@@ -77,7 +77,8 @@ class Outputs:
     def _fields(self, target: ParameterTarget, other: int, api: Encoded) -> Iterator[tuple[float, Field]]:
         """The log-odds and the fields of an API's answer that may be the parameter's value.
 
-        None gets the id of another thing, and a change nothing that is there already.
+        A change gets neither what is there already nor the id of another thing. A read gets the latter only from an
+        operation that is named after the thing: "/workspaces/{id}/forms" lists forms.
         """
         logits = self._task.reading.logits["reference"][target.place]
         consumer = self._task.apis[target.number].profile.api
@@ -85,7 +86,8 @@ class Outputs:
             field = api.profile.fields[item.field]
             if writes_back(consumer, target.slot, api.profile.api, field):
                 continue
-            if not is_id_of_another(target.slot, field, self._things_with_ids):
+            named = not (consumer.mutating or api.profile.title.isdisjoint(target.slot.words[:-1]))
+            if named or not is_id_of_another(target.slot, field, self._things_with_ids):
                 yield float(logits[at]), field
 
     @cached_property

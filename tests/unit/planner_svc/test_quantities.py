@@ -263,3 +263,13 @@ def test_a_unit_of_unclear_size_is_not_left_out(said: str) -> None:
     query = f"Order {said} of feed"
     with pytest.raises(ValueError, match="unclear"):
         amount_meant(query, quantities(query), profile.slots[0], 6, 7)
+
+
+@pytest.mark.parametrize(
+    ("said", "sent"), [("12 knots", 22.224), ("10 mph", 16.09344), ("5 m/s", 18), ("20 km/h", 20), ("20", 20)]
+)
+def test_a_speed_is_sent_in_the_unit_of_the_argument(said: str, sent: float) -> None:
+    profile = read_profile(api("completeFlight", "Complete a flight", param("windKmh", NUMBER)))
+    query = f"wind {said}"
+    number = said.split()[0]
+    assert amount_meant(query, quantities(query), profile.slots[0], 5, 5 + len(number)) == sent

@@ -18,8 +18,11 @@ ADD = api(
     method="POST",
     path="/handlers",
 )
+REPORT = api(
+    "reportPest", param("pest", {"type": "string", "enum": ["goose", "gull"]}, at=Location.BODY), method="POST"
+)
 LIST = api("listHandlers", param("licence", LEVEL), path="/handlers")
-APIS = {one.id: one for one in (ADD, LIST)}
+APIS = {one.id: one for one in (ADD, REPORT, LIST)}
 
 
 def test_a_guess_is_told() -> None:
@@ -35,6 +38,7 @@ def test_a_guess_is_told() -> None:
         ("add Dana, she is trained for the airside, licence air side", "addHandler", {"licence": "air_side"}),
         ("add Dana, paid in pounds", "addHandler", {"currency": "GBP"}),
         ("add Dana", "addHandler", {"state": "on"}),
+        ("report 5 geese", "reportPest", {"pest": "goose"}),
         ("which pilots are there?", "listHandlers", {"licence": "trainee"}),
     ],
 )

@@ -1,0 +1,55 @@
+"""Finds what a request says and no plan can have read: days that do not exist, and addresses that no call uses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date
+from typing import Final
+
+from planner_svc.proving.unused_values import literals
+from planner_svc.reading.calendar_words import MONTH, MONTHS
+from planner_svc.reading.text import MAX_CHARS, without_quotes
+from services.contracts.api import Api
+from services.contracts.plan import Plan
+
+_DAY: Final = r"(?P<d>[1-3]?\d)(?:st|nd|rd|th)?"
+_DATE: Final = re.compile(
+    rf"(?<![\w./:-])(?:{_DAY}\s+(?:of\s+)?(?P<mon>{MONTH})|(?P<mon2>{MONTH})\s+{_DAY.replace('<d>', '<d2>')})(?![\w:])",
+    re.IGNORECASE,
+)
+_ADDRESS: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_LEAP: Final = 2028
+
+
+def unread(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
+    """What the request says and the plan cannot have, in a sentence; empty if there is nothing.
+
+    A message may name a day that does not exist. An address matters where something is changed, or it names the user.
+
+    Args:
+        query: the request.
+        plan: a proved plan.
+        apis: its APIs by id.
+    """
+    query = query[:MAX_CHARS]
+    said = [str(one).casefold() for one in literals(plan)]
+    for match in _DATE.finditer(without_quotes(query)):
+        text = query[slice(*match.span())]
+        if not _exists(match) and not any(text.casefold() in one for one in said):
+            return f"there is no “{text}”"
+    if any(apis[step.api].mutating for step in plan.steps):
+        for match in _ADDRESS.finditer(query):
+            if not any(match[0].casefold() in one for one in said):
+                return f"it does not use “{match[0]}”"
+    return ""
+
+
+def _exists(match: re.Match[str]) -> bool:
+    """Whether some year has the day."""
+    month, day = match["mon"] or match["mon2"], match["d"] or match["d2"]
+    try:
+        date(_LEAP, MONTHS[month.lower().rstrip(".")], int(day))
+    except ValueError:
+        return False
+    return True
