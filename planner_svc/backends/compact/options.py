@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from pydantic import JsonValue
 
@@ -15,6 +17,15 @@ from planner_svc.reading.negations import denies
 from planner_svc.reading.option_names import option_names
 from planner_svc.reading.text import MAX_CHARS, STOP
 from planner_svc.reading.withdrawn import excepted, replaced, within
+
+_MOST: Final = re.compile(
+    r"(?<!\bat )\b(?:top|most|highest|largest|biggest|greatest|latest|newest|longest|heaviest|descending)\b",
+    re.IGNORECASE,
+)
+_LEAST: Final = re.compile(
+    r"(?<!\bat )\b(?:bottom|least|fewest|lowest|smallest|oldest|earliest|shortest|lightest|ascending)\b", re.IGNORECASE
+)
+"""What is wanted first of an order; "at most" is a limit."""
 
 
 class Options:
@@ -57,8 +68,9 @@ class Options:
         if fill.times > 1:
             likely.sort(key=lambda value: places.get(str(value), (len(self._task.query), 0)))
         for value in likely if fill.times > 1 else likely[:1]:
-            if fill.allows(value):
-                yield LiteralArgument(value, places.get(str(value)), sure)
+            meant = in_order_said(self._task.query, fill.slot.choices, value)
+            if fill.allows(meant):
+                yield LiteralArgument(meant, places.get(str(meant)), sure)
 
     def _is_in_a_name(self, fill: FillRequest, one: NamedChoice) -> bool:
         """Whether the option is only a part of another argument's words: "bread" in "walnut bread"."""
@@ -99,6 +111,17 @@ class Options:
             own = {value for value, one in said if {one.role, fill.slot.role} != {"from", "to"}}
             offered = [one for one in offered if str(one[1]) in own] or offered
         return offered
+
+
+def in_order_said(query: str, choices: Sequence[JsonValue], value: JsonValue) -> JsonValue:
+    """The option of the same order, ``size`` or ``-size``, that begins with what the request wants first."""
+    if not isinstance(value, str):
+        return value
+    rising = value.removeprefix("-")
+    falls, rises = (pattern.search(query[:MAX_CHARS]) is not None for pattern in (_MOST, _LEAST))
+    if falls == rises or rising not in choices or f"-{rising}" not in choices:
+        return value
+    return f"-{rising}" if falls else rising
 
 
 def _is_verb(query: str, one: NamedChoice) -> bool:
