@@ -223,3 +223,10 @@ def test_a_data_folder_of_its_own_is_told_to_those_who_set_secrets(
     assert secrets_hint(Path("var")) == ""
     monkeypatch.setenv("NESTOR_EXECUTOR_SECRETS_FILE", str(own))
     assert secrets_hint(tmp_path / "data") == ""
+
+
+def test_a_base_model_that_does_not_exist_is_told_before_anything_is_loaded(tmp_path: Path) -> None:
+    base = str(tmp_path / "none.gguf")
+    told = run("train", "llm", "--base", base, "--data", str(tmp_path), "--out", str(tmp_path / "o"), exit_code=2)
+    assert "--base" in told
+    assert "does not exist" in told
