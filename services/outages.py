@@ -28,7 +28,9 @@ class Outage:
         self._since = self._since or now
         if not self._told or now - self._told >= _REMIND_S:
             self._told = now
-            _log.warning(f"{self._what} fails", why=str(error), cause=_cause(error), for_s=round(now - self._since, 1))
+            why, cause = str(error), _cause(error)
+            more = {} if cause == why else {"cause": cause}
+            _log.warning(f"{self._what} fails", why=why, **more, for_s=round(now - self._since, 1))
 
     def worked(self) -> None:
         """Record a success."""
