@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import get_type_hints
 
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
@@ -56,9 +57,10 @@ def _settings() -> Iterator[str]:
         yield f"## {service}\n"
         yield "| variable | type | default | meaning |"
         yield "| --- | --- | --- | --- |"
+        kinds = get_type_hints(cls)  # without what validates them
         for name, field in sorted(cls.model_fields.items()):
             variable = f"`{cls.model_config.get('env_prefix', '')}{name}`".upper()
-            kind = _cell(inspect.formatannotation(field.annotation).replace("pydantic.types.", ""))
+            kind = _cell(inspect.formatannotation(kinds[name]).replace("pydantic.types.", ""))
             yield f"| {variable} | `{kind}` | {_default(name, field.default)} | {_cell(field.description or '')} |"
         yield ""
 

@@ -117,16 +117,20 @@ def plan_table(plan: Plan, stages: Sequence[Sequence[str]], records: dict[str, S
     return table
 
 
+def two_digits(value: float | None) -> str:
+    """A number with two digits after the point; empty if there is none."""
+    return "" if value is None else f"{value:.2f}"
+
+
 def candidate_table(run: Run) -> Table:
-    """The APIs a run was planned with, and for each what found it, its scores, and the clause it was found for."""
-    table = Table("score", "by", "meaning", "words", "API", "clause", box=None)
+    """The APIs a run was planned with: how likely each is needed, its scores, what found it and for which clause."""
+    table = Table("likely", "score", "by", "meaning", "words", "API", "clause", box=None)
     for found in run.candidates:
-        signals = [
-            f"{value:.2f}" if value is not None else "" for value in (found.signals.dense, found.signals.lexical)
-        ]
+        signals = two_digits(found.signals.dense), two_digits(found.signals.lexical)
         clause = run.clauses[found.clause].text if found.clause < len(run.clauses) else ""
         by = found.found_by.replace("_", " ")
-        table.add_row(f"{found.score:.2f}", by, *signals, plain(found.api), plain(_cut(clause, 60)))
+        scores = two_digits(found.relevance), two_digits(found.score)
+        table.add_row(*scores, by, *signals, plain(found.api), plain(_cut(clause, 60)))
     return table
 
 
@@ -145,14 +149,14 @@ def _below(step_id: str, records: dict[str, StepRecord], running: set[str]) -> l
 
 
 def outcome_line(record: StepRecord) -> Text:
-    """A step's outcome, with notes on further attempts and pages, schema violations and recovery."""
+    """A step's outcome, with notes on further attempts and pages, differences from the schema, and recovery."""
     calls = max(1, len(record.items))
     line = _outcome(record.outcome, record.duration_ms)
     notes = [
         f"{record.attempts} attempts" if record.attempts > calls else "",
         f"{record.pages} pages{', and there are more' if record.more else ''}" if record.pages > calls else "",
         "there is more" if record.more and record.pages <= calls else "",
-        f"{len(record.violations)} schema violations" if record.violations else "",
+        f"differs from its schema in {counted(len(record.violations), 'place')}" if record.violations else "",
         "recovered from the ledger after a crash" if record.recovered else "",
         "" if not isinstance(record.outcome, Succeeded) or record.outcome.kept else "only its beginning was kept",
     ]

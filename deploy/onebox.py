@@ -277,6 +277,7 @@ def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | No
     stop = threading.Event()
     with sending_traces(), ExitStack() as stack:
         if llm:
+            listen(host, port).close()  # the model takes its time, and a port that is taken would be told after it
             stack.enter_context(planning_model())
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())

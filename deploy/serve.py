@@ -14,8 +14,9 @@ from uvicorn.config import STARTUP_FAILURE
 from deploy.settings_errors import BadSettings, settings_problem
 from deploy.sockets import UnprotectedService, refuse_unprotected
 from deploy.traces import sending_traces
+from services.errors import UnusableSettings
 from services.server import BoundedConfig, raise_file_limit
-from services.settings import UnusableSettings, unknown_variables
+from services.settings import unknown_variables
 from services.telemetry import configure_logging, get_logger
 
 _log = get_logger(__name__)

@@ -52,6 +52,10 @@ class EmbeddedServer(uvicorn.Server):
         yield
 
 
+class NotStarted(RuntimeError):
+    """The app did not start; its log says why."""
+
+
 def listen(host: str, port: int) -> socket.socket:
     """A bound socket; port 0 takes a free one. Raises OSError, which names the address, where it cannot be taken."""
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -97,7 +101,7 @@ def serving(
         bound: a socket of :func:`listen`, used instead of host and port if the address must be known first.
 
     Raises:
-        RuntimeError: the app did not start; its log says why.
+        NotStarted: the app did not start.
     """
     bound = bound or listen(host, port)
     server = EmbeddedServer(BoundedConfig(app, timeout_graceful_shutdown=5))
@@ -107,7 +111,7 @@ def serving(
         while not server.started:
             thread.join(0.01)
             if not thread.is_alive():
-                raise RuntimeError("the app did not start")
+                raise NotStarted("the line above says why")
         yield f"http://{address(bound)}"
     finally:
         server.should_exit = True

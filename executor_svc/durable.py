@@ -29,6 +29,7 @@ from services.contracts.doubt import ResolveRequest
 from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished, ExecutionState, StepFinished
 from services.contracts.outcome import Failed, RequestRecord
 from services.errors import Conflict, NotFound, Overloaded, ServiceError, ServiceUnavailable, ValidationFailed
+from services.outages import Outage
 from services.ownership.heartbeat import Heartbeat
 from services.ownership.members import Membership
 from services.ownership.ticket import Fenced, Ticket
@@ -364,7 +365,7 @@ class DurableLane:
 
     async def _maintain_forever(self) -> None:
         """Take over runs of dead processes, stop runs that others cancelled or took over, and delete old runs."""
-        clock = asyncio.get_running_loop().time
+        clock, outage = asyncio.get_running_loop().time, Outage("searching abandoned runs")
         forget_at = clock()
         while True:
             try:
@@ -374,8 +375,9 @@ class DurableLane:
                 if clock() >= forget_at:
                     more = await self._store.forget(self._settings.keep_days * 86_400.0)
                     forget_at = clock() + (0 if more else _FORGET_EVERY_S)
+                outage.worked()
             except ServiceError as error:
-                _log.warning("abandoned runs cannot be searched", why=error.detail)
+                outage.failed(error)
             except Exception as error:  # noqa: BLE001 - orphaned runs would be lost if this loop ended
                 _log.error("bug", exc_info=error)
             await asyncio.sleep(self._membership.lease_s / 10)

@@ -42,6 +42,7 @@ from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.outcome import Failed, InDoubt, Succeeded
 from services.contracts.plan import content_hash_in_parts
 from services.errors import ServiceError
+from services.outages import Outage
 from services.ownership.ticket import Fenced, Ticket
 from services.telemetry import get_logger
 from services.tracing import traceparent
@@ -108,7 +109,7 @@ class Ledger:
 
     async def write_forever(self) -> None:
         """The writer; runs until cancelled."""
-        pause_s, most = _FIRST_PAUSE_S, _MAX_BATCH
+        pause_s, most, outage = _FIRST_PAUSE_S, _MAX_BATCH, Outage("writing the ledger")
         while True:
             await self._wake.wait()
             await self._linger()
@@ -117,7 +118,7 @@ class Ledger:
                 states = await self._store.write([entry.operation for entry in batch if entry.operation])
             except ServiceError as error:
                 self._put_back(batch)
-                _log.warning("the ledger cannot be written", why=error.detail, waiting=len(self._queue))
+                outage.failed(error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             except Exception as error:  # noqa: BLE001 - without a writer all runs would wait forever
@@ -128,6 +129,7 @@ class Ledger:
                     self._put_back(batch)
                     most = max(1, len(batch) // 2)
             else:
+                outage.worked()
                 pause_s, most = _FIRST_PAUSE_S, _MAX_BATCH
                 _notify(batch, states)
                 for run_id in states.cancelled:

@@ -10,7 +10,7 @@ from typing import Final
 from filelock import AsyncFileLock, FileLock
 from pydantic import JsonValue, TypeAdapter
 
-from services.settings import UnusableSettings
+from services.errors import UnusableSettings
 
 DEFAULT_FILE: Final = Path("var") / "secrets" / "executor.json"
 """The default path for the command line and `nestor serve`. docker-compose mounts the same file."""

@@ -6,7 +6,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from services.settings import InternalSettings, default_database_url
+from services.settings import HostName, InternalSettings, default_database_url
 from services.storage.url import DatabaseUrl
 
 MAX_TAKEN_BYTES: Final = 10 * 1024 * 1024
@@ -75,11 +75,11 @@ class ExecutorSettings(InternalSettings):
     secrets: SecretStr | None = Field(
         default=None, description="The same JSON as a value. Its entries override those of the file."
     )
-    allowed_private_hosts: tuple[str, ...] = Field(
+    allowed_private_hosts: tuple[HostName, ...] = Field(
         default=(),
         description="Hosts (`host` or `host:port`) that may be called even if their addresses are not public.",
     )
-    traceparent_hosts: tuple[str, ...] = Field(
+    traceparent_hosts: tuple[HostName, ...] = Field(
         default=(),
         description="Hosts (`host` or `host:port`) to which calls send `traceparent` (W3C Trace Context), if tracing "
         "is on. `*`: all.",
@@ -110,7 +110,7 @@ class ExecutorSettings(InternalSettings):
     circuit_open_s: float = Field(
         default=10.0, gt=0, description="How long no calls are sent to such a host before each new attempt, in seconds."
     )
-    host_limits: dict[str, HostLimit] = Field(
+    host_limits: dict[HostName, HostLimit] = Field(
         default_factory=dict,
         description='Limits by `host` or `host:port`: `{"api.example.com": {"concurrency": 8, "per_second": 5}}`.',
     )

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from typing import Final
@@ -39,7 +38,7 @@ class Administration:
         self, peers: Peers, store: RunStore, quotas: Quotas, audit: AuditLog, policy: Callable[[str], Policy]
     ) -> None:
         self._peers, self._store, self._quotas, self._audit, self._policy = peers, store, quotas, audit, policy
-        self._adding = FairSlots(sys.maxsize, sys.maxsize, 1, "demonstrations")
+        self._adding = FairSlots(each=1, what="demonstrations")
 
     async def import_apis(self, request: ImportRequest, principal: Principal) -> AsyncGenerator[ImportEvent, None]:
         """Import an API description and report progress. Raises QuotaExceeded if too many imports are running."""

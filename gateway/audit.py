@@ -6,7 +6,6 @@ entries: one before the service is called, so that nothing is done unrecorded, a
 
 import hashlib
 import secrets
-import sys
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -95,8 +94,8 @@ class AuditLog:
 
     def __init__(self, transactions: Transactions) -> None:
         self._engine, self._transactions = transactions.engine, transactions
-        self._changes = FairSlots(sys.maxsize, sys.maxsize, _CHANGES, "changes")
-        self._searches = FairSlots(_SEARCHES, sys.maxsize, 1, "searches of the audit log")
+        self._changes = FairSlots(each=_CHANGES, what="changes")
+        self._searches = FairSlots(_SEARCHES, each=1, what="searches of the audit log")
 
     async def add(self, row: Mapping[str, object]) -> None:
         """Add an entry."""

@@ -1,7 +1,6 @@
 """Previews of a given plan or a rerun: the plan is proved and checked against the policy, but not stored or run."""
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -56,8 +55,8 @@ class Previews:
         self._peers, self._store, self._policy, self._max_bytes = peers, store, policy, max_bytes
         self._prover = prover
         self._quotas = quotas
-        self._reading = FairSlots(_READING, sys.maxsize, 1, "reruns that read large values")
-        self._decoding = FairSlots(_READING, sys.maxsize, 1, "given plans")
+        self._reading = FairSlots(_READING, each=1, what="reruns that read large values")
+        self._decoding = FairSlots(_READING, each=1, what="given plans")
 
     async def rerun(self, run_id: str, request: RerunRequest, principal: Principal) -> tuple[Run, Rerun, CompiledPlan]:
         """The earlier run, the rerun of it, and the rerun's compiled plan.

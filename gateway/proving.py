@@ -1,7 +1,6 @@
 """Proves plans that were given, and plans that wait for an approval, with the current APIs and policy of a tenant."""
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -33,7 +32,7 @@ class Prover:
 
     def __init__(self, peers: Peers, quotas: Quotas) -> None:
         self._peers, self._quotas = peers, quotas
-        self._slots = FairSlots(_PROVED, sys.maxsize, _PROVED_EACH, "plans that are proved")
+        self._slots = FairSlots(_PROVED, each=_PROVED_EACH, what="plans that are proved")
 
     async def prove(self, plan: Plan, policy: Policy) -> CompileResponse:
         """What the compiler answers for a plan, with the current APIs and policy of its tenant.

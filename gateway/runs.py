@@ -31,6 +31,7 @@ from services.contracts.planning import CompiledPlan, Decision, PlanResponse, Po
 from services.contracts.run import EvidenceRound, Run, RunStatus
 from services.contracts.solve import SolveRequest
 from services.errors import TYPE_PREFIX, Conflict, InternalError, ServiceError, ServiceUnavailable, ValidationFailed
+from services.outages import Outage
 from services.ownership.ticket import Fenced, Ticket
 from services.telemetry import get_logger
 from services.tracing import Attributes, continued, fail, span
@@ -372,18 +373,20 @@ class Runs:
     async def _conclude(self, live: Live, run: Run, problem: ServiceError | None) -> None:
         """Store the end of a run, retry until the database answers, then notify subscribers and callers."""
         finished, used = live.next_event(RunFinished(run=run)), secrets_of(run) | unrecorded_secrets(live, run)
+        outage = Outage(f"storing the end of {run.id}")
         for pause in pauses():
             try:
                 entries = self.uses.entries(run, used)
                 async with live.turns(live.told):
                     await self._store.conclude(live.ticket, run, [*live.unwritten(), finished], entries)
                 self.uses.mark_logged(run, used)
+                outage.worked()
                 break
             except Fenced:
                 _log.warning("another process has taken over this run", run_id=run.id)
                 return
             except ServiceError as error:
-                _log.warning("the end of a run cannot be stored", run_id=run.id, why=error.detail)
+                outage.failed(error)
                 if live.clock.remaining_s() <= 0:
                     live.settle(with_run_id(error, run))
             await asyncio.sleep(pause)

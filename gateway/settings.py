@@ -9,7 +9,7 @@ from pydantic_settings import SettingsConfigDict
 
 from gateway.roles import Role
 from services.contracts.planning import PolicyRule
-from services.settings import ServiceSettings, default_database_url
+from services.settings import HttpUrl, ServiceSettings, default_database_url
 from services.storage.url import DatabaseUrl
 
 TENANT: Final = r"^[A-Za-z0-9_.-]{1,100}$"
@@ -102,10 +102,10 @@ class GatewaySettings(ServiceSettings):
     database_url: DatabaseUrl = Field(
         default_factory=lambda: default_database_url("gateway"), description="SQLAlchemy URL of the runs' database."
     )
-    retriever_url: str = Field(default="http://127.0.0.1:8001", description="Base URL of retriever_svc.")
-    demo_url: str = Field(default="http://127.0.0.1:8002", description="Base URL of demo_svc.")
-    planner_url: str = Field(default="http://127.0.0.1:8003", description="Base URL of planner_svc.")
-    executor_url: str = Field(default="http://127.0.0.1:8004", description="Base URL of executor_svc.")
+    retriever_url: HttpUrl = Field(default="http://127.0.0.1:8001", description="Base URL of retriever_svc.")
+    demo_url: HttpUrl = Field(default="http://127.0.0.1:8002", description="Base URL of demo_svc.")
+    planner_url: HttpUrl = Field(default="http://127.0.0.1:8003", description="Base URL of planner_svc.")
+    executor_url: HttpUrl = Field(default="http://127.0.0.1:8004", description="Base URL of executor_svc.")
     retriever_token: SecretStr | None = Field(
         default=None,
         min_length=8,

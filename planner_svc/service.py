@@ -55,7 +55,6 @@ from services.fair_slots import FairSlots
 from services.signing import PlanSigner
 from services.tracing import span
 
-_NO_LIMIT: Final = 1_000_000
 _STUCK_S: Final = 30.0
 """How long the pool may make no progress before the planner is not ready: far longer than one run of a network."""
 _MAX_TOLD: Final = 3
@@ -108,7 +107,7 @@ class PlannerService:
         self._backend_timeout_s = backend_timeout_s
         self._prover = Prover(pool)
         self._metrics = metrics
-        self._turns = turns or FairSlots(_NO_LIMIT, 0)
+        self._turns = turns or FairSlots()
         self._writer = writer
         self._weigh = dict(weigh or {})
         self._signer = signer

@@ -231,4 +231,5 @@ def _line(found: Entry | Hit) -> ApiSearchHit:
     if isinstance(found, Entry):
         return line
     signals = Signals(dense=found.dense, lexical=found.lexical)
-    return line.model_copy(update={"score": found.score, "signals": signals, "found_by": found.found_by})
+    scores = {"relevance": found.relevance, "score": found.score, "signals": signals}
+    return line.model_copy(update={**scores, "found_by": found.found_by})

@@ -9,7 +9,7 @@ from pydantic_settings import SettingsConfigDict
 from services.contracts.api import Effect
 from services.encoder import RETRIEVER_MODEL
 from services.settings import InternalSettings, default_database_url
-from services.storage.url import DatabaseUrl
+from services.storage.url import DatabaseUrl, RedisUrl
 
 IndexKind = Literal["auto", "flat", "ivf", "pgvector"]
 
@@ -92,7 +92,7 @@ class RetrieverSettings(InternalSettings):
         le=1_000_000,
         description="APIs whose documents are kept in memory. The least recently used are dropped first.",
     )
-    redis_url: str | None = Field(
+    redis_url: RedisUrl = Field(
         default=None,
         description="Redis that replicas share to cache answers of `POST /retrieve` and to report changes to each "
         "other: `redis://:PASSWORD@HOST:PORT/NUMBER`. Unset: answers are cached in memory.",

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from retriever_svc.service import CatalogueService
 from services.errors import ServiceError
+from services.outages import Outage
 from services.storage.signals import Signals
 from services.telemetry import get_logger
 
@@ -31,6 +32,7 @@ class Synchroniser:
         self._check_s = max(check_s, _MIN_PAUSE_S)
         self._wake = asyncio.Event()
         self._saved_at = -_SAVE_INTERVAL_S
+        self._outage = Outage("following the catalogue")
 
     async def run(self) -> None:
         """Apply changes of others and signal own ones until cancelled; then save the index."""
@@ -52,8 +54,9 @@ class Synchroniser:
             try:
                 await self._service.sync()
                 await self._save_if_due()
+                self._outage.worked()
             except ServiceError as error:
-                _log.warning("catalogue_not_followed", reason=error.detail)
+                self._outage.failed(error)
             except Exception as error:  # noqa: BLE001 - if this loop ends, the replica answers from a stale catalogue
                 _log.error("bug", what="following the catalogue", exc_info=error)
             await asyncio.sleep(min(max(_PAUSE_FACTOR * (time.monotonic() - began), _MIN_PAUSE_S), _MAX_PAUSE_S))

@@ -157,7 +157,8 @@ def _operations_router() -> APIRouter:
         outcome = results | ({} if state.started else {"lifespan": "not started"})
         failed = {check: result for check, result in outcome.items() if result != "ok" and check not in state.optional}
         if failed:
-            raise NotReady(", ".join(f"{check}: {result}" for check, result in failed.items()), checks=outcome)
+            told = "; ".join(f"{check}: {result.removesuffix('.')}" for check, result in failed.items())
+            raise NotReady(f"{told}.", checks=outcome)
         return Readiness(checks=outcome)
 
     @router.get("/openapi.json", summary="The OpenAPI document", response_class=Response, include_in_schema=False)

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from services.errors import UnusableSettings
+
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
@@ -82,7 +84,7 @@ class Encoder(Protocol):
         ...
 
 
-class EncoderError(RuntimeError):
+class EncoderError(UnusableSettings):
     """A model cannot be loaded. The message says what to do about it."""
 
 

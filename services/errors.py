@@ -37,6 +37,10 @@ LANGUAGE_MODEL: Final = "the language model"
 """``service`` of an outage that is not one of Nestor's services."""
 
 
+class UnusableSettings(ValueError):
+    """A file, a server or a value that settings name cannot be used. The message never quotes a secret."""
+
+
 class ServiceError(Exception):
     """Base class. ``detail`` is text for the caller; ``extensions`` are further members of the problem document."""
 

@@ -4,6 +4,7 @@ For use in one event loop. CPU-bound work has its own scheduler (:mod:`services.
 """
 
 import asyncio
+import sys
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -12,19 +13,23 @@ from services.errors import Overloaded
 
 
 class FairSlots:
-    """Slots with a bounded number of waiting requests, in one queue per tenant.
+    """Slots, and requests that wait for one in a queue per tenant. A number that is not given has no bound.
 
     A free slot goes to the next tenant, round-robin, that has a waiting request and holds fewer than ``each`` slots.
 
     Args:
         slots: how many slots may be held at once.
         waiting: how many requests may wait, all tenants together; further ones are refused.
-        each: how many slots one tenant may hold; None: all.
+        each: how many slots one tenant may hold.
         what: what the slots are for; used in the error message.
     """
 
-    def __init__(self, slots: int, waiting: int, each: int | None = None, what: str = "requests") -> None:
-        self._slots, self._max_waiting, self._each, self._what = slots, waiting, each or slots, what
+    def __init__(
+        self, slots: int | None = None, waiting: int | None = None, each: int | None = None, what: str = "requests"
+    ) -> None:
+        self._slots = sys.maxsize if slots is None else slots
+        self._max_waiting = sys.maxsize if waiting is None else waiting
+        self._each, self._what = each or self._slots, what
         self._held: Counter[str] = Counter()
         self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import math
 import re
-import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
@@ -129,12 +128,12 @@ def _ends_in_escape(body: bytes, start: int, end: int) -> bool:
 
 def parsing_slots() -> FairSlots:
     """The turns in which an app parses large bodies; its ``app.state.parsing``."""
-    return FairSlots(_PARSING, sys.maxsize, each=1, what="large bodies")
+    return FairSlots(_PARSING, each=1, what="large bodies")
 
 
 def reading_slots() -> FairSlots:
     """The turns in which an app answers what a tenant reads; its ``app.state.reading``."""
-    return FairSlots(sys.maxsize, sys.maxsize, each=_READING, what="requests")
+    return FairSlots(each=_READING)
 
 
 def body_budget() -> ByteBudget:

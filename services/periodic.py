@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from services.errors import ServiceError
+from services.outages import Outage
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
@@ -23,6 +24,7 @@ class PeriodicTask:
 
     def __init__(self, work: Callable[[], Awaitable[None]], every_s: float) -> None:
         self._work, self._every_s = work, every_s
+        self._outage = Outage(work.__qualname__)
         self.stopping = asyncio.Event()
         self.task = asyncio.create_task(self._repeat(), name=work.__qualname__)
 
@@ -31,9 +33,10 @@ class PeriodicTask:
             pause_s = self._every_s
             try:
                 await self._work()
+                self._outage.worked()
             except (ServiceError, TimeoutError) as error:
                 pause_s = max(pause_s, _RETRY_S)
-                _log.warning("will be tried again", what=self._work.__qualname__, why=str(error))
+                self._outage.failed(error)
             except Exception as error:  # noqa: BLE001 - the next time must come all the same
                 _log.error("bug", what=self._work.__qualname__, exc_info=error)
             with suppress(TimeoutError):

@@ -6,14 +6,16 @@ requests. These limits belong in the protocol, below ASGI, where the application
 
 import asyncio
 import resource
+import sys
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from services.errors import HeadersTooLarge, InvalidRequest, Overloaded, RequestTimeout, ServiceError
+from services.errors import HeadersTooLarge, InvalidRequest, Overloaded, RequestTimeout, ServiceError, UnusableSettings
 from services.http import problem_response
 from services.settings import ServiceSettings
 from services.telemetry import new_request_id, request_id
@@ -91,8 +93,27 @@ class BoundedConfig(uvicorn.Config):
             # uvicorn's default trusts X-Forwarded-For from any process on this machine.
             proxy_headers=bool(self.bounds.trusted_proxies),
             forwarded_allow_ips=list(self.bounds.trusted_proxies),
+            log_config=None,  # its lines go where all others go, in the same form
             **options,
         )
+
+    def load(self) -> None:
+        """See :class:`uvicorn.Config`."""
+        super().load()
+        self.lifespan_class = _Lifespan
+
+
+class _Lifespan(LifespanOn):
+    """uvicorn's start of an application. A cause that is no bug is told in one line, without a traceback."""
+
+    async def send(self, message: LifespanSendMessage) -> None:
+        """Called by the application, when the start fails while it handles the error."""
+        error = sys.exception()
+        if message["type"] == "lifespan.startup.failed" and isinstance(
+            error, UnusableSettings | ServiceError | OSError
+        ):
+            message["message"] = str(error)
+        await super().send(message)
 
 
 class ConnectionLimiter:

@@ -1,20 +1,21 @@
 """Settings that all services have. Each service subclasses them with its own environment prefix."""
 
 import inspect
+import ipaddress
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated, Final
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _LINK = re.compile(r"_SERVICE_HOST|(_SERVICE)?_PORT|_SERVICE_PORT_\w+|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?")
 """Ends of the variables that Kubernetes and Docker set for each service that a container may call."""
-
-
-class UnusableSettings(ValueError):
-    """A file or value that settings name cannot be used. The message never quotes a secret."""
+_HOST: Final = re.compile(r"\*|[^\s/@?#\[\]]+|\[[0-9A-Fa-f:.]+\](:\d+)?")
+_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 def unknown_variables(*settings: type[BaseSettings]) -> list[str]:
@@ -38,6 +39,44 @@ def _variables(settings: type[BaseSettings]) -> Iterator[str]:
             yield from _variables(field.annotation)
 
 
+def _http(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError("it must be an http or https URL, such as http://127.0.0.1:8001")
+    return url
+
+
+def _host(name: str) -> str:
+    if not _HOST.fullmatch(name):
+        raise ValueError("it must be a host or host:port, without a scheme and a path")
+    return name
+
+
+def _address(text: str) -> str:
+    try:
+        if text != "*":
+            ipaddress.ip_network(text)
+    except ValueError:
+        raise ValueError("it must be an address, such as 10.0.0.7") from None
+    return text
+
+
+def _level(name: str) -> str:
+    if name.upper() not in _LEVELS:
+        raise ValueError(f"it must be {', '.join(_LEVELS[:-1])} or {_LEVELS[-1]}")
+    return name
+
+
+HttpUrl = Annotated[str, AfterValidator(_http)]
+HostName = Annotated[str, AfterValidator(_host)]
+"""``host`` or ``host:port``. With a scheme or a path, which people copy from a browser, it would match nothing."""
+Address = Annotated[str, AfterValidator(_address)]
+
+
 class ServiceSettings(BaseSettings):
     """Settings read from the environment when a service is created, never at import time.
 
@@ -46,7 +85,9 @@ class ServiceSettings(BaseSettings):
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True)
 
-    log_level: str = Field(default="INFO", description="`DEBUG`, `INFO`, `WARNING` or `ERROR`.")
+    log_level: Annotated[str, AfterValidator(_level)] = Field(
+        default="INFO", description="`DEBUG`, `INFO`, `WARNING` or `ERROR`."
+    )
     log_json: bool = Field(default=True, description="JSON lines; false: coloured text for a terminal.")
     max_body_bytes: int = Field(default=1_048_576, ge=1, description="Largest request body accepted, in bytes.")
     max_json_depth: int = Field(default=64, ge=1, le=500, description="Deepest nesting accepted in a JSON body.")
@@ -78,12 +119,12 @@ class ServiceSettings(BaseSettings):
         description="Connections from one address open at the same time. For IPv6, a /64 network counts as one "
         "address.",
     )
-    trusted_proxies: tuple[str, ...] = Field(
+    trusted_proxies: tuple[Address, ...] = Field(
         default=(),
         description="Addresses of reverse proxies, as a JSON list. Their `X-Forwarded-For` is trusted, and "
         "`max_connections_per_address` does not apply to them.",
     )
-    allowed_hosts: tuple[str, ...] = Field(
+    allowed_hosts: tuple[HostName, ...] = Field(
         default=(),
         description="Host names of the service, as a JSON list. IP addresses, `localhost` and names without a dot are "
         "always accepted. `*.example.com`: all its subdomains; `*`: any name. Requests to other names, and from pages "

@@ -26,7 +26,7 @@ from deploy.cli.training import trains
 from deploy.cli.twin import twin
 from deploy.drawing import visible
 from deploy.settings_errors import BadSettings, settings_problem
-from executor_svc.secret_file import SecretsUnreadable
+from services.errors import UnusableSettings
 from services.telemetry import configure_logging
 
 app = typer.Typer(
@@ -60,8 +60,7 @@ def serve(
 ) -> None:
     """Run all of Nestor in one process, on SQLite."""
     from deploy.onebox import serve_onebox  # imports all services, so only when serving
-    from deploy.sockets import UnprotectedService
-    from planner_svc.backends.compact.second_stage import JudgeError
+    from deploy.sockets import NotStarted, UnprotectedService
 
     try:
         with exit_on_llm_error(needs_llm=with_llm):
@@ -70,7 +69,7 @@ def serve(
     except BadSettings as error:
         typer.echo(visible(f"Not started: {settings_problem(error)} (docs/settings.md)"), err=True)
         raise typer.Exit(2) from None
-    except (UnprotectedService, SecretsUnreadable, JudgeError, OSError) as error:
+    except (UnprotectedService, UnusableSettings, NotStarted, OSError) as error:
         typer.echo(visible(f"Not started: {error}"), err=True)
         raise typer.Exit(2) from None
 

@@ -11,7 +11,7 @@ from deploy.cli.constants import set_constants, unset_constants
 from deploy.cli.doctor import examine
 from deploy.cli.gateway import Json, Limit, ask, echo_json, gateway, run
 from deploy.cli.importing import import_apis, imported_documents
-from deploy.drawing import counted, plain, screen, visible
+from deploy.drawing import counted, plain, screen, two_digits, visible
 from services.contracts.api import ImportedDocument
 from services.contracts.demo import Demo, ImportDemosRequest
 from services.contracts.retrieval import FoundBy
@@ -39,7 +39,11 @@ def search_apis(
     limit: Limit = 20,
     json: Json = False,
 ) -> None:
-    """Search the catalogue; the best match comes first. The column `by` shows what found an API (docs/retrieval.md)."""
+    """Search the catalogue; the best match comes first.
+
+    `likely` is the probability that an API is needed, by which the hits are ordered; `score` how well it matches; `by`
+    what found it (docs/retrieval.md).
+    """
     page = ask(
         lambda g: g.search_apis(
             query, provider=provider, tags=tag or (), methods=method or (), deprecated=deprecated, limit=limit
@@ -48,11 +52,11 @@ def search_apis(
     if json:
         echo_json(page)
         return
-    table = Table("score", "by", "API", "method", "path", "summary", box=None)
+    table = Table("likely", "score", "by", "API", "method", "path", "summary", box=None)
     for hit in page.hits:
-        score = f"{hit.score:.2f}" if hit.score is not None else ""
+        scores = two_digits(hit.relevance), two_digits(hit.score)
         summary = f"(deprecated) {hit.summary}" if hit.deprecated else hit.summary
-        table.add_row(score, found_by_label(hit.found_by), hit.id, hit.method, plain(hit.path), plain(summary))
+        table.add_row(*scores, found_by_label(hit.found_by), hit.id, hit.method, plain(hit.path), plain(summary))
     screen().print(table)
     typer.echo(f"{len(page.hits)} of {page.total} (catalogue version {page.catalogue_version})")
 

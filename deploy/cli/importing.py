@@ -6,6 +6,7 @@ are in the catalogue already are not sent.
 
 import asyncio
 import hashlib
+import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Final
@@ -171,13 +172,21 @@ def _accept(console: Console, changes: list[ImportChange], report: ImportReport,
 
 
 def _ask(console: Console, changes: list[ImportChange], provider: str) -> None:
-    """Return if the person agrees, raise ``Exit`` if not. Without a person, the prompt raises ``Abort``."""
+    """Return if the person agrees, raise ``Exit`` if not. Without an answer it raises ``Abort``."""
     question = f"Apply these changes to the APIs of {provider}? (y: yes, n: no, a: show all changes)"
-    while (answer := typer.prompt(question, default="n").strip().lower()) == "a":
+    while (answer := _answer(question).strip().lower()) == "a":
         show_changes(console, changes, None)
     if answer not in ("y", "yes"):
         typer.echo("Nothing was changed.")
         raise typer.Exit(EXIT_PROBLEM)
+
+
+def _answer(question: str) -> str:
+    if sys.stdin.isatty():
+        return str(typer.prompt(question, default="n", err=True))
+    if not (line := sys.stdin.readline()):  # an answer may be piped in; nobody would read the question
+        raise typer.Abort
+    return line
 
 
 def _print_report(console: Console, report: ImportReport) -> None:

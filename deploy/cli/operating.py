@@ -61,9 +61,7 @@ def _counts(counted: Mapping[str, int]) -> str:
 
 
 def _quotas(used: QuotaUse) -> Table:
-    columns = (
-        Column(name, justify="right") for name in ("concurrent requests", "runs", "waiting", "streams", "imports")
-    )
+    columns = (Column(name, justify="right") for name in ("burst of requests", "runs", "waiting", "streams", "imports"))
     table = Table("tenant", *columns, box=None)
     for one in used.tenants:
         requests, runs, streams, imports = map(_share, (one.requests, one.runs, one.streams, one.imports))

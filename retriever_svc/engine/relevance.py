@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from retriever_svc.engine.features import COLUMNS
 from services.encoder import Vectors
+from services.errors import UnusableSettings
 from services.trees import Trees, TreesError, read_arrays
 
 SHIPPED = "shipped"
 _FIRST = 10
 
 
-class RelevanceError(ValueError):
+class RelevanceError(UnusableSettings):
     """A file is not a model, or is a model for other features."""
 
 

@@ -23,7 +23,7 @@ def open_indexes(kind: IndexKind, encoder: str, dimension: int, database_url: st
         database_url: for ``pgvector``: the ``postgresql+asyncpg`` URL of the catalogue.
 
     Raises:
-        ValueError: ``pgvector`` without PostgreSQL.
+        UnusableSettings: ``pgvector`` without PostgreSQL.
     """
     match kind:
         case "flat":

@@ -135,6 +135,9 @@ class ApiSearchHit(Contract):
     path: str
     summary: str
     deprecated: bool = False
+    relevance: float | None = Field(
+        default=None, ge=0, le=1, description="Probability that it is needed. It decides the order. Null if unknown."
+    )
     score: float | None = None
     signals: Signals | None = None
     found_by: FoundBy | None = Field(default=None, description="Why it was found, if there is a query.")

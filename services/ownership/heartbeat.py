@@ -14,6 +14,7 @@ from typing import Final
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from services.errors import ServiceError
+from services.outages import Outage
 from services.ownership.members import BEATS_PER_LEASE, Membership
 from services.storage.engine import create_engine
 from services.telemetry import get_logger
@@ -60,21 +61,22 @@ class Heartbeat:
 
     async def _beat(self) -> None:
         """Send heartbeats until stopped. Errors, such as an unreachable database, are logged and do not end it."""
-        engine = create_engine(self._membership.url)
+        engine, outage = create_engine(self._membership.url), Outage(f"the heartbeat of {self._membership.id}")
         try:
             while not self._stop.is_set():
                 if time.monotonic() - self._loop_seen < _HUNG_LEASES * self._membership.lease_s:
-                    await _beat_once(self._membership, engine)
+                    await _beat_once(self._membership, engine, outage)
                     self._begun.set()
                 self._stop.wait(self._pause_s)  # nothing else runs on this thread's loop
         finally:
             await engine.dispose()
 
 
-async def _beat_once(member: Membership, engine: AsyncEngine) -> None:
+async def _beat_once(member: Membership, engine: AsyncEngine, outage: Outage) -> None:
     try:
         await member.beat(engine)
+        outage.worked()
     except ServiceError as error:
-        _log.warning("the heartbeat could not be written", member=member.id, why=error.detail)
+        outage.failed(error)
     except Exception as error:  # noqa: BLE001 - an error must not end the heartbeats of a live process
         _log.error("bug", exc_info=error)

@@ -9,14 +9,13 @@ from collections import OrderedDict
 from typing import Protocol
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import AuthenticationError, RedisError
 
 from services.errors import ServiceUnavailable
-from services.telemetry import get_logger
+from services.outages import Outage
 
 _PAUSE_S = 5.0
 """How long a Redis that failed is not used, so that requests do not wait for it one after the other."""
-_log = get_logger(__name__)
 
 
 class Cache(Protocol):
@@ -82,6 +81,7 @@ class RedisCache:
         self._redis: Redis = Redis.from_url(url, socket_timeout=0.5, socket_connect_timeout=0.5)
         self._prefix = prefix
         self._paused_until = 0.0
+        self._outage = Outage("the cache")
 
     async def get(self, key: str) -> bytes | None:
         """The value, or None. If Redis is down, this is a miss."""
@@ -89,8 +89,9 @@ class RedisCache:
             return None
         try:
             value = await self._redis.get(self._prefix + key)
+            self._outage.worked()
         except RedisError as error:
-            self._pause("cache_miss", error)
+            self._pause(error)
             return None
         return value if isinstance(value, bytes) else None
 
@@ -101,12 +102,14 @@ class RedisCache:
         try:
             await self._redis.set(self._prefix + key, value, px=max(1, int(ttl_s * 1000)))
         except RedisError as error:
-            self._pause("cache_not_kept", error)
+            self._pause(error)
 
     async def ping(self) -> None:
         """Raise ServiceUnavailable if Redis does not answer."""
         try:
             await self._redis.ping()
+        except AuthenticationError as error:
+            raise ServiceUnavailable("Redis refuses the password.", service="redis") from error
         except RedisError as error:
             raise ServiceUnavailable("Redis cannot be reached.", service="redis") from error
         self._paused_until = 0.0
@@ -115,9 +118,9 @@ class RedisCache:
         """Close the connections."""
         await self._redis.aclose()
 
-    def _pause(self, event: str, error: RedisError) -> None:
+    def _pause(self, error: RedisError) -> None:
         self._paused_until = time.monotonic() + _PAUSE_S
-        _log.warning(event, reason=type(error).__name__, paused_s=_PAUSE_S)
+        self._outage.failed(error)
 
 
 def open_cache(redis_url: str | None) -> Cache:

@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-import sys
 import threading
 import time
 import zlib
@@ -233,7 +232,7 @@ class Transactions:
 
     def __init__(self, engine: AsyncEngine, *, read_only: bool = False) -> None:
         self.engine, self._read_only = engine, read_only
-        self._turns = FairSlots(_FAST, sys.maxsize, _FAST_EACH, "transactions")
+        self._turns = FairSlots(_FAST, each=_FAST_EACH, what="transactions")
         self._thread: ThreadPoolExecutor | None = None
         if engine.dialect.name == "sqlite":
             url = engine.url.set(drivername="sqlite+pysqlite")

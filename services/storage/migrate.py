@@ -13,8 +13,12 @@ import zlib
 
 from alembic import command, context
 from alembic.config import Config
-from sqlalchemy import Connection, MetaData, create_engine, text
+from alembic.util import CommandError
+from sqlalchemy import Connection, MetaData, create_engine, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine
+
+from services.errors import UnusableSettings
+from services.storage.refusals import opening
 
 
 def _config(package: str) -> Config:
@@ -29,6 +33,9 @@ async def migrate(engine: AsyncEngine, package: str) -> None:
 
     Several replicas may start at once. One migrates while the others wait: on PostgreSQL for an advisory lock, on
     SQLite for the write transaction.
+
+    Raises:
+        UnusableSettings: the database cannot be used, is another service's, or a newer version has migrated it.
     """
 
     def upgrade(connection: Connection) -> None:
@@ -38,8 +45,12 @@ async def migrate(engine: AsyncEngine, package: str) -> None:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 
-    async with engine.begin() as connection:
-        await connection.run_sync(upgrade)
+    try:
+        async with opening(engine), engine.begin() as connection:
+            await connection.run_sync(upgrade)
+    except CommandError as error:  # its revision or its tables are none of ours
+        where = engine.url.render_as_string(hide_password=True)
+        raise UnusableSettings(f"the database {where} cannot be used by this version of {package}: {error}") from error
 
 
 def run_env(metadata: MetaData) -> None:
@@ -55,6 +66,10 @@ def run_env(metadata: MetaData) -> None:
 
 
 def _run(connection: Connection, metadata: MetaData) -> None:
+    existing = set(inspect(connection).get_table_names())
+    # Revisions of services have the same numbers: an upgrade would begin in the middle, on the tables of another.
+    if "alembic_version" in existing and not existing & metadata.tables.keys() and len(existing) > 1:
+        raise CommandError("it has the tables of another service")
     context.configure(connection=connection, target_metadata=metadata, render_as_batch=True, transactional_ddl=False)
     context.run_migrations()
 

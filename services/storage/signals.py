@@ -15,6 +15,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from services.outages import Outage
 from services.telemetry import get_logger
 
 _RECONNECT_S = 1.0
@@ -144,9 +145,15 @@ def open_signals(engine: AsyncEngine, redis_url: str | None, channel: str) -> Si
 
 async def _listen_forever(listen: Callable[[Callable[[], None]], Awaitable[None]], woken: Callable[[], None]) -> None:
     """Listen until cancelled, and reconnect after every lost connection."""
+    outage = Outage("listening for changes of others")
+
+    def heard() -> None:
+        outage.worked()
+        woken()
+
     while True:
         try:
-            await listen(woken)
+            await listen(heard)
         except Exception as error:  # noqa: BLE001 - drivers raise many different errors for a lost connection
-            _log.warning("signals_interrupted", reason=type(error).__name__)
+            outage.failed(error)
         await asyncio.sleep(_RECONNECT_S)

@@ -1,4 +1,4 @@
-"""The address of a service's database, checked when its settings are read: the engine's own error comes too late."""
+"""Addresses of databases, checked when settings are read: the errors of their drivers come too late."""
 
 from typing import Annotated, Final
 
@@ -21,4 +21,16 @@ def _usable(url: str) -> str:
     return url
 
 
+def _redis(url: str | None) -> str | None:
+    from redis.asyncio.connection import parse_url
+
+    try:
+        if url is not None:
+            parse_url(url)
+    except ValueError:
+        raise ValueError("it must be redis://:PASSWORD@HOST:PORT/NUMBER") from None
+    return url
+
+
 DatabaseUrl = Annotated[str, AfterValidator(_usable)]
+RedisUrl = Annotated[str | None, AfterValidator(_redis)]

@@ -81,6 +81,10 @@ def test_a_search_is_filtered_and_says_what_found_each(nestor_url: str) -> None:
     assert {hit["method"] for hit in listed["hits"]} <= {"POST", "PUT"}
     assert len(listed["hits"]) == listed["total"] > 0
     assert "0 of 0" in run("apis", "search", "--tag", "no such tag")
+    found = json.loads(run("apis", "search", "create an order", "--json"))["hits"]
+    assert len(found) > 10
+    assert [hit["relevance"] for hit in found] == sorted((hit["relevance"] for hit in found), reverse=True)
+    assert run("apis", "search", "create an order").split()[:3] == ["likely", "score", "by"]
 
 
 def test_apis_are_searched_shown_imported_and_removed(nestor_url: str, tmp_path: Path) -> None:

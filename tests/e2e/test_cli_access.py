@@ -1,16 +1,20 @@
 """`nestor keys` and `nestor audit` against a gateway on a real socket."""
 
 import json
+import os
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from deploy.cli import app
-from deploy.sockets import serving
+from deploy.sockets import refusing, serving
 from gateway.main import create_app
 from gateway.settings import GatewaySettings
+from services.clients import GatewayClient
 from services.contracts.operations import Breaker, ModelServer
+from services.contracts.tenant import ExportLine
 from tests.support.gateways import ASK_HOLIDAYS, Fakes
 
 PRINCIPALS = [{"name": "boss", "tenant": "red", "token": "red-boss-token"}]
@@ -39,9 +43,38 @@ def test_a_tenant_is_exported_and_deleted(tmp_path: Path, monkeypatch: pytest.Mo
         run("tenants", "export", "red", "--out", str(tmp_path / "red.ndjson"))
         assert len((tmp_path / "red.ndjson").read_text().splitlines()) == 3
         assert "cannot be written" in run("tenants", "export", "red", "--out", f"{tmp_path}/none/x", exit_code=2)
+        told = CliRunner().invoke(app, ("tenants", "export", "red")).stderr
+        assert told.startswith("exported: key 1, run 1")
+        assert "Nothing is stored for a tenant rde." in CliRunner().invoke(app, ("tenants", "export", "rde")).stderr
         run("tenants", "delete", "red", exit_code=1)
         assert "deleted: 1 keys, 1 runs, 0 demos, 0 providers" in run("tenants", "delete", "red", "--yes")
         assert "Conflict" in run("tenants", "delete", "default", "--yes", exit_code=1)
+
+
+def test_an_export_replaces_a_file_only_if_it_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "red.ndjson"
+    file.write_text("the last one")
+    export = ("tenants", "export", "red", "--out", str(file))
+    with refusing() as address:
+        monkeypatch.setenv("NESTOR_URL", address)
+        run(*export, exit_code=3)
+
+    async def ends_early(_: GatewayClient, name: str) -> AsyncGenerator[ExportLine, None]:
+        yield ExportLine(kind="run", data=name)
+
+    monkeypatch.setattr(GatewayClient, "export_tenant", ends_early)
+    assert "ended before it was complete" in run(*export, exit_code=1)
+    assert (file.read_text(), os.listdir(tmp_path)) == ("the last one", ["red.ndjson"])
+
+    async def complete(_: GatewayClient, name: str) -> AsyncGenerator[ExportLine, None]:
+        yield ExportLine(kind="end", data={})
+
+    monkeypatch.setattr(GatewayClient, "export_tenant", complete)
+    run(*export)
+    assert '"end"' in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    run("tenants", "export", "red", "--out", "/dev/null")
+    assert Path("/dev/null").is_char_device()
 
 
 def test_the_operator_is_told_of_processes_and_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

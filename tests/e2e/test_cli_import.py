@@ -115,6 +115,7 @@ def test_changes_in_a_folder_are_held_until_somebody_looks(folder: Path) -> None
     counted = operations(shown)
     assert (counted["imported"], counted["back"], counted["updated"]) == (1, 2, 3)
     assert "No terminal" in shown
+    assert "Apply these changes" not in shown
     dry = operations(run("import", str(folder), "--dry-run"))
     assert (dry["present"], dry["updated"]) == (1, 2)
     counted = operations(run("import", str(folder), "--yes"))

@@ -26,7 +26,7 @@ _NO_END = 1e6
 
 
 def ablate_llm(
-    base: Annotated[Path, typer.Option(help="The model to start from, a GGUF file.", dir_okay=False)],
+    base: Annotated[Path, typer.Option(help="The model to start from, a GGUF file.", exists=True, dir_okay=False)],
     folder: Annotated[
         list[Path], typer.Option(help="Folder with tools.jsonl and instances.jsonl; can be repeated.", file_okay=False)
     ],

@@ -33,8 +33,10 @@ class Method(StrEnum):
 
 
 def train_llm(
-    base: Annotated[Path, typer.Option(help="The model to start from: a Hugging Face folder, or a GGUF file.")],
-    data: Annotated[Path, typer.Option(help="Folder that `nestor train data` wrote.", file_okay=False)],
+    base: Annotated[
+        Path, typer.Option(help="The model to start from: a Hugging Face folder, or a GGUF file.", exists=True)
+    ],
+    data: Annotated[Path, typer.Option(help="Folder that `nestor train data` wrote.", exists=True, file_okay=False)],
     out: Annotated[Path, typer.Option(help="Folder to write the model to.", file_okay=False)],
     method: Annotated[
         Method,

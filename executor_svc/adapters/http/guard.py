@@ -12,7 +12,6 @@ import asyncio
 import ipaddress
 import re
 import socket
-import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
@@ -101,7 +100,7 @@ class AddressGuard(AbstractResolver):
         self._admitted: dict[tuple[IPAddress, int], None] = {}
         # A thread pool of its own: slow DNS servers must not block the rest of the process.
         self._lookups = ThreadPoolExecutor(_MAX_LOOKUPS, thread_name_prefix="lookup")
-        self._turns = FairSlots(_MAX_LOOKUPS, sys.maxsize, _MAX_LOOKUPS // 2)
+        self._turns = FairSlots(_MAX_LOOKUPS, each=_MAX_LOOKUPS // 2)
         self._known: dict[tuple[str, int, int], tuple[float, list[ResolveResult]]] = {}
 
     def check_url(self, url: URL) -> None:

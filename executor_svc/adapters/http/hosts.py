@@ -1,7 +1,6 @@
 """State of each upstream host: its circuit breaker, its retry budget and its load limits."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -115,8 +114,8 @@ class HostLimits:
     """The load that the operator allows for one or more hosts. Tenants take turns; one alone may use all of it."""
 
     def __init__(self, limit: HostLimit) -> None:
-        self._slots = FairSlots(limit.concurrency or sys.maxsize, sys.maxsize)
-        self._next, rate = FairSlots(1, sys.maxsize), limit.per_second
+        self._slots = FairSlots(limit.concurrency)
+        self._next, rate = FairSlots(1), limit.per_second
         self._rate = AsyncLimiter(max(rate, 1.0), max(1.0, 1.0 / rate)) if rate else None
 
     @asynccontextmanager
@@ -190,7 +189,7 @@ class Hosts:
         self._known: LruCache[tuple[str | None, URL], Host] = LruCache(_MAX_HOSTS)
         # Never evicted, since requests wait in them. Bounded, since the keys come from the settings.
         most = settings.max_upstream_connections
-        self._shared = {fresh: FairSlots(most, sys.maxsize, max(1, most // 2)) for fresh in (False, True)}
+        self._shared = {fresh: FairSlots(most, each=max(1, most // 2)) for fresh in (False, True)}
         self._limits: Mapping[str, HostLimits] = {
             name.lower(): HostLimits(limit) for name, limit in settings.host_limits.items()
         }

@@ -11,6 +11,7 @@ from typing import Final
 
 from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
+from services.errors import UnusableSettings
 
 CALIBRATION: Final = "calibration.json"
 SIGNS: Final = (
@@ -36,7 +37,7 @@ SIGNS: Final = (
 _LEAST: Final = 1e-4
 
 
-class CalibrationError(ValueError):
+class CalibrationError(UnusableSettings):
     """The file is not a calibration of this planner; the message names it."""
 
 

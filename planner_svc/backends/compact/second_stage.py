@@ -12,6 +12,7 @@ from planner_svc.backends.compact.calls import CALL_SIGNS
 from planner_svc.backends.compact.links import LINK_SIGNS
 from planner_svc.backends.compact.sets import SET_SIGNS
 from planner_svc.backends.compact.spans import SPAN_SIGNS
+from services.errors import UnusableSettings
 from services.trees import Floats, Trees, TreesError, read_arrays
 
 _CALLS: Final = "calls.npz"
@@ -20,7 +21,7 @@ _SPANS: Final = "spans.npz"
 _LINKS: Final = "links.npz"
 
 
-class JudgeError(ValueError):
+class JudgeError(UnusableSettings):
     """A file holds no valid trees, or its trees weigh other signs; the message names the file."""
 
 

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from retriever_svc.engine.index.protocol import Ids
 from services.encoder import Vectors
 from services.storage.engine import create_engine, read, write
+from services.storage.refusals import opening
 
 T = TypeVar("T")
 Rows = Sequence[Row[Any]]
@@ -111,8 +112,9 @@ class Table:
         """Create the table if it does not exist."""
 
         async def work(connection: AsyncConnection) -> None:
-            for statement in _CREATE:
-                await connection.execute(self._text(statement))
+            async with opening(self._engine):  # the extension may not be installed
+                for statement in _CREATE:
+                    await connection.execute(self._text(statement))
 
         self._run(write, work)
 

@@ -18,6 +18,7 @@ from retriever_svc.engine.index import files
 from retriever_svc.engine.index.pgtable import Found, Table
 from retriever_svc.engine.index.protocol import Ids, Source
 from services.encoder import Vectors
+from services.errors import UnusableSettings
 
 _KIND = "pgvector"
 _EXACT = 5_000
@@ -106,14 +107,14 @@ class PgVectorIndexes:
         dimension: length of the vectors.
 
     Raises:
-        ValueError: the URL is that of another database, or the vectors are too long.
+        UnusableSettings: the URL is that of another database, or the vectors are too long.
     """
 
     def __init__(self, database_url: str, encoder: str, dimension: int) -> None:
         if make_url(database_url).get_backend_name() != "postgresql":
-            raise ValueError("the index `pgvector` needs a catalogue in PostgreSQL")
+            raise UnusableSettings("the index `pgvector` needs a catalogue in PostgreSQL")
         if dimension > _MAX_DIMENSION:
-            raise ValueError(f"the index `pgvector` takes vectors of up to {_MAX_DIMENSION} components")
+            raise UnusableSettings(f"the index `pgvector` takes vectors of up to {_MAX_DIMENSION} components")
         self._table = Table(database_url, encoder, dimension)
 
     def empty(self) -> PgVectorIndex:

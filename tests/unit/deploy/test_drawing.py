@@ -82,7 +82,7 @@ def written(console: Console) -> str:
         (Succeeded(value=1), {"pages": 3}, "✓ 12 ms  1  (3 pages)"),
         (Succeeded(value=1), {"pages": 3, "more": True}, "✓ 12 ms  1  (3 pages, and there are more)"),
         (Succeeded(value=1), {"more": True}, "✓ 12 ms  1  (there is more)"),
-        (Succeeded(value=1), {"violations": ("a", "b")}, "✓ 12 ms  1  (2 schema violations)"),
+        (Succeeded(value=1), {"violations": ("a", "b")}, "✓ 12 ms  1  (differs from its schema in 2 places)"),
         (Succeeded(value=1), {"recovered": True, "attempts": 2},
          "✓ 12 ms  1  (2 attempts; recovered from the ledger after a crash)"),
         (Failed(reason="timeout", message="too slow"), {"attempts": 3}, "✗ too slow  (3 attempts)"),
