@@ -9,7 +9,7 @@ from typing import Final
 
 from planner_svc.proving.unused_values import literals
 from planner_svc.reading.calendar_words import MONTH, MONTHS
-from planner_svc.reading.text import MAX_CHARS, without_quotes
+from planner_svc.reading.text import MAX_CHARS, without_look_alikes, without_quotes
 from services.contracts.api import Api
 from services.contracts.plan import Plan
 
@@ -18,7 +18,9 @@ _DATE: Final = re.compile(
     rf"(?<![\w./:-])(?:{_DAY}\s+(?:of\s+)?(?P<mon>{MONTH})|(?P<mon2>{MONTH})\s+{_DAY.replace('<d>', '<d2>')})(?![\w:])",
     re.IGNORECASE,
 )
-_ADDRESS: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_ADDRESS: Final = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_WORDS: Final = frozenset({"march", "may"})
+_LAST: Final = 31
 _LEAP: Final = 2028
 
 
@@ -32,17 +34,23 @@ def unread(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
         plan: a proved plan.
         apis: its APIs by id.
     """
-    query = query[:MAX_CHARS]
+    query = without_look_alikes(query[:MAX_CHARS])
     said = [str(one).casefold() for one in literals(plan)]
     for match in _DATE.finditer(without_quotes(query)):
         text = query[slice(*match.span())]
-        if not _exists(match) and not any(text.casefold() in one for one in said):
+        if _is_date(match) and not _exists(match) and not any(text.casefold() in one for one in said):
             return f"there is no “{text}”"
     if any(apis[step.api].mutating for step in plan.steps):
         for match in _ADDRESS.finditer(query):
             if not any(match[0].casefold() in one for one in said):
                 return f"it does not use “{match[0]}”"
     return ""
+
+
+def _is_date(match: re.Match[str]) -> bool:
+    """Whether the words are no number beside a word that is a month, too: "room 32 may be free"."""
+    month, day = match["mon"] or match["mon2"], match["d"] or match["d2"]
+    return month.lower().rstrip(".") not in _WORDS or 1 <= int(day) <= _LAST
 
 
 def _exists(match: re.Match[str]) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 
 from planner_svc.reading.numbers import CURRENCY_SIGNS, number, whole
 from planner_svc.reading.ranges import is_range
-from planner_svc.reading.text import MAX_CHARS
+from planner_svc.reading.text import MAX_CHARS, without_look_alikes
 from planner_svc.reading.units import UNIT_WORDS, Unit
 
 _DIGIT_WORD: Final = "one|two|three|four|five|six|seven|eight|nine"
@@ -79,7 +79,7 @@ class Quantity:
 
 def quantities(text: str) -> list[Quantity]:
     """The amounts in a text, in order; no two overlap. Sums of one dimension are one: "3 hours 15 minutes"."""
-    text = text[:MAX_CHARS]
+    text = without_look_alikes(text[:MAX_CHARS])
     found: list[Quantity] = []
     for one in _single(text):
         before = found[-1] if found else None

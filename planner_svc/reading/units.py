@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from planner_svc.reading.profile import Slot
-from planner_svc.reading.text import split_name, word_set
+from planner_svc.reading.text import split_name, without_look_alikes, word_set
 
 Dimension = Literal["time", "months", "mass", "length", "volume", "data", "speed", "temperature", "money"]
 
@@ -81,7 +81,7 @@ def unit_of(slot: Slot) -> Unit | None:
     last = name[-1] if name and "per" not in name else ""
     found = {UNIT_WORDS[last]} if last in UNIT_WORDS and not (len(name) == 1 and last in _AMBIGUOUS) else set()
     described = slot.parameter.description or str(slot.parameter.json_schema.get("description", ""))
-    for match in _STATED.finditer(described[:_MAX_TEXT]):
+    for match in _STATED.finditer(without_look_alikes(described[:_MAX_TEXT])):
         found.add(SMALLEST if match["minor"] else UNIT_WORDS[match["unit"].lower()])
     return found.pop() if len(found) == 1 else None
 

@@ -8,7 +8,7 @@ from planner_svc.backends.compact import CompactBackend
 from planner_svc.backends.compact.amounts import amount_meant, ids_named
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.quantities import quantities
-from planner_svc.reading.units import UNIT_WORDS
+from planner_svc.reading.units import UNIT_WORDS, unit_of
 from services.contracts.api import Location
 from services.contracts.plan import LiteralValue
 from services.contracts.planning import PlanRequest
@@ -57,6 +57,16 @@ def test_a_point_separates_the_thousands_of_prices(text: str, amount: float) -> 
 @pytest.mark.parametrize("text", ["at 10:30", "version 1.2.3", "ids 7,8,9", "half of it", "a dog", "on 2026-12-01"])
 def test_no_part_of_another_notation_is_an_amount(text: str) -> None:
     assert [one.amount for one in quantities(text)] in ([], [2026])
+
+
+def test_letters_that_look_alike_are_those_of_units() -> None:
+    """A pattern that ignores case takes U+0131 for i and U+017F for s."""
+    assert [one.unit for one in quantities("5 m\u0131nutes or half an \u0131nch")] == [
+        UNIT_WORDS["minutes"],
+        UNIT_WORDS["inch"],
+    ]
+    stated = read_profile(api("wait", "Wait.", param("length", WHOLE, "How long, in m\u0131nutes"))).slots[0]
+    assert unit_of(stated) == UNIT_WORDS["minutes"]
 
 
 @pytest.mark.parametrize("text", ["room two and three", "2 and 3", "5, 6", "5 °C and 41 °F"])

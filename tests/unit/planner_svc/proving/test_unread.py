@@ -24,6 +24,9 @@ APIS = {one.id: one for one in (CANCEL, SHOW)}
         ("cancel run 5 in May 2027", ""),
         ('cancel run 5, note "not on 31 November"', ""),
         ("cancel run 5", ""),
+        ("cancel run 5, room 32 may be free", ""),
+        ("cancel run 5 on the 32 of April", "there is no “32 of April”"),
+        ("cancel run 5 on 31 \u017fept", "there is no “31 sept”"),
     ],
 )
 def test_what_a_change_cannot_have(query: str, said: str) -> None:
