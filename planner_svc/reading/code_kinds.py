@@ -14,9 +14,11 @@ from typing import Final
 from planner_svc.reading.examples import examples_in
 from planner_svc.reading.profile import Field, Profile, Slot
 from planner_svc.reading.text import MAX_CHARS, stem, stems
+from services.compute import with_checkpoints
 from services.contracts.api import Location
 
 _ID: Final = stem("id")
+_SIGNS: Final = "-_:"
 _CODE: Final = re.compile(r"(?<![\w.@/+-])(?P<head>[A-Za-z]{1,8}[-_:]?)(?=\d)[\w-]{1,60}(?![\w@/]|\.\w)")
 """Letters, perhaps a sign, and then at least one digit."""
 _NAME: Final = re.compile(r"[A-Z][a-z'\u2019]+(?:\s+[A-Z][a-z'\u2019-]+)*")
@@ -46,10 +48,10 @@ class CodeKinds:
     def _heads(self) -> dict[Thing, set[str]]:
         """How the ids of each thing begin; most requests say no code and do not need it."""
         found: dict[Thing, set[str]] = {}
-        for profile in self._profiles:
+        for profile in with_checkpoints(self._profiles):
             for thing, examples in _examples(profile):
                 heads = {head_of(one) for one in examples}
-                if heads and "" not in heads:  # free texts have no kind
+                if heads and "" not in heads and thing != (_ID,):  # free texts have no kind, and an "id" is of anything
                     found.setdefault(thing, set()).update(heads)
         return found
 
@@ -57,18 +59,26 @@ class CodeKinds:
     def _known(self) -> frozenset[str]:
         return frozenset[str]().union(*self._heads.values())
 
+    @cached_property
+    def _signs(self) -> frozenset[str]:
+        """What is between the letters and the digits of ids."""
+        return frozenset(head.removeprefix(head.rstrip(_SIGNS)) for head in self._known)
+
     def __bool__(self) -> bool:
         """Whether the examples tell at least two kinds apart."""
         return len(self._known) > 1
 
     def takes(self, thing: Thing, code: str) -> bool:
-        """Whether a code begins as the ids of a thing do; without any examples of them, as the thing's name does."""
+        """Whether a code begins as the ids of a thing do.
+
+        Without any examples of them, it begins as the thing's name, and has the sign of other ids: "A4" is no account.
+        """
         head, known = head_of(code), self._heads.get(thing)
-        if known is None:
-            letters = head.rstrip("-_:")
-            own = thing[-1:] == (_ID,) and thing[-2:][0].startswith(letters)
-            return own and bool(letters) and head not in self._known
-        return head in known
+        if known is not None:
+            return head in known
+        letters = head.rstrip(_SIGNS)
+        named = bool(letters) and len(thing) > 1 and thing[-1] == _ID and thing[-2].startswith(letters)
+        return named and head not in self._known and head.removeprefix(letters) in self._signs
 
     def is_of_another(self, thing: Thing, text: str) -> bool:
         """Whether a text is a code that begins as the ids of other things do, and not as the ids of this one."""

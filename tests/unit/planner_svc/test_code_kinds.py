@@ -72,6 +72,22 @@ def test_without_examples_a_things_name_tells() -> None:
     assert not KINDS.takes(("handler", "id"), "x-2")
     assert not KINDS.takes(("handler", "name"), "h-2")
     assert not KINDS.takes(("sorti", "id"), "s-2")  # these are sites
+    assert not KINDS.takes(("handler", "id"), "H1")  # other ids have a dash
+    assert not CodeKinds([read_profile(FIND)]).takes(("handler", "id"), "h-2")  # no ids are known
+
+
+def test_an_id_of_anything_is_of_no_kind() -> None:
+    shown = by_id("getCoin", "coins", coded("id", "b-12", at=Location.QUERY))
+    kinds = CodeKinds([read_profile(shown), read_profile(SITE)])
+    assert not kinds.is_no_id(("id",), "Bitcoin")
+    assert not kinds.is_of_another(("id",), "s-40")
+
+
+def test_many_codes_are_looked_at_in_time() -> None:
+    heads = [f"{one}{two}" for one in "abcdefghijklmnopqrst" for two in "uvwxyz"]
+    flights = api("many", *(coded(f"{head}Id", f"{head}-1", at=Location.QUERY) for head in heads), method="GET")
+    subject, query = plan(step("a", "many")), " ".join(f"{head}-5" for head in heads)
+    assert with_codes_in_place(subject, query, {flights.id: flights}) == subject
 
 
 @pytest.mark.parametrize(
