@@ -18,6 +18,7 @@ from planner_svc.reading.profile import profile_of
 from planner_svc.reading.readings import NO_CLOCK, whole_moments
 from planner_svc.reading.text import MAX_CHARS, split_name, stem, stem_set, stems, without_quotes
 from planner_svc.reading.withdrawn import EXCEPT, THING, corrected
+from services.compute import with_checkpoints
 from services.contracts.api import Api
 from services.contracts.plan import Plan, scalars, step_references, step_values
 
@@ -99,7 +100,7 @@ def forbidden_steps(query: str, plan: Plan, apis: Mapping[str, Api]) -> dict[str
     Nothing else of the request has the value for which the call is made or may mean it, and the operation has the verb.
     """
     bare = without_quotes(query[:MAX_CHARS])
-    clauses = [one for one in _NOT_TO.finditer(bare) if not _is_done_later(bare, one)]
+    clauses = [one for one in with_checkpoints(_NOT_TO.finditer(bare)) if not _is_done_later(bare, one)]
     rest = _NOT_TO.sub(" ", bare)
     found = {}
     for step in plan.steps if clauses else ():

@@ -56,7 +56,8 @@ def restriction(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
         apis: its APIs by id.
     """
     if not any(apis[step.api].mutating for step in plan.steps):
-        return _unfiltered(query, plan)
+        of_one_thing = all(apis[step.api].path.endswith("}") for step in plan.steps)
+        return "" if of_one_thing else _unfiltered(query, plan)
     said = [text.casefold() for text in map(str, literals(plan))]
     limits = {word for step in plan.steps for name in step.arguments for word in split_name(name)}
     for share in shares(query):
@@ -89,8 +90,11 @@ def _unfiltered(query: str, plan: Plan) -> str:
 
 
 def _may_mean(value: object, before: str) -> bool:
-    """Whether a value may be what the words after these mean: it is neither an amount, nor a day, nor in these."""
-    if isinstance(value, bool):
+    """Whether a value may be what the words after these mean: it is neither an amount, nor a day, nor in these.
+
+    Nothing at all may be meant: ``0`` for "without a stop".
+    """
+    if isinstance(value, bool) or value == 0:
         return True
     return isinstance(value, str) and _DAY.match(value) is None and value.casefold() not in before.casefold()
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from planner_svc.reading.profile import Field, Profile
 from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stem_set, stems
+from services.compute import with_checkpoints
 
 _ASKED: Final = re.compile(
     r"\b(?:(?:which|whose|how\s+(?:many|much)|what's|what\s+(?:is|are|was|were|will\s+be)"
@@ -94,7 +95,7 @@ def states_asked(query: str, profile: Profile) -> list[Field]:
     said = frozenset(stems(query[:MAX_CHARS]))
     return [
         field
-        for field in profile.fields
+        for field in with_checkpoints(profile.fields)
         if not field.listed and any(said.issuperset(words) for words in _listed_words(profile, field))
     ]
 

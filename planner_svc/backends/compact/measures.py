@@ -9,6 +9,7 @@ from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
 from planner_svc.backends.compact.task import FillRequest
 from planner_svc.reading.quantities import quantities
 from planner_svc.reading.units import unit_of
+from services.compute import with_checkpoints
 
 if TYPE_CHECKING:
     from planner_svc.backends.compact.filling import Filler
@@ -28,13 +29,12 @@ def take_measures(filler: Filler, query: str, call: DraftCall, fills: Sequence[F
         call: the call; its arguments are changed.
         fills: what its arguments were filled from.
     """
-    for fill in fills:
-        unit = unit_of(fill.slot) if fill.slot.name in call.missing else None
-        if unit is None:
-            continue
+    measured = [(fill, unit) for fill in fills if fill.slot.name in call.missing and (unit := unit_of(fill.slot))]
+    said = quantities(query) if measured else []
+    for fill, unit in with_checkpoints(measured):
         free = [
             one
-            for one in quantities(query)
+            for one in said
             if one.unit is not None
             and one.unit.kind == unit.kind
             and not any(one.start < end and start < one.end for start, end in call.places)

@@ -8,7 +8,8 @@ such operation, or the request has no name or several that no call uses.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import dropwhile
 from typing import Final
 
 from planner_svc.backends.compact.draft_calls import DraftCall, LiteralArgument
@@ -22,7 +23,8 @@ from services.compute import checkpoint
 
 _SURE: Final = 0.5
 """Probability of a look-up that the network did not choose."""
-_NAME: Final = re.compile(r"(?<![\w@./-])[A-Z][\w\u2019'-]*[a-z][\w-]*(?:\s+[A-Z][\w\u2019'-]*)*")
+_NAME: Final = re.compile(r"(?<![\w@./\u2019'-])[A-Z][\w\u2019'-]*[a-z][\w-]*(?:\s+[A-Z][\w\u2019'-]*)*")
+_WORD: Final = re.compile(r"\S+")
 _OWNER: Final = re.compile(r"['\u2019]s?$")
 
 
@@ -66,12 +68,17 @@ def _unused_names(task: Task, filler: Filler, calls: Mapping[int, Sequence[Draft
     known = frozenset[str]().union(*(task.apis[number].profile.vocabulary for number in calls))
     for match in _NAME.finditer(without_quotes(task.query[:MAX_CHARS])):
         checkpoint()
-        name = _OWNER.sub("", match[0])
-        start, end = match.start(), match.start() + len(name)
-        said = stems(name)
-        plain = known.issuperset(said) or name.lower() in STOP
-        if not plain and not any(start < last and first < end for first, last in used):
+        words = list(dropwhile(lambda word: _is_plain(word[0], known), _WORD.finditer(_OWNER.sub("", match[0]))))
+        if not words:
+            continue
+        start, end = match.start() + words[0].start(), match.start() + words[-1].end()
+        if not any(start < last and first < end for first, last in used):
             yield start, end
+
+
+def _is_plain(word: str, known: Set[str]) -> bool:
+    """Whether a word is a function word or one of the operations: a request may begin with it."""
+    return word.lower() in STOP or known.issuperset(stems(word))
 
 
 def _search(

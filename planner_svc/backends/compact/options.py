@@ -15,17 +15,22 @@ from planner_svc.reading.choices import NamedChoice, named_choices, signed_choic
 from planner_svc.reading.conditions import CONDITION
 from planner_svc.reading.negations import denies
 from planner_svc.reading.option_names import option_names
-from planner_svc.reading.text import MAX_CHARS, STOP
+from planner_svc.reading.profile import Profile
+from planner_svc.reading.text import MAX_CHARS, STOP, WORD, split_name, stem, stem_set, word_set
 from planner_svc.reading.withdrawn import excepted, replaced, within
 
 _MOST: Final = re.compile(
-    r"(?<!\bat )\b(?:top|most|highest|largest|biggest|greatest|latest|newest|longest|heaviest|descending)\b",
+    r"(?<!\bat )\b(?:top|most(?!\s+of\b)|highest|largest|biggest|greatest|latest|newest|longest|heaviest|descending)\b",
     re.IGNORECASE,
 )
 _LEAST: Final = re.compile(
     r"(?<!\bat )\b(?:bottom|least|fewest|lowest|smallest|oldest|earliest|shortest|lightest|ascending)\b", re.IGNORECASE
 )
 """What is wanted first of an order; "at most" is a limit."""
+_BEFORE_VERB: Final = {"", *word_set("and that which who to will would can could may must it they we you i not please")}
+"""Words before a verb, and none where a request begins with it."""
+_NEAR: Final = 40
+_TIMES: Final = stem_set("date day time week month year hour minute")
 
 
 class Options:
@@ -68,7 +73,11 @@ class Options:
         if fill.times > 1:
             likely.sort(key=lambda value: places.get(str(value), (len(self._task.query), 0)))
         for value in likely if fill.times > 1 else likely[:1]:
-            meant = in_order_said(self._task.query, fill.slot.choices, value)
+            meant = (
+                value
+                if orders_texts(fill.profile, value)
+                else in_order_said(self._task.query, fill.slot.choices, value)
+            )
             if fill.allows(meant):
                 yield LiteralArgument(meant, places.get(str(meant)), sure)
 
@@ -84,10 +93,10 @@ class Options:
         no = [one for one, other in replaced(query, said) if one.value != other.value]
         no += [one for one in said if denies(query, (one.start, one.end), changes=changes)]
         states = [match.span("state") for match in CONDITION.finditer(query)] if changes else []
+        states += excepted(query)
         no += [one for one in said if within(one.start, one.end, states)]
-        no += [one for one in said if within(one.start, one.end, excepted(query))]
         if not changes:
-            no += [one for one in said if _is_verb(query, one)]
+            no += [one for one in said if is_verb(query, one)]
         return {str(one.value) for one in no} - {str(one.value) for one in said if one not in no}
 
     def _offered(
@@ -118,13 +127,32 @@ def in_order_said(query: str, choices: Sequence[JsonValue], value: JsonValue) ->
     if not isinstance(value, str):
         return value
     rising = value.removeprefix("-")
+    if "age" in split_name(rising):  # the oldest of some things is the newest of others
+        return value
     falls, rises = (pattern.search(query[:MAX_CHARS]) is not None for pattern in (_MOST, _LEAST))
     if falls == rises or rising not in choices or f"-{rising}" not in choices:
         return value
     return f"-{rising}" if falls else rising
 
 
-def _is_verb(query: str, one: NamedChoice) -> bool:
-    """Whether the words say what happens and not the state after it: "that expire before May" is not "expired"."""
+def orders_texts(profile: Profile, value: JsonValue) -> bool:
+    """Whether an order is that of a text which the answer has, and no date: "by name, with the latest report"."""
+    parts = split_name(str(value))
+    if not _TIMES.isdisjoint(map(stem, parts)) or parts[-1:] in (["at"], ["on"]):
+        return False
+    kinds = [one.kinds for one in profile.fields if split_name(one.name) == parts]
+    return bool(kinds) and all(one == {"string"} for one in kinds)
+
+
+def is_verb(query: str, one: NamedChoice) -> bool:
+    """Whether a word says what happens and not the state after it: "that expire before May" is not "expired".
+
+    A noun may be that state: "my returns".
+    """
     said = query[one.start : one.end].lower()
-    return str(one.value).lower().endswith("ed") and " " not in said and not said.endswith("ed")
+    if not str(one.value).lower().endswith("ed") or " " in said or said.endswith("ed"):
+        return False
+    words = WORD.findall(query[max(0, one.start - _NEAR) : one.start].lower())
+    before = words[-1] if words else ""
+    subject = before.endswith("s") and before not in STOP and not said.endswith("s")
+    return said.endswith("ing") or subject or before in _BEFORE_VERB

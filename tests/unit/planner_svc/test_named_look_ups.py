@@ -55,6 +55,11 @@ def test_a_name_is_no_id(backend: CompactBackend) -> None:
     assert plan.steps[1].arguments["weightG"] == LiteralValue(value=618)
 
 
+def test_a_name_does_not_begin_with_the_verb(backend: CompactBackend) -> None:
+    plan = drafted(backend, "Weigh Rex, 618 g", WEIGH, FIND)
+    assert plan.steps[0].arguments == {"q": LiteralValue(value="Rex")}
+
+
 def test_a_code_is_an_id(backend: CompactBackend) -> None:
     plan = drafted(backend, "b-11 weighed 618 g", WEIGH, FIND)
     assert [one.api for one in plan.steps] == ["t.recordWeighing"]

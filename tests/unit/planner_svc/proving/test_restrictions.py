@@ -91,6 +91,17 @@ def test_what_is_left_out_of_a_list_needs_a_filter(query: str, words: str) -> No
     assert restriction(query, plan(step("var1", "listMessages"), answer="$var1$"), APIS) == words
 
 
+def test_what_one_thing_is_not_restricts_nothing() -> None:
+    one = api("getMessage", param("id", required=True, at=Location.PATH), method="GET", path="/messages/{id}")
+    read = plan(step("var1", "getMessage", id="M-4"), answer="$var1$")
+    assert restriction("M-4 has not arrived, where is it?", read, {one.id: one}) == ""
+
+
+def test_nothing_may_be_meant_by_without() -> None:
+    read = plan(step("var1", "listMessages", size=0), answer="$var1$")
+    assert restriction("messages without a file", read, APIS) == ""
+
+
 def test_a_value_may_mean_what_is_left_out() -> None:
     read = plan(step("var1", "listMessages", status="unread"), answer="$var1$")
     assert restriction("list messages that are not read", read, APIS) == ""
