@@ -15,7 +15,9 @@ from services.contracts.api import Api
 from services.contracts.plan import Plan, scalars, step_values
 
 _MOMENT: Final = re.compile(r"(?P<day>\d{4}-\d\d-\d\d)[T ](?P<clock>\d\d:\d\d)")
-_MIDNIGHT: Final = re.compile(r"\bmidnight\b|(?<!\d)0?0[:.h]00|\b12(?:[:.]00)?\s?a\.?m\b", re.IGNORECASE)
+_MIDNIGHT: Final = re.compile(
+    r"\bmid-?night\b|\b12\s+at\s+night\b|(?<!\d)(?:0?0|24)[:.h]00|\b12(?:[:.]00)?\s?a\.?m\b", re.IGNORECASE
+)
 
 
 def assumed_midnight(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:

@@ -30,11 +30,12 @@ _RESTRICTS: Final = re.compile(
     re.IGNORECASE,
 )
 _EXCEPTS: Final = re.compile(
-    r"\b(?:not|without|except(?:ing)?(?:\s+for)?|excluding|other\s+than|apart\s+from|(?:all|every)\s+(?:[\w'-]{1,20}\s+){1,3}but|(?:are|is|have|has|do|does)n['\u2019]t)"
-    r"(?!\s+only\b)\s+(?P<rest>[^.;:!?\n]{1,60}\b)",
+    r"(?<!\bif )(?<!\bor )(?<!\bwhy )\b(?:not|without|except(?:ing)?(?:\s+for)?|excluding"
+    r"|(?:other\s+than|apart\s+from)(?!\s+that\b)|(?:all|every)\s+(?:[\w'-]{1,20}\s+){1,3}but"
+    r"|(?:are|is|have|has|do|does)n['\u2019]t)(?!\s+(?:only|sure)\b)\s+(?P<rest>[^.;:!?\n]{1,60}\b)",
     re.IGNORECASE,
 )
-"""What some items of a list are not or do not have."""
+"""What some items of a list are not or do not have; "why not" and "not sure" tell nothing of them."""
 _DAY: Final = re.compile(r"\d{4}-\d\d")
 _OBJECT: Final = re.compile(
     r"\s+(?:(?:all|any|both|each|every|my|of|our|the|these|those)\s+)*(?P<words>(?:[a-z][\w'-]*\s+){1,4})",

@@ -19,6 +19,10 @@ _DATE: Final = re.compile(
     re.IGNORECASE,
 )
 _ADDRESS: Final = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_OWN: Final = re.compile(
+    r"(?:\bI(?:\s+am|['\u2019]m)|\bthis\s+is|\bfrom:|\b(?:regards|thanks|yours),?)\s+$", re.IGNORECASE
+)
+"""Words before the user's own address."""
 _WORDS: Final = frozenset({"march", "may"})
 _LAST: Final = 31
 _LEAP: Final = 2028
@@ -27,7 +31,8 @@ _LEAP: Final = 2028
 def unread(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     """What the request says and the plan cannot have, in a sentence; empty if there is nothing.
 
-    A message may name a day that does not exist. An address matters where something is changed, or it names the user.
+    A message may name a day that does not exist. An address matters where something is changed, unless it
+    is the user's own.
 
     Args:
         query: the request.
@@ -42,7 +47,7 @@ def unread(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
             return f"there is no “{text}”"
     if any(apis[step.api].mutating for step in plan.steps):
         for match in _ADDRESS.finditer(query):
-            if not any(match[0].casefold() in one for one in said):
+            if not _OWN.search(query, 0, match.start()) and not any(match[0].casefold() in one for one in said):
                 return f"it does not use “{match[0]}”"
     return ""
 

@@ -43,7 +43,8 @@ ANYTHING: Final = stem_set(
 """General nouns, and adjectives that apply to anything."""
 _GENERAL: Final = ANYTHING | stem_set("else")
 
-_COUNTED: Final = re.compile(r"\b(?:how\s+many|(?:number|count)\s+of)\b", re.IGNORECASE)
+_COUNTED: Final = re.compile(r"\bhow\s+many\b|(?:^\s*|\b(?:the|total)\s+)(?:number|count)\s+of\b", re.IGNORECASE)
+"""A "phone number of" is no count."""
 _TOTAL: Final = stem("total")
 _OF_ITEMS: Final = stem_set("total count number items results records elements entries size")
 _YES_OR_NO: Final = re.compile(r"\s*(?:is|are|was|were|has|have|does|do|did)\b", re.IGNORECASE)

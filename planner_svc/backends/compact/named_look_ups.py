@@ -8,7 +8,7 @@ such operation, or the request has no name or several that no call uses.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import dropwhile
 from typing import Final
 
@@ -76,7 +76,7 @@ def _unused_names(task: Task, filler: Filler, calls: Mapping[int, Sequence[Draft
             yield start, end
 
 
-def _is_plain(word: str, known: Set[str]) -> bool:
+def _is_plain(word: str, known: frozenset[str]) -> bool:
     """Whether a word is a function word or one of the operations: a request may begin with it."""
     return word.lower() in STOP or known.issuperset(stems(word))
 

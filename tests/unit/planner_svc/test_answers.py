@@ -90,6 +90,8 @@ def test_an_object_that_an_argument_is_named_like_is_no_repetition_of_it() -> No
     ("query", "counted"),
     [
         ("how many things are there?", ["total"]),
+        ("tell me the number of things", ["total"]),
+        ("phone number of the things", []),
         ("the number of things", ["total"]),
         ("which things are there?", []),
     ],

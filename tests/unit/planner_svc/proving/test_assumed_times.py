@@ -30,6 +30,8 @@ def test_a_time_that_nobody_said_is_told(query: str) -> None:
     ("query", "called", "arguments"),
     [
         ("start it at midnight on Friday", "startFlight", {"startsAt": FRIDAY}),
+        ("start it on Thursday at 24:00", "startFlight", {"startsAt": FRIDAY}),
+        ("start it on Friday, 12 at night", "startFlight", {"startsAt": FRIDAY}),
         ("start it on Friday 0:00", "startFlight", {"startsAt": FRIDAY}),
         ("start it on Friday at 12 am", "startFlight", {"startsAt": FRIDAY}),
         ("start it on Friday at 7", "startFlight", {"startsAt": "2026-12-04T07:00:00Z"}),

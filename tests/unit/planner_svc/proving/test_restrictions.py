@@ -85,6 +85,10 @@ def test_words_after_a_limit_restrict_a_change() -> None:
         ("list the messages", ""),
         ("messages of M-4 that aren't read", "aren't read"),
         ("not only the read messages", ""),
+        ("why not list the messages", ""),
+        ("messages that we do not need", "not need"),
+        ("other than that, list the messages", ""),
+        ("not sure which, list the messages", ""),
     ],
 )
 def test_what_is_left_out_of_a_list_needs_a_filter(query: str, words: str) -> None:
