@@ -40,11 +40,19 @@ def unsaid_option(query: str, plan: Plan, apis: Mapping[str, Api], given: Mappin
             value = held.value if isinstance(held, LiteralValue) else None
             if not isinstance(value, str) or slot.name in given or value == slot.parameter.json_schema.get("default"):
                 continue
-            words = stems(" ".join(split_name(value)))
+            words = stems(" ".join(_said_for(value)))
             named = not said.isdisjoint(words) or any(one.value == value for one in named_choices(slot, query))
             if value in slot.choices and not named:
                 return value
     return ""
+
+
+def _said_for(option: str) -> Iterator[str]:
+    """The words of an option, and what an adverb is made of: "every week" is weekly, "each day" daily."""
+    for word in split_name(option):
+        yield word
+        if word.endswith("ly"):
+            yield f"{word[:-3]}y" if word.endswith("ily") else word[:-2]
 
 
 def _choosing(profile: Profile) -> Iterator[Slot]:

@@ -49,3 +49,17 @@ def test_what_is_said_or_usual_is_not(query: str, called: str, arguments: dict[s
 def test_what_the_application_gave_is_no_guess() -> None:
     given = plan(step("a", "addHandler", licence="trainee"))
     assert unsaid_option("add Dana", given, APIS, {"licence": "trainee"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("query", "option", "unsaid"),
+    [
+        ("remind me every week", "weekly", ""),
+        ("remind me each day", "daily", ""),
+        ("remind me each year", "daily", "daily"),
+    ],
+)
+def test_an_adverb_is_said_by_its_noun(query: str, option: str, unsaid: str) -> None:
+    often = param("often", {"type": "string", "enum": ["daily", "weekly"]}, at=Location.BODY)
+    remind = api("remind", often, method="POST", path="/reminders")
+    assert unsaid_option(query, plan(step("a", "remind", often=option)), {remind.id: remind}, {}) == unsaid
