@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 _LINK = re.compile(r"_SERVICE_HOST|(_SERVICE)?_PORT|_SERVICE_PORT_\w+|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?")
 """Ends of the variables that Kubernetes and Docker set for each service that a container may call."""
 _HOST: Final = re.compile(r"\*|[^\s/@?#\[\]]+|\[[0-9A-Fa-f:.]+\](:\d+)?")
-_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
+_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def unknown_variables(*settings: type[BaseSettings]) -> list[str]:
@@ -86,7 +86,7 @@ class ServiceSettings(BaseSettings):
     model_config = SettingsConfigDict(extra="forbid", frozen=True)
 
     log_level: Annotated[str, AfterValidator(_level)] = Field(
-        default="INFO", description="`DEBUG`, `INFO`, `WARNING` or `ERROR`."
+        default="INFO", description="`DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`."
     )
     log_json: bool = Field(default=True, description="JSON lines; false: coloured text for a terminal.")
     max_body_bytes: int = Field(default=1_048_576, ge=1, description="Largest request body accepted, in bytes.")

@@ -27,6 +27,8 @@ _LEAST: Final = re.compile(
     r"(?<!\bat )\b(?:bottom|least|fewest|lowest|smallest|oldest|earliest|shortest|lightest|ascending)\b", re.IGNORECASE
 )
 """What is wanted first of an order; "at most" is a limit."""
+_TURNED: Final = 0.5
+"""The probability of an order that only these words tell, and not the network."""
 _BEFORE_VERB: Final = {"", *word_set("and that which who to will would can could may must it they we you i not please")}
 """Words before a verb, and none where a request begins with it."""
 _NEAR: Final = 40
@@ -73,13 +75,10 @@ class Options:
         if fill.times > 1:
             likely.sort(key=lambda value: places.get(str(value), (len(self._task.query), 0)))
         for value in likely if fill.times > 1 else likely[:1]:
-            meant = (
-                value
-                if orders_texts(fill.profile, value)
-                else in_order_said(self._task.query, fill.slot.choices, value)
-            )
+            of_texts = orders_texts(fill.profile, value)
+            meant = value if of_texts else in_order_said(self._task.query, fill.slot.choices, value)
             if fill.allows(meant):
-                yield LiteralArgument(meant, places.get(str(meant)), sure)
+                yield LiteralArgument(meant, places.get(str(meant)), sure if meant == value else min(sure, _TURNED))
 
     def _is_in_a_name(self, fill: FillRequest, one: NamedChoice) -> bool:
         """Whether the option is only a part of another argument's words: "bread" in "walnut bread"."""
