@@ -174,7 +174,7 @@ class PlannerSettings(InternalSettings):
         description="The same for a plan that may change something, if this value is higher.",
     )
     unsure_below: float = Field(
-        default=0.6,
+        default=0.64,
         ge=0,
         le=1,
         description="A plan that is right with a lower probability than this is returned and marked as unsure, in "
