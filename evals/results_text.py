@@ -109,11 +109,11 @@ open whether one may be made. A dash: not measured.
 **Confidence**: the expected calibration error is the mean distance between the planner's confidence and the share of
 full matches, over ten bins of equal width; then the share of full matches in the surer half of the proposed plans.
 *Wrong, not said*: the share of all requests that get a plan whose calls are not the solution's, without a word that it
-is unsure (confidence below `NESTOR_PLANNER_UNSURE_BELOW`, 0.64, or for a change `NESTOR_PLANNER_UNSURE_CHANGES_BELOW`,
-0.65; 0.65 for all plans in other rows than the corpus', NESTFUL's glaive and Seal-Tools' test_in_domain with `own`
-candidates, and 0.5 in rows of the language model). *Right, unsure*: of the right plans, those that are marked as
-unsure. *Told*: of the plans whose calls are right, where the data says which outputs answer, those that show all of
-them; and nothing beside them; and just them, rather than something that holds them. A dash: not measured.
+is unsure (confidence below `NESTOR_PLANNER_UNSURE_BELOW`, 0.64; 0.65 in other rows than the corpus', NESTFUL's glaive
+and Seal-Tools' test_in_domain with `own` candidates, and 0.5 in rows of the language model). *Right, unsure*: of the
+right plans, those that are marked as unsure. *Told*: of the plans whose calls are right, where the data says which
+outputs answer, those that show all of them; and nothing beside them; and just them, rather than something that holds
+them. A dash: not measured.
 **Latency** is of candidates, demos and plan together, one request after the other, without HTTP between the services.
 *Late* is what took longer than the planner's service waits for its backend: there it would have failed, here it is
 scored, so that no figure but these two depends on how busy the machine is. Most rows were measured beside other work:

@@ -40,7 +40,6 @@ class CascadePolicy:
         abstain_changes_below: the same for a plan that may change something.
         unsure_below: a plan with less confidence than this is returned and marked as unsure. So is a plan whose calls
             do not return what is asked for. 0: no plan is marked.
-        unsure_changes_below: the same confidence for a plan that may change something.
     """
 
     cascade: Cascade = "model_first"
@@ -49,7 +48,6 @@ class CascadePolicy:
     abstain_below: float = 0.0
     abstain_changes_below: float = 0.0
     unsure_below: float = 0.0
-    unsure_changes_below: float = 0.0
 
     @classmethod
     def of(cls, settings: PlannerSettings) -> CascadePolicy:
@@ -71,19 +69,8 @@ class CascadePolicy:
 
     def min_confidence(self, response: PlanResponse) -> float:
         """The smallest confidence at which a proved plan is returned."""
-        return max(self.abstain_below, self.abstain_changes_below) if _changes(response) else self.abstain_below
-
-    def sure_from(self, *, changes: bool) -> float:
-        """The smallest confidence at which a plan is not marked as unsure.
-
-        Args:
-            changes: whether the plan may change something.
-        """
-        return max(self.unsure_below, self.unsure_changes_below) if changes else self.unsure_below
-
-    def is_unsure(self, response: PlanResponse) -> bool:
-        """Whether a proved plan is marked because of its confidence."""
-        return response.confidence < self.sure_from(changes=_changes(response))
+        changes = response.compiled is not None and bool(response.compiled.proof.mutating)
+        return max(self.abstain_below, self.abstain_changes_below) if changes else self.abstain_below
 
     def is_final(self, answer: BackendAnswer) -> bool:
         """Whether the answer is final, so that no other backend needs to be asked."""
@@ -93,10 +80,6 @@ class CascadePolicy:
         if answer.response.backend == DEMONSTRATED:
             return answer.outcome == "planned"
         return answer.outcome == "planned" and answer.response.confidence >= self.escalate_below
-
-
-def _changes(response: PlanResponse) -> bool:
-    return response.compiled is not None and bool(response.compiled.proof.mutating)
 
 
 @dataclass(frozen=True, slots=True)

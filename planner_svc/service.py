@@ -404,7 +404,7 @@ class PlannerService:
         """
         if response.compiled is None or not self._policy.unsure_below:
             return response
-        unlikely = self._policy.is_unsure(response)
+        unlikely = response.confidence < self._policy.unsure_below
         percent = int(round(100 * response.confidence, 6))  # rounded up, it would be the limit that it is below
         doubts = [f"I am only {percent}% sure of this" if unlikely else "I am not sure of this"]
         if elsewhere:

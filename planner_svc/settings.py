@@ -181,12 +181,6 @@ class PlannerSettings(InternalSettings):
         "`unsure` and in the answer's first line. So is a plan whose calls do not give what is asked for. 0: no plan "
         "is marked.",
     )
-    unsure_changes_below: float = Field(
-        default=0.65,
-        ge=0,
-        le=1,
-        description="The same probability for a plan that may change something, if this value is higher.",
-    )
     model: str = Field(
         default=PLANNER_MODEL,
         description="The compact planner: the shipped one, or a directory that `nestor train planner` wrote.",

@@ -41,7 +41,6 @@ from evals.planning.summary import (
     unfit_and_sure,
     wrong_and_sure,
 )
-from planner_svc.cascade import CascadePolicy
 from planner_svc.judging.signs import SIGNS
 from planner_svc.settings import PlannerSettings
 from services.codecs.nestful import encode
@@ -59,8 +58,8 @@ class PlanReport(Metrics):
             the output of another one.
         calibration_error: of the confidence in proposed plans, against their full match.
         confident_half: percent of full matches in the half of the proposed plans with the highest confidence.
-        wrong_and_sure: percent of all requests with a wrong plan that is not marked as unsure
-            (``CascadePolicy.sure_from``); None in older reports that did not measure it.
+        wrong_and_sure: percent of all requests with a wrong plan that is not marked as unsure (``unsure_below``);
+            None in older reports that did not measure it.
         right_and_unsure: percent of the right plans that are marked as unsure; None if there are none, or in older
             reports.
         unfit_and_sure: percent of the requests that nothing fits that got calls (in a plan or behind questions) which
@@ -159,8 +158,7 @@ class Evaluator:
         self, dataset: Dataset, offers: Offers, planner: Planner, runner: PlanRunner, selector: DemoSelector | None
     ) -> None:
         self._outputs = {api.id: response_fields(api) for api in dataset.apis}
-        self._changing = {api.id for api in dataset.apis if api.mutating}
-        self._policy = CascadePolicy.of(PlannerSettings())
+        self._unsure_below = PlannerSettings().unsure_below
         self._offers, self._planner, self._runner, self._selector = offers, planner, runner, selector
 
     async def ask(self, instance: Instance) -> EvaluatedRequest:
@@ -178,15 +176,12 @@ class Evaluator:
             needs_call=bool(gold.nodes),
             ran=not problem,
             confidence=answer.confidence if answer.plan is not None else None,
-            unsure=answer.plan is not None and answer.confidence < self._sure_from(answer.plan),
+            unsure=answer.plan is not None and answer.confidence < self._unsure_below,
         )
         asked = links_of_answer(instance.answer or (), instance.calls)
         shown = links_of_outputs(answer.plan) if answer.plan is not None else []
         coverage = answer_coverage(gold, asked, predicted, shown) if judged.score.any_order else None
         return EvaluatedRequest(instance, gold, offer, demos, answer, judged, seconds, problem, coverage)
-
-    def _sure_from(self, plan: Plan) -> float:
-        return self._policy.sure_from(changes=any(step.api in self._changing for step in plan.steps))
 
 
 @dataclass(frozen=True, slots=True)
