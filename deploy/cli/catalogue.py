@@ -1,5 +1,6 @@
 """``nestor apis`` and ``nestor demos``: the API catalogue, and the demos that planners learn from."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -73,10 +74,15 @@ def show_api(api_id: str) -> None:
 
 
 @apis.command("remove")
-def remove_provider(provider: Annotated[str, typer.Argument(help="The provider's name.")]) -> None:
-    """Remove a provider with all its APIs."""
+def remove_provider(
+    provider: Annotated[str, typer.Argument(help="The provider's name.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+) -> None:
+    """Remove a provider with all its APIs; on a terminal, asks for confirmation."""
+    if sys.stdin.isatty() and not yes:
+        typer.confirm(visible(f"Remove {provider} with all its APIs?"), abort=True, err=True)
     ask(lambda g: g.delete_provider(provider))
-    typer.echo(f"{provider} removed")
+    typer.echo(visible(f"{provider} removed"))
 
 
 @apis.command("documents")

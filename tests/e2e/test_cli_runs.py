@@ -206,6 +206,11 @@ def test_solving_at_a_terminal_asks_for_the_approval_at_once(house: House) -> No
     assert house.booked.count("salon") == 1
 
 
+@pytest.mark.parametrize(("answer", "told"), [("n", "Aborted"), ("y", "Not found")])
+def test_removing_a_provider_at_a_terminal_asks_first(house: House, answer: str, told: str) -> None:
+    assert told in at_a_terminal(["apis", "remove", "nobody"], "Remove nobody with all its APIs?", answer)
+
+
 def at_a_terminal(arguments: list[str], prompt: str, answer: str) -> str:
     """Run a command at a real terminal, type the answer at the prompt, and return the output."""
     ours, theirs = pty.openpty()
