@@ -1,7 +1,7 @@
 """Finds times of day that a change would send and nobody said: "schedule it on Friday" starts nothing at midnight.
 
 A day is all that many arguments for a moment need: a list since 1 May begins at 00:00. Where something is changed, only
-the user knows the time. Of the corpus' right changes one in some hundred sends such a time.
+the user knows the time.
 """
 
 from __future__ import annotations

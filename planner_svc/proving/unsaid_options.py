@@ -1,7 +1,7 @@
 """Finds options that a change would send and that nothing in the request says: a "pilot" is no trainee.
 
-A planner may conclude an option from other words: "we let them down" is a cancellation by us. Of 424 right requests
-for changes in the corpus' part ``judge``, 46 have such an option. It may as well be a guess: only the user can tell.
+A planner may conclude an option from other words: "we let them down" is a cancellation by us. It may as well be a
+guess: only the user can tell.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from training.planner.predictions import read_predictions
 from training.planner.recalibrate import LEAST, calibration_error
 from training.shared.boosting import TreeOptions, fit_trees
 
-THRESHOLDS: Final = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65)
+THRESHOLDS: Final = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.55, 0.6, 0.64)
 _TREE_OPTIONS: Final = TreeOptions(trees=60, leaves=5, depth=None, rate=0.06, least=20)
 """Small, because there are only some hundred right answers to learn from."""
 

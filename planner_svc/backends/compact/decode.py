@@ -75,10 +75,10 @@ class Decoder:
         profiles = [one.profile for one in task.apis]
         self._evidence = call_evidence(task.query, profiles, task.reading.inputs, task.reading.logits)
         called = _sigmoid(self._odds() + self._bonus())
-        by_code = task.query, profiles, task.code_kinds
-        order = swapped_by_code(*by_code, called, fed := self._fed_in_path())
+        fed = self._fed_in_path()
+        order = swapped_by_code(task.query, profiles, task.code_kinds, called, fed)
         self._evidence = self._evidence[order]
-        self.called = without_siblings(*by_code, called[order], fed)
+        self.called = without_siblings(task.query, profiles, task.code_kinds, called[order], fed)
         self.filler = Filler(task, self.called, judges)
         self._answers: Floats = _sigmoid(task.reading.logits["answer"])
 

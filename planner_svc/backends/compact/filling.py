@@ -365,7 +365,7 @@ class Filler:
     def _is_of_another_kind(self, fill: FillRequest, text: str) -> bool:
         """Whether a text is the id of another kind of thing than the argument takes, or a name where it takes ids."""
         thing, kinds = thing_of(fill.profile, fill.slot), self._task.code_kinds
-        return kinds.is_of_another(thing, text) or (kinds.is_no_id(thing, text))
+        return kinds.is_of_another(thing, text) or kinds.is_no_id(thing, text)
 
     def _is_of_a_date(self, fill: FillRequest, start: int, end: int) -> bool:
         """Whether a number is only a part of a date that another argument takes: the year of "the end of June 2027"."""
